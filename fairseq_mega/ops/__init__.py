@@ -1,0 +1,1 @@
+"""Pure functions on tensors: one folder per operation, each with a readable reference beside its fast paths."""

@@ -1,0 +1,86 @@
+"""Coefficients of the damped EMA and the convolution kernel they define."""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class EMACoefficients(NamedTuple):
+    """What one step of the recurrence ``h_t = expansion * x_t + exp(log_decay) * h_{t-1}`` needs, each (K, N).
+
+    K is the width d, or 2d for a bidirectional EMA (rows 0..d-1 look into the past, d..2d-1 into the future).
+    """
+
+    log_decay: Tensor  # log(1 - alpha * delta), never positive
+    expansion: Tensor  # alpha * beta, in front of the input
+    projection: Tensor  # eta / sqrt(N), from the state to the output
+
+
+def compute_dtype(tensor: Tensor) -> torch.dtype:
+    """float64 for float64 tensors, float32 for everything else: the precision in which the EMA is computed."""
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) -> EMACoefficients:
+    """Turn the learned parameters of the multi-dimensional damped EMA into the coefficients of its recurrence.
+
+    Args:
+        alpha: (K, N), logit of the decay factor, any floating dtype.
+        delta: (K, N), logit of the damping factor.
+        beta: (K, N), expansion of the input into N dimensions.
+        eta: (K, N), projection of the N dimensions onto the output.
+
+    Returns:
+        Coefficients in float32 (float64 for float64 parameters), finite for logits of any size.
+
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 5; the scale 1/sqrt(N) is the published code's.
+    """
+    dtype = compute_dtype(alpha)
+    alpha, delta, beta, eta = (parameter.to(dtype) for parameter in (alpha, delta, beta, eta))
+    decay_factor = torch.sigmoid(alpha)
+    scale = 1.0 / math.sqrt(max(alpha.size(-1), 1))
+    return EMACoefficients(_log_decay(alpha, delta), decay_factor * beta, eta * scale)
+
+
+def _log_decay(alpha: Tensor, delta: Tensor) -> Tensor:
+    """log(1 - sigmoid(alpha) * sigmoid(delta)), accurate at both ends and with finite gradients.
+
+    log1p is exact for slow decays (a small product). Near a product of one it would cancel, so there the
+    same quantity is written as log(sigmoid(-alpha) + sigmoid(alpha) * sigmoid(-delta)).
+    """
+    product = torch.sigmoid(alpha) * torch.sigmoid(delta)
+    slow = torch.log1p(-product.clamp(max=0.5))
+    fast = torch.logaddexp(F.logsigmoid(-alpha), F.logsigmoid(alpha) + F.logsigmoid(-delta))
+    return torch.where(product > 0.5, fast, slow)
+
+
+def power_tables(log_decay: Tensor, length: int) -> "tuple[Tensor, Tensor]":
+    """Two small tables whose products are all powers 0..length-1 of the decay: ``q^(T a + b) = q^(T a) q^b``.
+
+    Args:
+        log_decay: (K, N).
+        length: number of powers wanted, at least 1.
+
+    Returns:
+        ``q^(T a)`` of shape (K, N, A) and ``q^b`` of shape (K, N, T) with T about sqrt(length), A T >= length.
+    """
+    block = 1 << max(0, (length - 1).bit_length() // 2)
+    blocks = -(-length // block)
+    steps = torch.arange(max(block, blocks), device=log_decay.device, dtype=log_decay.dtype)
+    log_decay = log_decay.unsqueeze(-1)
+    return torch.exp(log_decay * (steps[:blocks] * block)), torch.exp(log_decay * steps[:block])
+
+
+def ema_kernel(coefficients: EMACoefficients, length: int) -> Tensor:
+    """Convolution kernel ``k[c, t] = sum_n projection * expansion * q^t`` of shape (K, length).
+
+    The K x N x length powers never exist: the sum over n of the two-table product is one batched matrix product.
+
+    Source: MEGA, Appendix A.
+    """
+    coarse, fine = power_tables(coefficients.log_decay, length)
+    weight = (coefficients.projection * coefficients.expansion).unsqueeze(-1)
+    return torch.bmm((coarse * weight).transpose(1, 2), fine).flatten(1)[:, :length]

@@ -1,0 +1,55 @@
+"""Comparison of a fast path with a reference, and the inputs such comparisons use."""
+
+from typing import Dict, Optional
+
+import torch
+from torch import Tensor
+
+OUTPUT_FACTOR = 2.0  # a result may be this much further from float64 than the reference run in the same precision
+GRADIENT_FACTOR = 3.0
+RMS_CAP = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+def assert_close(
+    name: str, got: Tensor, want: Tensor, baseline: Optional[Tensor] = None, factor: float = OUTPUT_FACTOR
+) -> None:
+    """Compare a result with its float64 reference.
+
+    Args:
+        name: of the tensor, for the message.
+        got: the result under test.
+        want: the reference in float64.
+        baseline: the reference run in the precision of ``got``; its error, ``factor`` times, is what is allowed, plus a
+            few units in the last place of the largest value. Without it only the RMS error is capped.
+    """
+    assert got.shape == want.shape, f"{name}: shape {tuple(got.shape)}, expected {tuple(want.shape)}"
+    assert torch.isfinite(got).all(), f"{name}: not finite"
+    if want.numel() == 0:
+        return
+    eps = torch.finfo(got.dtype).eps
+    scale = want.abs().max().item()
+    difference = (got.double() - want).abs()
+    if baseline is not None:
+        allowed = factor * (baseline.double() - want).abs().max().item() + 8 * eps * scale
+        worst = difference.max().item()
+        assert worst <= allowed, f"{name}: error {worst:.3g}, allowed {allowed:.3g} (largest value {scale:.3g})"
+    rms = difference.square().mean().sqrt().item()
+    cap = RMS_CAP[got.dtype] * want.square().mean().sqrt().item() + 8 * eps  # inputs are of order one
+    assert rms <= cap, f"{name}: RMS error {rms:.3g}, allowed {cap:.3g}"
+
+
+def gradients(output: Tensor, inputs: Dict[str, Tensor], seed: int = 0) -> Dict[str, Tensor]:
+    """Gradients of a fixed random projection of ``output`` with respect to named inputs."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
+    leaf_tensors = list(inputs.values())
+    found = torch.autograd.grad((output * weights).sum(), leaf_tensors, allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if gradient is None else gradient
+        for name, leaf, gradient in zip(inputs, leaf_tensors, found)
+    }
+
+
+def leaves(tensors: Dict[str, Tensor], dtype: torch.dtype) -> Dict[str, Tensor]:
+    """Fresh leaf tensors of the given precision that need gradients."""
+    return {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in tensors.items()}
