@@ -1,0 +1,133 @@
+"""Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and their paths."""
+
+import os
+from typing import Any, Dict, Optional
+
+import torch
+from torch import Tensor
+
+from .blockwise import blockwise_attention
+from .dense import dense_attention
+from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
+
+__all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
+
+PATHS = ("auto", "reference", "dense", "blockwise")
+PATH_VARIABLE = "FAIRSEQ_MEGA_ATTENTION_PATH"
+
+# Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
+# blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
+DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    function: str = "softmax",
+    bias: Optional[Tensor] = None,
+    causal: bool = False,
+    padding_mask: Optional[Tensor] = None,
+    dropout: float = 0.0,
+    path: Optional[str] = None,
+) -> Tensor:
+    """Attend with softmax, squared ReLU or Laplace weights: ``f(Q K^T / tau + b) V``.
+
+    Args:
+        q: (..., n, z).
+        k: (..., m, z), m at least n if causal.
+        v: (..., m, v).
+        function: "softmax" (tau = sqrt z), "relu2" or "laplace" (tau = number of keys the query sees).
+        bias: relative bias b as the n + m - 1 values of its Toeplitz matrix, ``b[i, j] = bias[n - 1 + j - i]``.
+        causal: queries are the last n positions of the keys and see no later ones.
+        padding_mask: (..., m) bool, True = may not be attended to. Rows with nothing to attend to stay finite.
+        dropout: probability of dropping an attention weight (pass 0 in evaluation).
+        path: "reference", "dense" or "blockwise" to force a path, "auto" or None for the choice made here (by the
+            number of weights, see DENSE_LIMIT); the environment variable FAIRSEQ_MEGA_ATTENTION_PATH forces it where
+            the argument is None.
+
+    Returns:
+        (..., n, v) in the dtype of v.
+
+    Raises:
+        ValueError: for an unknown function or path.
+
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16.
+    """
+    if function not in FUNCTIONS:
+        raise ValueError(
+            f"unknown attention function {function!r} (--attention-activation-fn): choose from {', '.join(FUNCTIONS)}"
+        )
+    path = path or os.environ.get(PATH_VARIABLE, "auto")
+    if path not in PATHS:
+        raise ValueError(
+            f"unknown attention path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
+        )
+    if path == "reference":
+        weights = attention_weights(q, k, function=function, bias=bias, causal=causal, padding_mask=padding_mask)
+        return torch.matmul(torch.dropout(weights, dropout, dropout > 0.0), v)
+    rows = q[..., 0].numel()  # batch x queries
+    limits = DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]
+    limit = limits[0] if torch.is_grad_enabled() else limits[1]
+    if path == "dense" or (path == "auto" and rows * k.size(-2) <= limit):
+        return dense_attention(
+            q, k, v, function=function, bias=bias, causal=causal, padding_mask=padding_mask, dropout=dropout
+        )
+    weights_per_query = rows // q.size(-2) * k.size(-2)
+    return blockwise_attention(
+        q,
+        k,
+        v,
+        function=function,
+        bias=bias,
+        causal=causal,
+        padding_mask=padding_mask,
+        dropout=dropout,
+        block_size=max(16, limits[1] // weights_per_query),
+    )
+
+
+def chunked_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    chunk_size: int,
+    *,
+    function: str = "softmax",
+    bias: Optional[Tensor] = None,
+    causal: bool = False,
+    padding_mask: Optional[Tensor] = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attend within consecutive chunks of ``chunk_size`` positions; the last chunk may be shorter.
+
+    Args:
+        q, k, v: (B, L, z), (B, L, z), (B, L, v).
+        chunk_size: C, at least 1.
+        bias: the 2C - 1 values of the relative bias of one chunk.
+        padding_mask: (B, L) bool, True = padding.
+        function, causal, dropout: as in :func:`attention`.
+
+    Returns:
+        (B, L, v).
+
+    Source: MEGA, section 3.4.
+    """
+    length = q.size(1)
+    rest = length % chunk_size
+    options: Dict[str, Any] = {"function": function, "causal": causal, "dropout": dropout}
+    outputs = []
+    if length > rest:
+
+        def chunks(x: Tensor) -> Tensor:
+            return x[:, : length - rest].unflatten(1, (-1, chunk_size))
+
+        mask = None if padding_mask is None else chunks(padding_mask)
+        full = attention(chunks(q), chunks(k), chunks(v), bias=bias, padding_mask=mask, **options)
+        outputs.append(full.flatten(1, 2))
+    if rest > 0:
+        tail = None if bias is None else bias[chunk_size - rest : chunk_size + rest - 1]
+        mask = None if padding_mask is None else padding_mask[:, -rest:]
+        outputs.append(attention(q[:, -rest:], k[:, -rest:], v[:, -rest:], bias=tail, padding_mask=mask, **options))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)

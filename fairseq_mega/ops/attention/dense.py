@@ -1,0 +1,43 @@
+"""Attention in one piece: torch's fused kernel for softmax, written-out weights for relu2 and laplace."""
+
+import math
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .reference import attention_weights, toeplitz, visible_keys
+
+
+def dense_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    function: str,
+    bias: Optional[Tensor],
+    causal: bool,
+    padding_mask: Optional[Tensor],
+    dropout: float,
+) -> Tensor:
+    """Attention of all queries at once; arguments and result as :func:`fairseq_mega.ops.attention.attention`."""
+    if function == "softmax":
+        mask = _additive_mask(q, k, bias, causal, padding_mask)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    weights = attention_weights(q, k, function=function, bias=bias, causal=causal, padding_mask=padding_mask)
+    if dropout > 0.0:
+        weights = F.dropout(weights, dropout)
+    return torch.matmul(weights, v)
+
+
+def _additive_mask(
+    q: Tensor, k: Tensor, bias: Optional[Tensor], causal: bool, padding_mask: Optional[Tensor]
+) -> Optional[Tensor]:
+    """Relative bias and masks as one tensor to add to the logits, or a bool mask, or None."""
+    queries, keys = q.size(-2), k.size(-2)
+    visible = visible_keys(queries, keys, causal, padding_mask, q.device)
+    if bias is None:
+        return visible
+    mask = toeplitz(bias, queries, keys).to(q.dtype)
+    return mask if visible is None else mask.masked_fill(~visible, -math.inf)

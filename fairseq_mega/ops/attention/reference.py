@@ -1,0 +1,85 @@
+"""Attention weights written out: the measure of the fast paths, and what relu2 and laplace compute with."""
+
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+FUNCTIONS = ("softmax", "relu2", "laplace")
+
+# The published code's rounded values of sqrt(1/2) and sqrt(1/(4 pi)), which its checkpoints were trained with.
+LAPLACE_MU = 0.707107
+LAPLACE_SIGMA = 0.282095
+
+
+def laplace(x: Tensor, mu: float = LAPLACE_MU, sigma: float = LAPLACE_SIGMA) -> Tensor:
+    """Laplace attention function ``0.5 (1 + erf((x - mu) / (sigma sqrt 2)))``. Source: MEGA, Eq. 16."""
+    return torch.erf((x - mu) * (1.0 / (sigma * math.sqrt(2.0)))).add_(1.0).mul_(0.5)
+
+
+def toeplitz(vector: Tensor, queries: int, keys: int) -> Tensor:
+    """Matrix ``b[i, j] = vector[queries - 1 + j - i]`` of a relative bias given by its queries + keys - 1 values."""
+    return vector.unfold(0, keys, 1)[:queries].flip(0)
+
+
+def visible_keys(
+    queries: int, keys: int, causal: bool, padding_mask: Optional[Tensor], device: torch.device
+) -> Optional[Tensor]:
+    """Which keys each query may attend to: bool (..., queries or 1, keys), or None for all.
+
+    Queries are aligned with the last keys: query i sees keys 0 .. keys - queries + i. A query whose visible keys are
+    all padding (a padded position, or a chunk of padding) sees them in spite of it: its result is finite and unused.
+    """
+    future = None
+    if causal and queries > 1:
+        future = torch.ones(queries, keys, dtype=torch.bool, device=device).tril_(keys - queries)
+    if padding_mask is None:
+        return future
+    visible = ~padding_mask.unsqueeze(-2)
+    if future is not None:
+        visible = visible & future
+    nothing = ~visible.any(-1, keepdim=True)
+    return visible | (nothing if future is None else nothing & future)
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    *,
+    function: str,
+    bias: Optional[Tensor] = None,
+    causal: bool = False,
+    padding_mask: Optional[Tensor] = None,
+) -> Tensor:
+    """Weights ``f(Q K^T / tau + b)`` of single-head attention, masked.
+
+    Args:
+        q: (..., n, z).
+        k: (..., m, z).
+        function: "softmax" (tau = sqrt z, rows sum to one), "relu2" or "laplace" (tau = number of visible keys).
+        bias: relative bias as the n + m - 1 values of its Toeplitz matrix, see :func:`toeplitz`.
+        causal: query i sees the keys up to m - n + i.
+        padding_mask: (..., m) bool, True = padding.
+
+    Returns:
+        (..., n, m) in the dtype of q; softmax is computed in at least float32.
+
+    Source: MEGA, Eq. 11 and 16; the visible-key count as tau is the published code's.
+    """
+    queries, keys = q.size(-2), k.size(-2)
+    visible = visible_keys(queries, keys, causal, padding_mask, q.device)
+    if function == "softmax":
+        logits = torch.matmul(q * (1.0 / math.sqrt(q.size(-1))), k.transpose(-2, -1))
+        if bias is not None:
+            logits = logits + toeplitz(bias, queries, keys)
+        if visible is not None:
+            logits = logits.masked_fill(~visible, -math.inf)
+        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        return torch.softmax(logits, dim=-1, dtype=dtype).to(q.dtype)
+    logits = torch.matmul(q, k.transpose(-2, -1))
+    logits = logits.div_(keys if visible is None else visible.sum(-1, keepdim=True).to(q.dtype))
+    if bias is not None:
+        logits = logits.add_(toeplitz(bias, queries, keys))
+    weights = laplace(logits) if function == "laplace" else torch.relu(logits).square()
+    return weights if visible is None else weights.masked_fill(~visible, 0.0)

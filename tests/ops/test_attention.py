@@ -1,0 +1,228 @@
+"""The attention's paths against the written-out formula: values and every gradient."""
+
+import math
+
+import pytest
+import torch
+from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+
+from fairseq_mega.ops import attention as ops
+from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights, chunked_attention, toeplitz
+
+
+def tensors(queries, keys, batch=(2,), z=4, v=5, seed=3):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    return {
+        "q": draw(*batch, queries, z),
+        "k": draw(*batch, keys, z),
+        "v": draw(*batch, keys, v),
+        "bias": draw(queries + keys - 1),
+    }
+
+
+def padding(batch, keys, side="right"):
+    mask = torch.zeros(*batch, keys, dtype=torch.bool)
+    if side == "right":
+        mask[-1, ..., max(1, keys - 3) :] = True
+    else:
+        mask[-1, ..., : min(3, keys - 1)] = True
+    return mask
+
+
+def literal(inputs, function, causal, mask):
+    """Entry by entry, straight from the definition."""
+    q, k, v, bias = inputs.values()
+    queries, keys = q.size(-2), k.size(-2)
+    out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=torch.float64)
+    for b in range(q.size(0)):
+        for i in range(queries):
+            seen = [j for j in range(keys) if not causal or j <= keys - queries + i]
+            real = [j for j in seen if mask is None or not mask[b, j]]
+            seen = real or seen
+            tau = math.sqrt(q.size(-1)) if function == "softmax" else len(seen)
+            logits = torch.stack([q[b, i] @ k[b, j] / tau + bias[queries - 1 + j - i] for j in seen])
+            if function == "softmax":
+                weights = torch.softmax(logits, 0)
+            elif function == "relu2":
+                weights = logits.clamp(min=0) ** 2
+            else:
+                weights = 0.5 * (1 + torch.erf((logits - 0.707107) / (0.282095 * math.sqrt(2))))
+            out[b, i] = sum(w * v[b, j] for w, j in zip(weights, seen))
+    return out
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("side", [None, "right", "left"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (1, 7), (3, 7)])
+def test_reference_is_the_definition(function, causal, side, shape):
+    inputs = tensors(*shape)
+    mask = None if side is None else padding((2,), shape[1], side)
+    out = attention(**inputs, function=function, causal=causal, padding_mask=mask, path="reference")
+    torch.testing.assert_close(out, literal(inputs, function, causal, mask))
+
+
+@pytest.mark.parametrize("path", ["dense", "blockwise"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("side", [None, "right", "left"])
+@pytest.mark.parametrize("shape", [(1, 1, (2,)), (37, 37, (2,)), (19, 50, (2,)), (17, 17, (2, 3))])
+def test_paths_equal_reference(path, function, causal, side, shape, monkeypatch):
+    queries, keys, batch = shape
+    monkeypatch.setattr(ops, "DENSE_LIMIT", {"cpu": (1, 1), "cuda": (1, 1)})  # blocks of 16 queries
+    mask = None if side is None else padding(batch, keys, side)
+    results = {}
+    for key, used, dtype in (
+        ("want", "reference", torch.float64),
+        ("baseline", "reference", torch.float32),
+        ("got", path, torch.float32),
+    ):
+        inputs = leaves(tensors(queries, keys, batch), dtype)
+        out = attention(**inputs, function=function, causal=causal, padding_mask=mask, path=used)
+        results[key] = (out, gradients(out, inputs))
+    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
+    for name in results["want"][1]:
+        assert_close(
+            f"gradient of {name}",
+            *(results[key][1][name] for key in ("got", "want", "baseline")),
+            GRADIENT_FACTOR,
+        )
+
+
+@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_gradcheck(path, function):
+    inputs = leaves(tensors(4, 6), torch.float64)
+    mask = padding((2,), 6)
+
+    def run(q, k, v, bias):
+        return attention(q, k, v, bias=bias, function=function, causal=True, padding_mask=mask, path=path)
+
+    assert torch.autograd.gradcheck(run, tuple(inputs.values()))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8, 11])
+def test_chunks_are_separate_attentions(length, causal, function):
+    chunk = 4
+    inputs = tensors(length, length)
+    inputs["bias"] = torch.randn(2 * chunk - 1, dtype=torch.float64)
+    mask = padding((2,), length)
+    out = chunked_attention(
+        inputs["q"],
+        inputs["k"],
+        inputs["v"],
+        chunk,
+        function=function,
+        bias=inputs["bias"],
+        causal=causal,
+        padding_mask=mask,
+    )
+    for start in range(0, length, chunk):
+        piece = slice(start, min(start + chunk, length))
+        n = piece.stop - start
+        q, k, v = (inputs[name][:, piece] for name in ("q", "k", "v"))
+        bias = inputs["bias"][chunk - n : chunk + n - 1]
+        want = attention(
+            q,
+            k,
+            v,
+            function=function,
+            bias=bias,
+            causal=causal,
+            padding_mask=mask[:, piece],
+            path="reference",
+        )
+        torch.testing.assert_close(out[:, piece], want)
+
+
+def test_toeplitz():
+    matrix = toeplitz(torch.arange(6.0), 3, 4)
+    assert matrix.tolist() == [[2, 3, 4, 5], [1, 2, 3, 4], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+def test_nothing_to_attend_to_stays_finite(path, function):
+    inputs = leaves(tensors(6, 6), torch.float32)
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    mask[0, 4:] = False
+    out = attention(**inputs, function=function, causal=True, padding_mask=mask, path=path)
+    assert torch.isfinite(out).all()
+    for name, gradient in gradients(out, inputs).items():
+        assert torch.isfinite(gradient).all(), name
+
+
+@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_dropout_drops_weights(path, function):
+    torch.manual_seed(5)
+    inputs = {name: tensor.float() for name, tensor in tensors(64, 64).items()}
+    inputs["v"] = torch.ones(2, 64, 1)
+    whole = attention(**inputs, function=function, path="reference")
+    dropped = torch.stack([attention(**inputs, function=function, path=path, dropout=0.5) for _ in range(200)])
+    assert dropped.std(0).min() > 0
+    assert ((dropped.mean(0) - whole).abs() / whole.abs().clamp(min=1e-3)).mean() < 0.1
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_recomputed_blocks_drop_the_same_weights(function):
+    """Gradients of the blockwise path under dropout are those of the forward pass that was seen."""
+    inputs = leaves(tensors(20, 20), torch.float64)
+
+    def run(*values):
+        torch.manual_seed(7)
+        return attention(*values[:3], bias=values[3], function=function, dropout=0.3, path="blockwise")
+
+    assert torch.autograd.gradcheck(run, tuple(inputs.values()), nondet_tol=0.0)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_evaluation_holds_less_than_one_weight_matrix(function):
+    """Every tensor that a call on L = 2048 makes, together, is smaller than one L x L matrix of weights."""
+    length = 2048
+    inputs = {name: tensor.float() for name, tensor in tensors(length, length, (2,), 8, 8).items()}
+    with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profile:
+        attention(**inputs, function=function)
+    held = peak = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    assert 0 < peak < 2 * length * length * 4
+
+
+def test_training_saves_no_weight_matrix():
+    """The blockwise path of L = 4096 keeps nothing of the size of the weights for the backward pass."""
+    length = 4096
+    inputs = leaves(tensors(length, length, (2,), 4, 4), torch.float32)
+    kept = []
+
+    def note(tensor):
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+        out = attention(**inputs, function="laplace")
+    assert max(kept) < length * 64
+    out.sum().backward()
+    assert torch.isfinite(inputs["bias"].grad).all()
+
+
+def test_weights_of_softmax_sum_to_one():
+    inputs = tensors(5, 7)
+    weights = attention_weights(inputs["q"], inputs["k"], function="softmax", bias=inputs["bias"], causal=True)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, dtype=torch.float64))
+
+
+def test_errors():
+    inputs = tensors(3, 3)
+    with pytest.raises(ValueError, match="--attention-activation-fn.*softmax, relu2, laplace"):
+        attention(**inputs, function="sigmoid")
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_ATTENTION_PATH"):
+        attention(**inputs, path="flash")
