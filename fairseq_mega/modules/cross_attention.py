@@ -1,0 +1,100 @@
+"""Gated attention from a decoder to the encoder's output."""
+
+from typing import Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_mega.ops.attention import attention, attention_weights
+
+from .config import MegaLayerConfig
+from .layers import Dropout, get_activation, linear
+from .norm import build_norm
+from .position import build_relative_bias
+from .state import CrossAttentionState
+
+
+class GatedCrossAttention(nn.Module):
+    """Single-head attention over the source, gated as MEGA's self-attention, with no EMA.
+
+    The relative bias relates absolute target and source positions: ``b[t, j] = w[P - 1 + j - t]``.
+
+    Args:
+        config: shape and regularisation of the layer.
+
+    Source: the published code (the paper's encoder-decoder is described in MEGA, section 4.4, without equations).
+    """
+
+    def __init__(self, config: MegaLayerConfig) -> None:
+        super().__init__()
+        d, z = config.embed_dim, config.z_dim
+        self.widths = (d, z)
+        self.function = config.attention_function
+        self.attention_dropout = config.attention_dropout
+        self.prenorm = config.normalize_before
+        self.activation = get_activation(config.activation)
+        self.norm = build_norm(config.norm, d)
+        self.query_proj = linear(d, 2 * d + z)  # update gate, reset gate, query
+        self.key_proj = linear(d, z)
+        self.value_proj = linear(d, d)
+        self.output_proj = linear(d, d)
+        self.relative_bias = build_relative_bias(
+            config.relative_bias,
+            config.cross_max_positions,
+            z,
+            "--max-source-positions / --max-target-positions",
+        )
+        self.dropout = Dropout(config.dropout, config.feature_dropout)
+        self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
+
+    def start(self, encoder_out: Tensor, padding_mask: Optional[Tensor]) -> CrossAttentionState:
+        """Project the encoder's output once for all steps of a decoding.
+
+        Args:
+            encoder_out: (B, S, D).
+            padding_mask: (B, S) bool, True = padding.
+        """
+        value = self.hidden_dropout(self.activation(self.value_proj(encoder_out)))
+        return CrossAttentionState(self.key_proj(encoder_out), value, padding_mask, 0)
+
+    def forward(
+        self, x: Tensor, source: CrossAttentionState, need_weights: bool = False
+    ) -> Tuple[Tensor, CrossAttentionState, Optional[Tensor]]:
+        """Apply the sub-layer, residual and norm included, to the next L target positions.
+
+        Args:
+            x: (B, L, D).
+            source: what :meth:`start` or an earlier call returned.
+            need_weights: also return the attention weights (computed separately).
+
+        Returns:
+            (B, L, D), the state after these positions, and the weights (B, L, S) or None.
+
+        Raises:
+            ValueError: if the simple relative bias does not cover the source or target length.
+        """
+        d, z = self.widths
+        residual = x
+        if self.prenorm:
+            x = self.norm(x)
+        update, reset, query = self.query_proj(x).split([d, d, z], dim=-1)
+        key, value, padding_mask, step = source
+        bias = self.relative_bias(query.size(1), key.size(1), step)
+        attended = attention(
+            query,
+            key,
+            value,
+            function=self.function,
+            bias=bias,
+            padding_mask=padding_mask,
+            dropout=self.attention_dropout if self.training else 0.0,
+        )
+        weights = None
+        if need_weights:
+            weights = attention_weights(query, key, function=self.function, bias=bias, padding_mask=padding_mask)
+        candidate = self.dropout(self.activation(self.output_proj(attended * F.silu(reset))))
+        out = torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
+        if not self.prenorm:
+            out = self.norm(out)
+        return out, source._replace(step=step + x.size(1)), weights

@@ -1,0 +1,101 @@
+"""Multi-dimensional damped EMA with its learned parameters."""
+
+from typing import Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients
+
+
+class MultiDimensionalDampedEMA(nn.Module):
+    """``SiLU(EMA(x) + omega x)``, the EMA sub-layer of MEGA.
+
+    Args:
+        embed_dim: width D of input and output.
+        ema_dim: N, the dimensions each feature is expanded to; 0 leaves ``SiLU(omega x)`` (the ablation of Figure 4).
+        bidirectional: look into the future too; such an EMA carries no state.
+        truncation: reach of the kernel in steps, None for no limit. Calls with a state ignore it, see
+            :func:`fairseq_mega.ops.ema.damped_ema`.
+        shift: bidirectional only, leave the current position out of the future part.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 3.1; omega, SiLU and initialisation are the published code's.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        ema_dim: int = 16,
+        *,
+        bidirectional: bool = False,
+        truncation: Optional[int] = None,
+        shift: bool = False,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.ema_dim = ema_dim
+        self.bidirectional = bidirectional
+        self.truncation = truncation
+        self.shift = shift
+        rows = 2 * embed_dim if bidirectional else embed_dim
+        self.alpha = nn.Parameter(torch.empty(rows, ema_dim))  # logit of the decay factor
+        self.delta = nn.Parameter(torch.empty(rows, ema_dim))  # logit of the damping factor
+        self.beta = nn.Parameter(torch.empty(rows, ema_dim))  # expansion
+        self.eta = nn.Parameter(torch.empty(rows, ema_dim))  # projection
+        self.omega = nn.Parameter(torch.empty(embed_dim))  # skip weight
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
+        nn.init.normal_(self.omega)
+        if self.ema_dim == 0:
+            return
+        nn.init.normal_(self.alpha, std=0.2)
+        nn.init.normal_(self.delta, std=0.2)
+        nn.init.normal_(self.beta, std=0.02)
+        with torch.no_grad():
+            self.beta[:, 0::2] += 1.0
+            self.beta[:, 1::2] -= 1.0
+        nn.init.normal_(self.eta)
+
+    def coefficients(self) -> EMACoefficients:
+        """Coefficients of the recurrence from the present parameters (never cached: parameters change)."""
+        return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Optional[Tensor] = None,
+        state: Optional[Tensor] = None,
+        return_state: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Run the EMA over time.
+
+        Args:
+            x: (B, L, D).
+            padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
+            state: (B, D, N) memory before the first step.
+            return_state: also return the memory after the last step.
+
+        Returns:
+            (B, L, D), and the state (B, D, N) or None.
+        """
+        y, new_state = damped_ema(
+            x,
+            self.coefficients(),
+            padding_mask=padding_mask,
+            bidirectional=self.bidirectional,
+            shift=self.shift,
+            truncation=self.truncation,
+            state=state,
+            return_state=return_state,
+        )
+        return F.silu(torch.addcmul(y, x, self.omega.to(x.dtype))), new_state
+
+    def extra_repr(self) -> str:
+        return (
+            f"embed_dim={self.embed_dim}, ema_dim={self.ema_dim}, bidirectional={self.bidirectional}, "
+            f"truncation={self.truncation}, shift={self.shift}"
+        )

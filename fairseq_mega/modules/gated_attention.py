@@ -1,0 +1,154 @@
+"""Moving-average equipped gated attention, the heart of MEGA."""
+
+from typing import Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_mega.ops.attention import attention, chunked_attention
+
+from .config import MegaLayerConfig
+from .ema import MultiDimensionalDampedEMA
+from .layers import Dropout, get_activation, linear
+from .norm import build_norm
+from .position import build_relative_bias
+from .state import GatedAttentionState, extend_mask
+
+
+class GatedAttention(nn.Module):
+    """Single-head attention on an EMA of the input, with a reset gate inside and an update gate around it.
+
+    Bidirectional (encoder) or causal (decoder) as the configuration says. A causal one can run over a stream in
+    pieces of any lengths, with the same result as in one call.
+
+    Args:
+        config: shape and regularisation of the layer.
+
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 6-15; dropouts and biases as in the published code.
+    """
+
+    def __init__(self, config: MegaLayerConfig) -> None:
+        super().__init__()
+        d, v, z = config.embed_dim, config.hidden_dim, config.z_dim
+        self.widths = (d, z, v)
+        self.causal = not config.bidirectional
+        self.chunk_size = config.chunk_size
+        self.function = config.attention_function
+        self.attention_dropout = config.attention_dropout
+        self.prenorm = config.normalize_before
+        self.activation = get_activation(config.activation)
+
+        self.norm = build_norm(config.norm, d)
+        self.ema = MultiDimensionalDampedEMA(
+            d,
+            config.ema_dim,
+            bidirectional=config.bidirectional,
+            truncation=config.truncation,
+            shift=config.shift,
+        )
+        self.value_proj = linear(d, v)
+        self.gate_proj = linear(d, d + z + v + d)  # update gate, shared representation, reset gate, candidate
+        self.output_proj = linear(v, d)
+        self.kappa = nn.Parameter(torch.empty(2, z))  # scales of query and key
+        self.mu = nn.Parameter(torch.zeros(2, z))  # offsets of query and key
+        nn.init.normal_(self.kappa, std=0.02)
+        chunked = config.chunk_size > 0
+        self.relative_bias = build_relative_bias(
+            config.relative_bias,
+            config.chunk_size if chunked else config.max_positions,
+            z,
+            f"--{config.option_prefix}chunk-size" if chunked else config.max_positions_option,
+        )
+        self.dropout = Dropout(config.dropout, config.feature_dropout)
+        self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Optional[Tensor] = None,
+        state: Optional[GatedAttentionState] = None,
+        return_state: bool = False,
+    ) -> Tuple[Tensor, Optional[GatedAttentionState]]:
+        """Apply the sub-layer, residual and norm included.
+
+        Args:
+            x: (B, L, D).
+            padding_mask: (B, L) bool, True = padding.
+            state: what an earlier call returned for the steps before x; causal only.
+            return_state: also return the memory after the last step; causal only.
+
+        Returns:
+            (B, L, D), and the state or None.
+
+        Raises:
+            ValueError: if the simple relative bias does not cover the length, or a bidirectional one is asked for a
+                state.
+        """
+        d, z, v = self.widths
+        residual = x
+        if self.prenorm:
+            x = self.norm(x)
+        value = self.activation(self.value_proj(x))
+        average, ema_state = self.ema(
+            x,
+            padding_mask=padding_mask,
+            state=None if state is None else state.ema,
+            return_state=return_state,
+        )
+        update, shared, candidate = self.gate_proj(self.dropout(average)).split([d, z + v, d], dim=-1)
+        shared, reset = F.silu(shared).split([z, v], dim=-1)
+        query = torch.addcmul(self.mu[0], shared, self.kappa[0])
+        key = torch.addcmul(self.mu[1], shared, self.kappa[1])
+
+        if state is not None:
+            padding_mask = extend_mask(state.padding_mask, state.keys.size(1), padding_mask, x)
+            key = torch.cat([state.keys, key], dim=1)
+            value = torch.cat([state.values, value], dim=1)
+        attended = self._attend(query, key, self.hidden_dropout(value), padding_mask)
+
+        candidate = self.activation(candidate + self.output_proj(attended * reset))
+        out = torch.addcmul(residual, torch.sigmoid(update), self.dropout(candidate) - residual)
+        if not self.prenorm:
+            out = self.norm(out)
+        new_state = self._new_state(ema_state, key, value, padding_mask) if ema_state is not None else None
+        return out, new_state
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
+        queries, keys = query.size(1), key.size(1)
+        past = keys - queries
+        dropout = self.attention_dropout if self.training else 0.0
+        if self.chunk_size < 0 or keys <= self.chunk_size:
+            return attention(
+                query,
+                key,
+                value,
+                function=self.function,
+                bias=self.relative_bias(queries, keys, past),
+                causal=self.causal,
+                padding_mask=padding_mask,
+                dropout=dropout,
+            )
+        out = chunked_attention(
+            F.pad(query, (0, 0, past, 0)),  # queries of the past, whose results are dropped, align chunks with keys
+            key,
+            value,
+            self.chunk_size,
+            function=self.function,
+            bias=self.relative_bias(self.chunk_size, self.chunk_size),
+            causal=self.causal,
+            padding_mask=padding_mask,
+            dropout=dropout,
+        )
+        return out[:, past:]
+
+    def _new_state(
+        self, ema: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]
+    ) -> GatedAttentionState:
+        """Keep the keys and values of the unfinished chunk."""
+        keys = key.size(1)
+        done = keys - keys % self.chunk_size if self.chunk_size > 0 else 0
+        mask = None if padding_mask is None or done == keys else padding_mask[:, done:]
+        return GatedAttentionState(ema, key[:, done:], value[:, done:], mask)

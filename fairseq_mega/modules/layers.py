@@ -1,0 +1,60 @@
+"""Small parts that every sub-layer uses: linear maps as MEGA initialises them, dropout, activations."""
+
+from typing import Callable, Dict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: Dict[str, Activation] = {
+    "silu": F.silu,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "tanh": torch.tanh,
+    "linear": lambda x: x,
+}
+
+
+def get_activation(name: str) -> Activation:
+    """Activation function by name.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if name not in ACTIVATIONS:
+        raise ValueError(f"unknown activation {name!r} (--activation-fn): choose from {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def linear(in_features: int, out_features: int) -> nn.Linear:
+    """Linear map with weights from Normal(0, 0.02) and zero bias."""
+    layer = nn.Linear(in_features, out_features)
+    nn.init.normal_(layer.weight, std=0.02)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Dropout(nn.Module):
+    """Inverted dropout on (B, L, D): of single elements, or of whole features for all time steps of a sample.
+
+    Args:
+        p: probability of dropping, in [0, 1).
+        feature: drop features (``--feature-dropout``) instead of elements.
+    """
+
+    def __init__(self, p: float, feature: bool = False) -> None:
+        super().__init__()
+        self.p = p
+        self.feature = feature
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return x
+        if not self.feature:
+            return F.dropout(x, self.p)
+        return x * F.dropout(torch.ones_like(x[:, :1]), self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}" + (", feature=True" if self.feature else "")

@@ -1,0 +1,96 @@
+"""The five norms of MEGA, all with eps = 1e-5, over hidden states (B, L, D)."""
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+NORMS = ("layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm")
+EPS = 1e-5
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer norm over features; statistics in at least float32."""
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__(dim, eps=EPS, elementwise_affine=affine)
+
+
+class RMSNorm(nn.Module):
+    """``w x / sqrt(mean(x^2) + eps)`` with a weight per feature; statistics in at least float32."""
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__()
+        self.dim = dim
+        self.weight: Optional[nn.Parameter]
+        self.register_parameter("weight", nn.Parameter(torch.ones(dim)) if affine else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight)
+
+
+class ScaleNorm(nn.Module):
+    """``g x / sqrt(mean(x^2) + eps)`` with one scalar g (mean, not sum: g is about 1); float32 statistics."""
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__()
+        self.dim = dim
+        self.scalar: Optional[nn.Parameter]
+        self.register_parameter("scalar", nn.Parameter(torch.ones(1)) if affine else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = rms_norm(x, None)
+        return x if self.scalar is None else x * self.scalar.to(x.dtype)
+
+
+def rms_norm(x: Tensor, weight: Optional[Tensor]) -> Tensor:
+    """Torch's RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return F.rms_norm(x.float(), x.shape[-1:], None if weight is None else weight.float(), EPS).to(x.dtype)
+    return F.rms_norm(x, x.shape[-1:], weight, EPS)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm per feature over batch and time, padded positions included as in the published code."""
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__(dim, eps=EPS, affine=affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(0, -2)).view_as(x)
+
+
+class SyncBatchNorm(nn.SyncBatchNorm):
+    """Batch norm whose statistics cover all devices of a distributed run."""
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__(dim, eps=EPS, affine=affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(0, -2)).view_as(x)
+
+
+def build_norm(kind: str, dim: int, affine: bool = True) -> nn.Module:
+    """Norm over hidden states (B, L, dim).
+
+    Args:
+        kind: one of NORMS.
+        dim: number of features.
+        affine: with learned scale (and shift, where the norm has one).
+
+    Raises:
+        ValueError: for an unknown kind.
+
+    Source: MEGA, Table 8 and the published code.
+    """
+    classes = {
+        "layernorm": LayerNorm,
+        "scalenorm": ScaleNorm,
+        "rmsnorm": RMSNorm,
+        "batchnorm": BatchNorm,
+        "syncbatchnorm": SyncBatchNorm,
+    }
+    if kind not in classes:
+        raise ValueError(f"unknown norm {kind!r} (--normalization-type): choose from {', '.join(NORMS)}")
+    return classes[kind](dim, affine)

@@ -1,0 +1,104 @@
+"""Relative positional biases: each yields the values of a Toeplitz matrix, never the matrix."""
+
+import torch
+from torch import Tensor, nn
+
+BIASES = ("simple", "rotary")
+
+
+class SimpleRelativeBias(nn.Module):
+    """One learned value per distance: ``b[i, j] = weight[P - 1 + j - i]``.
+
+    Args:
+        max_positions: P, the longest sequence (or chunk) it covers.
+        option: the command-line option that sets P, for error messages.
+
+    Source: the published code's "simple" bias (after T5, Raffel et al., 2020, without buckets).
+    """
+
+    def __init__(self, max_positions: int, option: str = "max_positions") -> None:
+        super().__init__()
+        self.max_positions = max_positions
+        self.option = option
+        self.weight = nn.Parameter(torch.empty(2 * max_positions - 1))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor:
+        """Bias values for consecutive queries and keys.
+
+        Args:
+            queries: n.
+            keys: m.
+            offset: position of the first query, counted from the first key.
+
+        Returns:
+            (n + m - 1,), where entry n - 1 + j - i belongs to query i and key j.
+
+        Raises:
+            ValueError: if a position lies outside the table.
+        """
+        longest = max(offset + queries, keys)
+        if longest > self.max_positions:
+            raise ValueError(
+                f"a sequence of {longest} positions is longer than the {self.max_positions} that the simple relative "
+                f"bias covers ({self.option}): shorten the input, train with a larger {self.option}, or use "
+                f"--rel-pos-bias rotary, which has no limit"
+            )
+        start = self.max_positions - offset - queries
+        return self.weight[start : start + queries + keys - 1]
+
+    def extra_repr(self) -> str:
+        return f"max_positions={self.max_positions}"
+
+
+class RotaryRelativeBias(nn.Module):
+    """The inner product of two learned vectors rotated by their positions: a Toeplitz bias for any length.
+
+    ``b[i, j] = sum_k Re(a_k conj(c_k) exp(i w_k (i - j)))`` with a_k and c_k the complex halves of alpha and beta and
+    w_k = 10000^(-k / (z / 2)). The angles are computed in float32.
+
+    Args:
+        z_dim: width of the vectors, even.
+
+    Source: the published code's "rotary" bias (after RoFormer, Su et al., 2021, independent of content).
+    """
+
+    def __init__(self, z_dim: int) -> None:
+        super().__init__()
+        if z_dim % 2 != 0:
+            raise ValueError(f"--rel-pos-bias rotary needs an even z dimension, found {z_dim}")
+        self.z_dim = z_dim
+        self.alpha = nn.Parameter(torch.empty(1, z_dim))
+        self.beta = nn.Parameter(torch.empty(1, z_dim))
+        nn.init.normal_(self.alpha, std=0.02)
+        nn.init.normal_(self.beta, std=0.02)
+
+    def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor:
+        """Bias values for consecutive queries and keys, as :meth:`SimpleRelativeBias.forward`; no limit, no error."""
+        dtype = torch.promote_types(self.alpha.dtype, torch.float32)
+        half = self.z_dim // 2
+        device = self.alpha.device
+        frequency = 10000.0 ** (-torch.arange(half, dtype=dtype, device=device) / half)
+        distance = (offset + queries - 1) - torch.arange(queries + keys - 1, dtype=dtype, device=device)  # i - j
+        angle = distance.unsqueeze(-1) * frequency
+        a_real, a_imag = self.alpha[0].to(dtype).split(half)
+        c_real, c_imag = self.beta[0].to(dtype).split(half)
+        real = a_real * c_real + a_imag * c_imag
+        imag = a_imag * c_real - a_real * c_imag
+        return (torch.cos(angle) @ real - torch.sin(angle) @ imag).to(self.alpha.dtype)
+
+    def extra_repr(self) -> str:
+        return f"z_dim={self.z_dim}"
+
+
+def build_relative_bias(kind: str, max_positions: int, z_dim: int, option: str) -> nn.Module:
+    """Relative bias of one attention: "simple" over ``max_positions`` (set by ``option``) or "rotary".
+
+    Raises:
+        ValueError: for an unknown kind.
+    """
+    if kind == "simple":
+        return SimpleRelativeBias(max_positions, option)
+    if kind == "rotary":
+        return RotaryRelativeBias(z_dim)
+    raise ValueError(f"unknown relative bias {kind!r} (--rel-pos-bias): choose from {', '.join(BIASES)}")

@@ -1,0 +1,168 @@
+"""Streams, causality, padding and precision of whole layers."""
+
+import pytest
+import torch
+from numerics import assert_close
+
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.state import reorder_state
+
+BATCH, WIDTH, SOURCE = 3, 8, 5
+
+
+def layer(seed=0, **changes):
+    torch.manual_seed(seed)
+    options = {"embed_dim": WIDTH, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "max_positions": 32}
+    built = MegaLayer(MegaLayerConfig(**{**options, **changes})).double().eval()
+    with torch.no_grad():  # away from the near-zero start, where attention hardly matters
+        for parameter in built.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return built
+
+
+def hidden(length, seed=1):
+    return torch.randn(BATCH, length, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def stream(built, x, pieces, padding_mask=None, **source):
+    state, outputs, start = None, [], 0
+    for size in pieces:
+        piece = slice(start, start + size)
+        mask = None if padding_mask is None else padding_mask[:, piece]
+        out = built(x[:, piece], padding_mask=mask, state=state, return_state=True, **source)
+        outputs.append(out.hidden)
+        state, start = out.state, start + size
+    assert start == x.size(1)
+    return torch.cat(outputs, dim=1), state
+
+
+PIECES = [(1,) * 13, (13,), (3, 8, 2), (4, 4, 4, 1), (1, 12), (11, 2), (5, 5, 3), (2, 2, 9)]
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize("chunk_size", [-1, 1, 4, 5, 13, 20])
+@pytest.mark.parametrize("bias", ["simple", "rotary"])
+def test_any_pieces_equal_the_whole(function, chunk_size, bias):
+    built = layer(attention_function=function, chunk_size=chunk_size, relative_bias=bias, cross_attention=True)
+    x, source = hidden(13), hidden(SOURCE, seed=2)
+    whole = built(x, encoder_out=source).hidden
+    for pieces in PIECES:
+        out, state = stream(built, x, pieces, encoder_out=source)
+        torch.testing.assert_close(out, whole, msg=f"pieces {pieces}")
+        kept = 13 if chunk_size < 0 else 13 % chunk_size
+        assert state.attention.keys.size(1) == kept and state.cross_attention.step == 13
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+def test_streams_remember_padding(function, chunk_size):
+    """Padded steps, at the start or inside, stay padded for later steps (and nothing becomes NaN)."""
+    built = layer(attention_function=function, chunk_size=chunk_size)
+    x = hidden(13)
+    mask = torch.zeros(BATCH, 13, dtype=torch.bool)
+    mask[1, :5] = True
+    mask[2, 6:8] = True
+    whole = built(x, padding_mask=mask).hidden
+    changed = built(x + mask.unsqueeze(-1), padding_mask=mask).hidden
+    torch.testing.assert_close(changed[~mask], whole[~mask], msg="the content of padding matters")
+    for pieces in PIECES:
+        out, _ = stream(built, x, pieces, mask)
+        assert torch.isfinite(out).all()
+        torch.testing.assert_close(out[~mask], whole[~mask], msg=f"pieces {pieces}")
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+def test_left_padding_of_a_causal_layer_changes_nothing(function):
+    built = layer(attention_function=function)
+    x = hidden(6)
+    mask = torch.zeros(BATCH, 9, dtype=torch.bool)
+    mask[:, :3] = True
+    padded = built(torch.cat([hidden(3, seed=7), x], dim=1), padding_mask=mask).hidden
+    torch.testing.assert_close(padded[:, 3:], built(x).hidden)
+
+
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+def test_causality(chunk_size):
+    built = layer(chunk_size=chunk_size)
+    x = hidden(11)
+    before = built(x).hidden
+    x[:, 6] += 1.0
+    after = built(x).hidden
+    torch.testing.assert_close(after[:, :6], before[:, :6])
+    assert (after[:, 6:] - before[:, 6:]).abs().amin(dim=(0, 2)).min() > 1e-9
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+@pytest.mark.parametrize("norm", ["layernorm", "scalenorm", "rmsnorm", "batchnorm"])
+def test_right_padding_of_an_encoder_layer_changes_nothing(function, chunk_size, norm):
+    built = layer(bidirectional=True, attention_function=function, chunk_size=chunk_size, norm=norm)
+    for length in (3, 4, 7, 8):
+        x = hidden(length)
+        mask = torch.zeros(BATCH, length + 6, dtype=torch.bool)
+        mask[:, length:] = True
+        padded = built(torch.cat([x, hidden(6, seed=8)], dim=1), padding_mask=mask).hidden
+        torch.testing.assert_close(padded[:, :length], built(x).hidden, msg=f"length {length}")
+
+
+def test_rows_do_not_see_each_other():
+    built = layer(bidirectional=True, chunk_size=4)
+    x, order = hidden(10), torch.tensor([2, 0, 1])
+    torch.testing.assert_close(built(x[order]).hidden, built(x).hidden[order])
+
+
+def test_state_is_reordered():
+    built = layer(chunk_size=4, cross_attention=True)
+    x, source, order = hidden(9), hidden(SOURCE, seed=2), torch.tensor([2, 0, 0, 1])
+    mask = torch.zeros(BATCH, SOURCE, dtype=torch.bool)
+    mask[1, 3:] = True
+    whole = built(x, encoder_out=source, encoder_padding_mask=mask).hidden
+    _, state = stream(built, x[:, :6], (6,), encoder_out=source, encoder_padding_mask=mask)
+    out = built(x[order, 6:], state=reorder_state(state, order), return_state=True).hidden
+    torch.testing.assert_close(out, whole[order, 6:])
+
+
+@pytest.mark.parametrize("changes", [{}, {"ema_dim": 0}, {"ffn_dim": 0}, {"normalize_before": True}])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_near_float64(changes, dtype):
+    built = layer(cross_attention=True, chunk_size=8, **changes)
+    x, source = hidden(30), hidden(SOURCE, seed=2)
+    want = built(x, encoder_out=source).hidden
+    assert_close("float32", built.float()(x.float(), encoder_out=source.float()).hidden, want)
+    got = built.to(dtype)(x.to(dtype), encoder_out=source.to(dtype)).hidden
+    error = (got.double() - want).norm() / want.norm()
+    assert got.dtype == dtype and error < (0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+def test_autocast():
+    built = layer(cross_attention=True, chunk_size=8).float().train()
+    x, source = hidden(30).float(), hidden(SOURCE, seed=2).float()
+    want = built(x, encoder_out=source).hidden
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = built(x, encoder_out=source).hidden
+    assert (out.float() - want).norm() / want.norm() < 0.05
+    out.float().sum().backward()
+    for name, parameter in built.named_parameters():
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+
+
+def test_new_weights_take_effect_after_evaluation():
+    """Nothing is kept across a change of weights, precision or gradient mode."""
+    built, other = layer(), layer(seed=9)
+    x = hidden(7)
+    with torch.no_grad():
+        built(x)
+    built.load_state_dict(other.state_dict())
+    torch.testing.assert_close(built(x).hidden, other(x).hidden)
+    for _ in range(2):
+        built(x).hidden.sum().backward()
+    assert built.attention.ema.alpha.grad.abs().sum() > 0
+
+
+def test_every_parameter_learns():
+    built = layer(cross_attention=True, chunk_size=4, attention_function="laplace").train()
+    out = built(hidden(10), encoder_out=hidden(SOURCE, seed=2)).hidden
+    out.square().sum().backward()
+    for name, parameter in built.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name

@@ -1,0 +1,173 @@
+"""Norms, relative biases, dropout, initial values and option checks."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.cross_attention import GatedCrossAttention
+from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
+from fairseq_mega.modules.feed_forward import NormalizedFeedForward
+from fairseq_mega.modules.gated_attention import GatedAttention
+from fairseq_mega.modules.layers import Dropout
+from fairseq_mega.modules.norm import NORMS, build_norm
+from fairseq_mega.modules.position import RotaryRelativeBias, SimpleRelativeBias, build_relative_bias
+from fairseq_mega.ops.attention import toeplitz
+
+
+def test_norm_formulas():
+    x = 3.0 * torch.randn(4, 7, 6, dtype=torch.float64) + 1.0
+    centred = x - x.mean(-1, keepdim=True)
+    square = x.square().mean(-1, keepdim=True)
+    want = {
+        "layernorm": centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-5),
+        "rmsnorm": x / torch.sqrt(square + 1e-5),
+        "scalenorm": x / torch.sqrt(square + 1e-5),
+    }
+    flat = x.flatten(0, 1)
+    want["batchnorm"] = want["syncbatchnorm"] = (
+        (flat - flat.mean(0)) / torch.sqrt(flat.var(0, unbiased=False) + 1e-5)
+    ).view_as(x)
+    for kind in NORMS:
+        norm = build_norm(kind, 6).double()
+        torch.testing.assert_close(norm(x), want[kind], msg=kind)
+        with torch.no_grad():
+            for parameter in norm.parameters():
+                parameter.mul_(2.0)
+        torch.testing.assert_close(norm(x), 2.0 * want[kind], msg=kind)
+        assert not list(build_norm(kind, 6, affine=False).parameters())
+    with pytest.raises(ValueError, match="--normalization-type"):
+        build_norm("groupnorm", 6)
+
+
+def test_batchnorm_remembers_and_evaluates():
+    norm = build_norm("batchnorm", 3)
+    x = torch.randn(8, 5, 3) + 2.0
+    norm(x)
+    torch.testing.assert_close(norm.running_mean, 0.1 * x.mean((0, 1)))
+    before = norm.eval()(x[:1])
+    torch.testing.assert_close(norm(x)[:1], before)
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "scalenorm", "rmsnorm"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_norms_do_not_overflow_in_half_precision(kind, dtype):
+    norm = build_norm(kind, 64).to(dtype)
+    x = (3000.0 * torch.randn(2, 3, 64)).to(dtype)
+    want = build_norm(kind, 64)(x.float())
+    assert norm(x).dtype == dtype
+    torch.testing.assert_close(norm(x).float(), want, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("queries", "keys", "offset"), [(5, 5, 0), (1, 5, 4), (3, 7, 2), (4, 2, 0), (1, 9, 0)])
+def test_simple_bias(queries, keys, offset):
+    bias = SimpleRelativeBias(9)
+    matrix = toeplitz(bias(queries, keys, offset), queries, keys)
+    for i in range(queries):
+        for j in range(keys):
+            assert matrix[i, j] == bias.weight[9 - 1 + j - (i + offset)]
+
+
+@pytest.mark.parametrize(("queries", "keys", "offset"), [(10, 3, 0), (1, 3, 9), (3, 10, 0)])
+def test_simple_bias_names_what_is_too_long(queries, keys, offset):
+    with pytest.raises(ValueError, match="10 positions is longer than the 9 .*--max-target-positions"):
+        SimpleRelativeBias(9, "--max-target-positions")(queries, keys, offset)
+
+
+@pytest.mark.parametrize(("queries", "keys", "offset"), [(5, 5, 0), (1, 5, 4), (3, 7, 2), (4, 2, 0)])
+def test_rotary_bias_is_a_product_of_rotated_vectors(queries, keys, offset):
+    bias = RotaryRelativeBias(6).double()
+    matrix = toeplitz(bias(queries, keys, offset), queries, keys)
+    a = torch.complex(bias.alpha[0, :3], bias.alpha[0, 3:])
+    c = torch.complex(bias.beta[0, :3], bias.beta[0, 3:])
+    frequency = torch.tensor([10000.0 ** (-k / 3) for k in range(3)], dtype=torch.float64)
+    for i in range(queries):
+        for j in range(keys):
+            turned = a * torch.exp(1j * frequency * (i + offset)), c * torch.exp(1j * frequency * j)
+            torch.testing.assert_close(matrix[i, j], (turned[0] * turned[1].conj()).sum().real)
+
+
+def test_rotary_bias_keeps_float32_angles_in_half_precision():
+    bias = RotaryRelativeBias(8)
+    with torch.no_grad():
+        bias.alpha.copy_(bias.alpha.bfloat16())
+        bias.beta.copy_(bias.beta.bfloat16())
+    want = bias(3000, 3000).detach()
+    torch.testing.assert_close(bias.bfloat16()(3000, 3000).float(), want, atol=1e-5, rtol=1e-2)
+
+
+def test_relative_bias_errors():
+    with pytest.raises(ValueError, match="even z dimension, found 5"):
+        RotaryRelativeBias(5)
+    with pytest.raises(ValueError, match="--rel-pos-bias"):
+        build_relative_bias("alibi", 4, 4, "max_positions")
+
+
+def test_feature_dropout_drops_features():
+    torch.manual_seed(0)
+    out = Dropout(0.5, feature=True)(torch.ones(3, 50, 40))
+    assert set(out.unique().tolist()) == {0.0, 2.0}
+    assert (out == out[:, :1]).all(), "a feature is dropped for all time steps"
+    assert 0.3 < (out[:, 0] == 0).float().mean() < 0.7
+    element = Dropout(0.5)(torch.ones(3, 50, 40))
+    assert (element != element[:, :1]).any()
+    assert Dropout(0.5, feature=True).eval()(torch.ones(2, 3, 4)).eq(1).all()
+
+
+def test_initial_values():
+    """Distributions of ARCHITECTURE 2.3, 3.1, 4, 5, 6: means within five standard errors, deviations within 5 %."""
+    torch.manual_seed(0)
+    config = MegaLayerConfig(embed_dim=256, hidden_dim=512, z_dim=128, ema_dim=16, ffn_dim=512, bidirectional=True)
+    ema = MultiDimensionalDampedEMA(256, 16, bidirectional=True)
+    signs = torch.tensor([1.0, -1.0]).repeat(8)
+
+    def normal(tensor, std, mean=0.0):
+        count = tensor.numel()
+        assert abs(tensor.mean().item() - mean) < 5 * std / math.sqrt(count)
+        assert abs(tensor.std().item() / std - 1) < max(0.05, 5 / math.sqrt(2 * count))
+
+    for tensor, std in ((ema.alpha, 0.2), (ema.delta, 0.2), (ema.beta - signs, 0.02), (ema.eta, 1.0), (ema.omega, 1.0)):
+        normal(tensor, std)
+    assert ema.alpha.shape == (512, 16) and ema.omega.shape == (256,)
+    attention, cross, feed = GatedAttention(config), GatedCrossAttention(config), NormalizedFeedForward(config)
+    linears = [m for part in (attention, cross, feed) for m in part.modules() if isinstance(m, torch.nn.Linear)]
+    assert len(linears) == 3 + 4 + 2
+    for layer in linears:
+        normal(layer.weight, 0.02)
+        assert layer.bias.eq(0).all()
+    normal(attention.kappa, 0.02)
+    assert attention.mu.eq(0).all()
+    normal(attention.relative_bias.weight, 0.02)
+    normal(cross.relative_bias.weight, 0.02)
+
+
+def test_ema_without_dimensions_is_the_skip():
+    ema = MultiDimensionalDampedEMA(4, 0, bidirectional=True)
+    x = torch.randn(2, 5, 4)
+    out, _ = ema(x)
+    torch.testing.assert_close(out, torch.nn.functional.silu(ema.omega * x))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chunk_size": 0}, "--encoder-chunk-size 0: .*-1 for full attention"),
+        ({"chunk_size": -2}, "--encoder-chunk-size -2"),
+        ({"z_dim": 0}, "--encoder-z-dim 0: must be at least 1"),
+        ({"hidden_dim": -1}, "--encoder-hidden-dim -1"),
+        ({"ema_dim": -1}, "--encoder-n-dim -1: must be at least 0"),
+        ({"ffn_dim": -5}, "--encoder-ffn-embed-dim -5"),
+        ({"max_positions": 0, "max_positions_option": "--max-source-positions"}, "--max-source-positions 0"),
+        ({"dropout": 1.5}, r"--dropout 1.5: .*\[0, 1\)"),
+        ({"attention_dropout": -0.1}, "--attention-dropout -0.1"),
+        ({"attention_function": "sigmoid"}, "--attention-activation-fn sigmoid: choose from softmax, relu2, laplace"),
+        ({"relative_bias": "alibi"}, "--rel-pos-bias alibi: choose from simple, rotary"),
+        ({"relative_bias": "rotary", "z_dim": 5}, "--encoder-z-dim 5: .*even"),
+        ({"norm": "groupnorm"}, "--normalization-type groupnorm"),
+        ({"activation": "swish2"}, "--activation-fn swish2"),
+    ],
+)
+def test_options_out_of_range(changes, message):
+    with pytest.raises(ValueError, match=message):
+        MegaLayerConfig(**{"embed_dim": 4, "hidden_dim": 4, "z_dim": 4, "option_prefix": "encoder-", **changes})
