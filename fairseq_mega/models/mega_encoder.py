@@ -1,0 +1,136 @@
+"""Encoder of the MEGA encoder-decoder."""
+
+import math
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoder
+from omegaconf import DictConfig
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from fairseq_mega.modules.layers import Dropout
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.norm import build_norm
+
+from .mega_config import layer_config
+
+
+class MegaEncoder(FairseqEncoder):
+    """Bidirectional MEGA layers over token embeddings.
+
+    Left-padded batches are moved to the left edge first, so that neither chunk ends nor the cross attention's
+    positions depend on how a sentence was batched (``--published-source-padding`` keeps the published positions).
+
+    Args:
+        cfg: a completed MegaConfig.
+        dictionary: of the source language.
+        embed_tokens: source embeddings (V, d).
+    """
+
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
+        super().__init__(dictionary)
+        config = layer_config(cfg, "encoder")
+        self.padding_idx = dictionary.pad()
+        self.max_source_positions = cfg.max_source_positions
+        self.published_source_padding = cfg.published_source_padding
+        self.checkpoint_activations = cfg.checkpoint_activations
+        self.chunked = config.chunk_size > 0
+        self.embed_tokens = embed_tokens
+        self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(config.embed_dim)
+        self.embed_norm = build_norm(config.norm, config.embed_dim) if cfg.normalize_embedding else None
+        self.embed_dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.encoder_layers))
+        self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        **unused: Any,
+    ) -> Dict[str, List[Tensor]]:
+        """Encode a batch of sentences.
+
+        Args:
+            src_tokens: (B, S) long, padded on either side.
+            src_lengths: (B,), not needed.
+            return_all_hiddens: also return every layer's output.
+
+        Returns:
+            fairseq's dictionary of lists: ``encoder_out`` [(S, B, d)], ``encoder_padding_mask`` [(B, S)] (empty lists
+            where there is nothing), ``encoder_states`` [(S, B, d)] and ``source_order`` [(B, S)], the column of
+            ``encoder_out`` that holds each column of ``src_tokens`` (empty: the same).
+        """
+        padding_mask: Optional[Tensor] = src_tokens.eq(self.padding_idx)
+        order: Optional[Tensor] = None
+        assert padding_mask is not None
+        if not padding_mask.any():
+            padding_mask = None
+        elif padding_mask[:, 0].any() and (self.chunked or not self.published_source_padding):
+            src_tokens, order = align_left(src_tokens, padding_mask)
+            padding_mask = src_tokens.eq(self.padding_idx)
+
+        embedding = self.embed_scale * self.embed_tokens(src_tokens)
+        x = embedding if self.embed_norm is None else self.embed_norm(embedding)
+        x = _zero(self.embed_dropout(x), padding_mask)
+        states = []
+        for layer in self.layers:
+            x = self._run(layer, x, padding_mask)
+            if return_all_hiddens:
+                states.append(x)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        x = _zero(x, padding_mask)
+
+        if order is not None and self.published_source_padding:
+            assert padding_mask is not None
+            x, embedding, *states = (rows(item, order) for item in (x, embedding, *states))
+            padding_mask, order = rows(padding_mask, order), None
+        return {
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_padding_mask": [] if padding_mask is None else [padding_mask],
+            "encoder_embedding": [embedding],
+            "encoder_states": [state.transpose(0, 1) for state in states],
+            "src_tokens": [],
+            "src_lengths": [],
+            "source_order": [] if order is None else [order],
+        }
+
+    def _run(self, layer: nn.Module, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        if self.checkpoint_activations and self.training:
+            return checkpoint(layer, x, padding_mask=padding_mask, use_reentrant=False).hidden
+        return layer(x, padding_mask=padding_mask).hidden
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
+        """Select batch rows of the encoder's output, as beam search does."""
+        time_first = ("encoder_out", "encoder_states")
+        return {
+            key: [item.index_select(1 if key in time_first else 0, new_order) for item in items]
+            for key, items in encoder_out.items()
+        }
+
+    def max_positions(self) -> int:
+        """Longest source the model takes."""
+        return self.max_source_positions
+
+
+def align_left(tokens: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+    """Rotate each row of (B, S) so that its leading padding comes last.
+
+    Returns:
+        The rotated tokens and ``order`` (B, S): column of the result that holds each column of the input.
+    """
+    columns = torch.arange(tokens.size(1), device=tokens.device)
+    leading = padding_mask.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+    return rows(tokens, (columns + leading) % tokens.size(1)), (columns - leading) % tokens.size(1)
+
+
+def rows(x: Tensor, index: Tensor) -> Tensor:
+    """``x[b, index[b, s]]`` for x (B, S, ...) and index (B, S)."""
+    return x[torch.arange(x.size(0), device=x.device).unsqueeze(1), index]
+
+
+def _zero(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)

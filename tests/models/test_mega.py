@@ -1,0 +1,227 @@
+"""The MEGA encoder-decoder: sizes, options, padding, checkpoints."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import OmegaConf
+
+from fairseq_mega.models.mega import MegaModel, check_state_dict
+from fairseq_mega.models.mega_config import PRESETS, MegaConfig, complete
+from fairseq_mega.models.mega_encoder import align_left, rows
+
+PAD, EOS = 1, 2
+TINY = {
+    "encoder_embed_dim": 8,
+    "encoder_hidden_dim": 12,
+    "encoder_ffn_embed_dim": 10,
+    "encoder_z_dim": 4,
+    "encoder_n_dim": 3,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "max_source_positions": 40,
+    "max_target_positions": 40,
+}
+
+
+def dictionary(symbols=20):
+    built = Dictionary()
+    for number in range(symbols):
+        built.add_symbol(f"w{number}")
+    return built
+
+
+def task(symbols=20, target=None):
+    source = dictionary(symbols)
+    return SimpleNamespace(source_dictionary=source, target_dictionary=source if target is None else target)
+
+
+def build(seed=0, arch=None, **options):
+    torch.manual_seed(seed)
+    namespace = Namespace(**({**TINY, **options} if arch is None else options))
+    if arch is not None:
+        ARCH_CONFIG_REGISTRY[arch](namespace)
+    return MegaModel.build_model(namespace, options.get("task", task()))
+
+
+def lively(model):
+    """Move a new model away from its near-zero start, so that every part matters; float64, evaluation."""
+    model = model.double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def batch(lengths=(7, 3, 5), left=False, extra=0, seed=1):
+    """Source tokens ending in EOS, padded on one side to the longest plus ``extra``."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.full((len(lengths), max(lengths) + extra), PAD)
+    for row, length in enumerate(lengths):
+        sentence = torch.randint(4, 20, (length,), generator=generator)
+        sentence[-1] = EOS
+        tokens[row, slice(-length, None) if left else slice(length)] = sentence
+    return tokens
+
+
+def test_parameter_counts_of_wmt_base():
+    model = build(arch="mega_wmt_en_de", share_all_embeddings=True)
+
+    def count(module):
+        return sum(parameter.numel() for parameter in module.parameters())
+
+    assert [count(layer) for layer in model.encoder.layers] == [3_287_167] * 6
+    assert [count(layer) for layer in model.decoder.layers] == [4_439_422] * 6
+    assert count(model) == 46_359_534 + 512 * len(dictionary())
+
+
+@pytest.mark.parametrize("arch", ["mega", *PRESETS])
+def test_every_arch_builds_from_its_defaults(arch):
+    model = build(arch=None if arch == "mega" else arch).eval()
+    logits, extra = model(batch(), None, batch(seed=2))
+    assert logits.shape == (3, 7, 24) and torch.isfinite(logits).all()
+    assert extra["attn"][0].shape == (3, 7, 7)
+
+
+def test_configurations_of_any_origin_become_alike():
+    defaults = OmegaConf.structured(MegaConfig)
+    old = Namespace(encoder_layers=3, retired_option=1)
+    completed = complete(MegaConfig, old)
+    assert completed.encoder_layers == 3 and completed.decoder_layers == defaults.decoder_layers
+    assert "retired_option" not in completed and completed.max_source_positions == 1024
+    again = complete(MegaConfig, OmegaConf.create({"encoder_layers": 3, "max_source_positions": 7}))
+    assert again.encoder_layers == 3 and again.max_source_positions == 7
+
+
+def test_decoder_options_default_to_the_encoders():
+    model = build(encoder_chunk_size=4, decoder_z_dim=6)
+    decoder = model.decoder.layers[0].attention
+    assert decoder.chunk_size == 4 and decoder.widths == (8, 6, 12)
+
+
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+def test_left_padding_changes_nothing(chunk_size, function):
+    """A sentence's logits depend neither on the side of the padding nor on its amount."""
+    model = lively(build(encoder_chunk_size=chunk_size, attention_activation_fn=function))
+    target = batch((6, 6, 6), seed=3)
+    want, want_extra = model(batch(), None, target)
+    for extra in (0, 1, 6):
+        logits, more = model(batch(left=True, extra=extra), None, target)
+        torch.testing.assert_close(logits, want, msg=f"{extra} columns more")
+        for row, length in enumerate((7, 3, 5)):  # weights stay with the columns they belong to
+            torch.testing.assert_close(more["attn"][0][row, :, -length:], want_extra["attn"][0][row, :, :length])
+
+
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+def test_published_source_padding_keeps_published_positions(chunk_size):
+    """With the switch the encoder is still invariant; only the cross attention's bias sees the padded positions."""
+    model = lively(build(encoder_chunk_size=chunk_size, published_source_padding=True))
+    right, left = batch(), batch(left=True)
+    a, b = model.encoder(right), model.encoder(left)
+    for row, length in enumerate((7, 3, 5)):
+        torch.testing.assert_close(a["encoder_out"][0][:length, row], b["encoder_out"][0][-length:, row])
+    assert b["source_order"] == [] and b["encoder_padding_mask"][0].equal(left.eq(PAD))
+    target = batch((6, 6, 6), seed=3)
+    with_right, with_left = model(right, None, target)[0], model(left, None, target)[0]
+    torch.testing.assert_close(with_right[0], with_left[0])
+    assert (with_right[1] - with_left[1]).abs().max() > 1e-6
+    for layer in model.decoder.layers:
+        torch.nn.init.zeros_(layer.cross_attention.relative_bias.weight)
+    torch.testing.assert_close(model(right, None, target)[0], model(left, None, target)[0])
+
+
+def test_align_left():
+    tokens = batch(left=True, extra=2)
+    aligned, order = align_left(tokens, tokens.eq(PAD))
+    assert aligned.equal(torch.nn.functional.pad(batch(), (0, 2), value=PAD))
+    assert rows(aligned, order).equal(tokens)
+
+
+def test_right_padding_of_the_target_changes_nothing():
+    model = lively(build())
+    target = batch((4, 4, 4), seed=3)
+    padded = torch.nn.functional.pad(target, (0, 3), value=PAD)
+    torch.testing.assert_close(model(batch(), None, padded)[0][:, :4], model(batch(), None, target)[0])
+
+
+def test_checkpointed_activations_change_nothing():
+    source, target = batch(), batch(seed=3)
+    results = []
+    for checkpoint_activations in (False, True):
+        model = (
+            build(checkpoint_activations=checkpoint_activations, dropout=0.3, attention_dropout=0.2).double().train()
+        )
+        torch.manual_seed(4)
+        logits, _ = model(source, None, target)
+        logits.square().sum().backward()
+        results.append((logits, [parameter.grad for parameter in model.parameters()]))
+    torch.testing.assert_close(results[0], results[1])
+
+
+def test_embeddings_are_shared_as_asked():
+    none, output, everything = (
+        build(),
+        build(share_decoder_input_output_embed=True),
+        build(share_all_embeddings=True),
+    )
+    sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in (none, output, everything)]
+    assert sizes[0] - sizes[1] == sizes[1] - sizes[2] == 24 * 8
+    assert everything.encoder.embed_tokens is everything.decoder.embed_tokens
+    assert everything.encoder.embed_tokens.weight[PAD].eq(0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share_all_embeddings": True, "task": task(target=dictionary(9))}, "--joined-dictionary"),
+        ({"decoder_embed_dim": 6}, "--decoder-embed-dim 6 differs from --encoder-embed-dim 8"),
+        ({"normalize_before": True, "normalize_embedding": True}, "--normalize-embedding"),
+        ({"encoder_layers": 0}, "--encoder-layers 0"),
+        ({"encoder_chunk_size": 0}, "--encoder-chunk-size 0"),
+        ({"decoder_chunk_size": 0}, "--decoder-chunk-size 0"),
+        ({"decoder_n_dim": -1}, "--decoder-n-dim -1"),
+        ({"encoder_z_dim": 0}, "--encoder-z-dim 0"),
+        ({"dropout": 1.0}, "--dropout 1.0"),
+    ],
+)
+def test_options_that_cannot_be(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_sequences_beyond_the_bias_name_lengths_and_option():
+    model = build(max_source_positions=6, max_target_positions=6)
+    with pytest.raises(ValueError, match="7 positions is longer than the 6 .*--max-source-positions"):
+        model(batch(), None, batch((3, 3, 3)))
+    with pytest.raises(ValueError, match="7 positions is longer than the 6 .*--max-target-positions"):
+        model(batch((3, 3, 3)), None, batch())
+
+
+def test_checkpoints_of_other_models_are_refused():
+    model = build()
+    state = model.state_dict()
+    model.load_state_dict(state)
+    with pytest.raises(ValueError, match="facebookresearch/mega"):
+        model.load_state_dict({"encoder.layers.0.mega_layer.move.alpha": torch.zeros(1)})
+    with pytest.raises(ValueError, match="1 tensors missing .*1 unknown .*--arch"):
+        model.load_state_dict(
+            {**{k: v for k, v in state.items() if "0.attention.mu" not in k or "enc" in k}, "x": None}
+        )
+    with pytest.raises(ValueError, match=r"other dimensions: .*\(2, 4\) there and \(2, 8\) here"):
+        build(encoder_z_dim=8, decoder_z_dim=8, rel_pos_bias="rotary").load_state_dict(
+            build(rel_pos_bias="rotary").state_dict()
+        )
+    check_state_dict(model, state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    model = build(encoder_chunk_size=4).eval()
+    want = model(batch(left=True), None, batch(seed=3))[0]
+    got = model.to(dtype)(batch(left=True), None, batch(seed=3))[0]
+    assert got.dtype == dtype
+    assert (got.float() - want).norm() / want.norm() < 0.03
