@@ -1,0 +1,108 @@
+"""Incremental decoding against full recomputation: beam search, prefixes, padding, ensembles."""
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from tiny_mega import EOS, PAD, batch, build, dictionary, lively
+from torch import nn
+
+
+class Recomputing(nn.Module):
+    """The same model without memory: every step runs the whole decoder and keeps the last position."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.encoder = model.encoder
+        self.decoder = PlainDecoder(model.decoder)
+        self.get_normalized_probs = model.get_normalized_probs
+
+    def max_decoder_positions(self):
+        return self.decoder.decoder.max_positions()
+
+
+class PlainDecoder(nn.Module):
+    """A decoder that fairseq does not take for an incremental one."""
+
+    def __init__(self, decoder):
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, tokens, encoder_out=None, **unused):
+        return self.decoder(tokens, encoder_out=encoder_out)
+
+    def max_positions(self):
+        return self.decoder.max_positions()
+
+
+def decode(models, source, prefix=None):
+    generator = SequenceGenerator(
+        models, dictionary(), beam_size=5, max_len_a=0, max_len_b=14, min_len=3, len_penalty=0.5
+    )
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}}
+    return generator.generate(models, sample, prefix_tokens=prefix)
+
+
+def same(got, want):
+    assert len(got) == len(want) == 3
+    for sentence, expected in zip(got, want):
+        assert len(sentence) == len(expected) == 5
+        for hypothesis, other in zip(sentence, expected):
+            assert hypothesis["tokens"].tolist() == other["tokens"].tolist()
+            torch.testing.assert_close(hypothesis["score"], other["score"], atol=1e-4, rtol=0)
+            torch.testing.assert_close(hypothesis["positional_scores"], other["positional_scores"], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+@pytest.mark.parametrize("published", [False, True])
+def test_beam_search(function, chunk_size, published):
+    options = {"encoder_chunk_size": chunk_size, "attention_activation_fn": function}
+    model = lively(build(published_source_padding=published, **options)).float()
+    source = batch(left=True, extra=1)
+    prefix = torch.tensor([[7, 9], [8, PAD], [5, 6]])  # of unequal lengths
+    for given in (None, prefix):
+        got = decode([model], source, given)
+        same(got, decode([Recomputing(model)], source, given))
+        lengths = {len(hypothesis["tokens"]) for sentence in got for hypothesis in sentence}
+        assert max(lengths) > 5, "hypotheses must cross the end of a chunk"
+        if given is not None:
+            assert all(hypothesis["tokens"][:2].tolist() == [7, 9] for hypothesis in got[0])
+
+
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+def test_ensembles(chunk_size):
+    models = [lively(build(seed, decoder_chunk_size=chunk_size)).float() for seed in (1, 2)]
+    source = batch(left=True)
+    same(decode(models, source), decode([Recomputing(model) for model in models], source))
+
+
+def test_hypotheses_do_not_depend_on_the_batch():
+    """Each sentence alone gives what it gives in a left-padded batch."""
+    model = lively(build(encoder_chunk_size=4)).float()
+    together = decode([model], batch(left=True, extra=3))
+    for row, length in enumerate((7, 3, 5)):
+        alone = decode([model], batch(left=True)[row : row + 1, -length:])
+        for hypothesis, other in zip(together[row], alone[0]):
+            assert hypothesis["tokens"].tolist() == other["tokens"].tolist()
+            torch.testing.assert_close(hypothesis["score"], other["score"], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+def test_a_decoder_takes_tokens_in_any_portions(chunk_size):
+    model = lively(build(decoder_chunk_size=chunk_size))
+    tokens = batch((11, 11, 11), seed=6)
+    encoder_out = model.encoder(batch(left=True))
+    whole, _ = model.decoder(tokens, encoder_out=encoder_out)
+    for ends in ([*range(1, 12)], [3, 11], [5, 6, 9, 11], [11]):
+        memory, outputs = {}, []
+        for end in ends:
+            outputs.append(model.decoder(tokens[:, :end], encoder_out=encoder_out, incremental_state=memory)[0])
+        torch.testing.assert_close(torch.cat(outputs, dim=1), whole, msg=f"portions ending at {ends}")
+
+
+def test_an_empty_source_gives_a_hypothesis():
+    model = lively(build(encoder_chunk_size=4)).float()
+    source = torch.tensor([[4, 5, 6, EOS], [PAD, PAD, PAD, EOS], [PAD, 7, 8, EOS]])
+    found = decode([model], source)
+    assert [len(sentence) for sentence in found] == [5, 5, 5]
+    assert all(torch.isfinite(hypothesis["score"]) for sentence in found for hypothesis in sentence)
