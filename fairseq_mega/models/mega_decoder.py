@@ -17,6 +17,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.state import LayerState, reorder_state
 
 from .mega_config import layer_config
+from .mega_encoder import zero_padding
 
 IncrementalState = Dict[str, Dict[str, Any]]
 
@@ -100,9 +101,7 @@ class MegaDecoder(FairseqIncrementalDecoder):
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
-        x = self.embed_dropout(x)
-        if padding_mask is not None:
-            x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+        x = zero_padding(self.embed_dropout(x), padding_mask)
 
         source = encoder_out["encoder_out"][0].transpose(0, 1)
         source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
@@ -126,6 +125,7 @@ class MegaDecoder(FairseqIncrementalDecoder):
                 new_states.append(out.state)
         if self.final_norm is not None:
             x = self.final_norm(x)
+        x = zero_padding(x, padding_mask)
         if incremental_state is not None:
             read = 0 if state is None else state.step
             new_state = DecoderState(read + tokens.size(1), new_states)

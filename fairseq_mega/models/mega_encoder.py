@@ -74,7 +74,7 @@ class MegaEncoder(FairseqEncoder):
 
         embedding = self.embed_scale * self.embed_tokens(src_tokens)
         x = embedding if self.embed_norm is None else self.embed_norm(embedding)
-        x = _zero(self.embed_dropout(x), padding_mask)
+        x = zero_padding(self.embed_dropout(x), padding_mask)
         states = []
         for layer in self.layers:
             x = self._run(layer, x, padding_mask)
@@ -82,7 +82,7 @@ class MegaEncoder(FairseqEncoder):
                 states.append(x)
         if self.final_norm is not None:
             x = self.final_norm(x)
-        x = _zero(x, padding_mask)
+        x = zero_padding(x, padding_mask)
 
         if order is not None and self.published_source_padding:
             assert padding_mask is not None
@@ -132,5 +132,6 @@ def rows(x: Tensor, index: Tensor) -> Tensor:
     return x[torch.arange(x.size(0), device=x.device).unsqueeze(1), index]
 
 
-def _zero(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Set the padded positions of x (B, L, D) to zero."""
     return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
