@@ -1,0 +1,128 @@
+"""Turn a checkpoint of the published code (facebookresearch/mega) into one of this package.
+
+The tensors are renamed to the paper's symbols (the published "alpha" and "delta" of the EMA are each other's),
+trailing axes of length one are dropped, and copies of shared tables are left out. The published positions of left-padded
+sources are kept (--published-source-padding), so that scores agree with the published code's.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+import torch
+from torch import Tensor
+
+import fairseq_mega  # noqa: F401  lets torch.load read fairseq's checkpoints
+
+# Published name -> ours, for the parts of a layer. The only place where the published names stand.
+LAYER_NAMES: Tuple[Tuple[str, str], ...] = (
+    ("mega_layer.norm.norm.", "attention.norm."),
+    ("mega_layer.move.delta", "attention.ema.alpha"),
+    ("mega_layer.move.alpha", "attention.ema.delta"),
+    ("mega_layer.move.beta", "attention.ema.beta"),
+    ("mega_layer.move.gamma", "attention.ema.eta"),
+    ("mega_layer.move.omega", "attention.ema.omega"),
+    ("mega_layer.v_proj.", "attention.value_proj."),
+    ("mega_layer.mx_proj.", "attention.gate_proj."),
+    ("mega_layer.h_proj.", "attention.output_proj."),
+    ("mega_layer.gamma", "attention.kappa"),
+    ("mega_layer.beta", "attention.mu"),
+    ("mega_layer.rel_pos_bias.rel_pos_bias", "attention.relative_bias.weight"),
+    ("mega_layer.rel_pos_bias.", "attention.relative_bias."),
+    ("cross_attn.norm.norm.", "cross_attention.norm."),
+    ("cross_attn.k_proj.", "cross_attention.key_proj."),
+    ("cross_attn.v_proj.", "cross_attention.value_proj."),
+    ("cross_attn.q_proj.", "cross_attention.query_proj."),
+    ("cross_attn.h_proj.", "cross_attention.output_proj."),
+    ("cross_attn.rel_pos_bias.rel_pos_bias", "cross_attention.relative_bias.weight"),
+    ("cross_attn.rel_pos_bias.", "cross_attention.relative_bias."),
+    ("nffn.norm.norm.", "feed_forward.norm."),
+    ("nffn.fc", "feed_forward.fc"),
+)
+MODEL_NAMES = (("final_norm.norm.", "final_norm."), ("embed_norm.norm.", "embed_norm."))
+# Buffers of the published code that hold no parameter.
+IGNORED_SUFFIXES = (".version", "._float_tensor")
+
+
+def convert_name(name: str) -> str:
+    """Our name of a published tensor."""
+    for published, ours in LAYER_NAMES:
+        if f".{published}" in name:
+            return name.replace(published, ours, 1)
+    for published, ours in MODEL_NAMES:
+        if f".{published}" in name:
+            return name.replace(published, ours, 1)
+    return name
+
+
+def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Dict[str, Tensor]:
+    """Rename the tensors of a published encoder-decoder.
+
+    Args:
+        state_dict: published names to tensors; not changed.
+        shared_output: the output layer shares the decoder's embeddings, so that its copy is left out.
+
+    Returns:
+        Our names to tensors; EMA parameters (K, N, 1) become (K, N).
+    """
+    converted = {}
+    for name, tensor in state_dict.items():
+        if name.endswith(IGNORED_SUFFIXES) or (shared_output and name == "decoder.output_projection.weight"):
+            continue
+        if ".move." in name and tensor.dim() == 3:
+            tensor = tensor.squeeze(-1)
+        converted[convert_name(name)] = tensor
+    return converted
+
+
+def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
+    """Convert a whole published checkpoint of a translator; the optimiser's state is left out.
+
+    Args:
+        checkpoint: what torch.load returned.
+        where: its path, for messages.
+
+    Raises:
+        ValueError: if it is not a translator's checkpoint of the published code.
+    """
+    args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
+    names = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
+    if not any(".mega_layer." in name for name in names):
+        raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
+    if not any(name.startswith("encoder.layers.") for name in names):
+        raise ValueError(
+            f"--input {where}: this is a checkpoint of --arch {getattr(args, 'arch', '?')}; only encoder-decoders "
+            f"(--arch mega...) can be converted"
+        )
+    shared = args.share_all_embeddings or args.share_decoder_input_output_embed
+    values = {**vars(args), "published_source_padding": True}
+    return {
+        **{key: value for key, value in checkpoint.items() if key not in ("model", "last_optimizer_state")},
+        "args": argparse.Namespace(**values),
+        "model": convert_state_dict(checkpoint["model"], shared),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", type=Path, required=True, help="checkpoint of the published code")
+    parser.add_argument("--output", type=Path, required=True, help="file to write")
+    arguments = parser.parse_args()
+    if not arguments.input.is_file():
+        parser.error(f"--input {arguments.input} does not exist")
+    if arguments.output.exists():
+        parser.error(f"--output {arguments.output} exists: give another name, or remove it first")
+    try:
+        converted = convert_checkpoint(torch.load(arguments.input, map_location="cpu"), str(arguments.input))
+    except ValueError as error:
+        parser.error(str(error))
+    temporary = arguments.output.with_name(arguments.output.name + ".tmp")
+    torch.save(converted, temporary)
+    temporary.replace(arguments.output)
+    print(f"{len(converted['model'])} tensors written to {arguments.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

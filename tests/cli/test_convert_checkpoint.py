@@ -1,0 +1,87 @@
+"""A published checkpoint, converted, gives the published outputs."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_mega import dictionary
+
+from fairseq_mega.cli.convert_checkpoint import convert_checkpoint, convert_name
+from fairseq_mega.models.mega import MegaModel
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+
+
+def close(got, want):
+    assert (got - want).abs().max() <= 2e-5 + 1e-4 * want.abs().max()
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return torch.load(GOLDENS / "translator.expected.pt")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The published translator, through the command and a file."""
+    output = tmp_path_factory.mktemp("converted") / "converted.pt"
+    command = [sys.executable, "-m", "fairseq_mega.cli.convert_checkpoint"]
+    command += ["--input", str(GOLDENS / "translator.official.pt"), "--output", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 2 and f"--output {output} exists" in again.stderr
+    saved = torch.load(output)
+    symbols = dictionary(26)
+    built = MegaModel.build_model(saved["args"], SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols))
+    built.load_state_dict(saved["model"])
+    return built.eval()
+
+
+def test_outputs(model, expected):
+    inputs, outputs = expected["inputs"], expected["outputs"]
+    encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    close(encoder_out["encoder_out"][0], outputs["encoder_out"])
+    logits, extra = model.decoder(inputs["prev_output_tokens"], encoder_out=encoder_out)
+    close(logits, outputs["logits"])
+    close(extra["attn"][0], outputs["attn"])
+
+
+def test_incremental_outputs(model, expected):
+    tokens = expected["inputs"]["inc_tokens"]
+    encoder_out = model.encoder(expected["inputs"]["src_tokens"])
+    memory: dict = {}
+    steps = [
+        model.decoder(tokens[:, : end + 1], encoder_out=encoder_out, incremental_state=memory)[0]
+        for end in range(tokens.size(1))
+    ]
+    close(torch.cat(steps, dim=1), expected["outputs"]["inc_logits"])
+
+
+def test_invariant_padding_differs_from_the_published_one_only_where_padded(model, expected):
+    """Our default moves left-padded rows to the left edge; the row without padding keeps the published logits."""
+    inputs, outputs = expected["inputs"], expected["outputs"]
+    model.encoder.published_source_padding = False
+    try:
+        logits, _ = model(inputs["src_tokens"], None, inputs["prev_output_tokens"])
+    finally:
+        model.encoder.published_source_padding = True
+    close(logits[0], outputs["logits"][0])
+    assert (logits[1] - outputs["logits"][1]).abs().max() > 1e-3
+
+
+def test_names():
+    assert convert_name("decoder.layers.1.mega_layer.move.alpha") == "decoder.layers.1.attention.ema.delta"
+    assert convert_name("decoder.layers.1.mega_layer.beta") == "decoder.layers.1.attention.mu"
+    assert convert_name("encoder.embed_tokens.weight") == "encoder.embed_tokens.weight"
+
+
+def test_other_files_are_refused(model):
+    with pytest.raises(ValueError, match=r"--input x\.pt: this is no checkpoint of the published code"):
+        convert_checkpoint({"model": model.state_dict(), "args": SimpleNamespace()}, "x.pt")
+    with pytest.raises(ValueError, match=r"checkpoint of --arch mega_lm; only encoder-decoders"):
+        language_model = {"decoder.layers.0.mega_layer.gamma": torch.zeros(2, 4)}
+        convert_checkpoint({"model": language_model, "args": SimpleNamespace(arch="mega_lm")}, "x.pt")
