@@ -1,0 +1,76 @@
+"""Progress lines made from the output of fairseq commands."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from fairseq_mega.cli.log_progress import Progress, copy_with_progress, parse_statistics
+
+
+def logged(**statistics: Any) -> str:
+    return f"2030-01-01 00:00:00 | INFO | train_inner | {json.dumps(statistics)}\n"
+
+
+def test_statistics_are_found_in_a_line_and_other_lines_are_harmless() -> None:
+    assert parse_statistics(logged(loss="2.5")) == {"loss": "2.5"}
+    for line in ("", "{", "no {'python': 'dict'}", "ends in {}", "| [1, 2]", "x {1} y"):
+        assert parse_statistics(line) == {}
+
+
+def test_a_training_line_tells_update_loss_speed_and_time_left() -> None:
+    progress = Progress(updates=1200)
+    note = progress.read(logged(num_updates="300", loss="5.1", ppl="20.5", wps="2345.6", ups="1.5"))
+    assert note == ("update 300 of 1200, loss 5.1, perplexity 20.5, 2346 tokens/s, about 10 min left", False)
+    note = progress.read(logged(num_updates="1200", loss="5.1", ups="1.5"))
+    assert note == ("update 1200 of 1200, loss 5.1, about 0 s left", True)
+
+
+def test_the_time_limit_bounds_the_time_left() -> None:
+    note = Progress(updates=1200, seconds=30.5).read(logged(num_updates="1", loss="5.1", ups="0.01"))
+    assert note is not None
+    assert note.text.endswith("about 30 s left")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "", None, "x", {}])
+def test_odd_numbers_do_not_stop_the_copying(value: Any) -> None:
+    lines = logged(num_updates="3", loss=value, wps=value, ups=value, ppl=value) + logged(
+        num_updates=value, loss=1
+    )
+    log, out = io.StringIO(), io.StringIO()
+    copy_with_progress(io.StringIO(lines), log, Progress(updates=10), 0.0, out)
+    assert log.getvalue() == lines
+    assert "update 3 of 10" in out.getvalue()
+
+
+def test_lines_are_all_copied_and_notes_are_few() -> None:
+    lines = "".join(logged(num_updates=str(n), loss="1") for n in range(1, 50))
+    lines += (
+        logged(epoch=1, valid_loss="3.5", valid_ppl="9.1", valid_num_updates="49") + "Traceback: \u2028odd\n"
+    )
+    log, out = io.StringIO(), io.StringIO()
+    copy_with_progress(io.StringIO(lines), log, Progress(updates=100), 3600.0, out)
+    assert log.getvalue() == lines
+    assert out.getvalue() == (
+        "  update 1 of 100, loss 1\n  validation after update 49: loss 3.5, perplexity 9.1\n"
+    )
+
+
+def test_hypotheses_are_counted() -> None:
+    progress = Progress(sentences=2)
+    notes = [progress.read(line) for line in ("S-0\ta\n", "H-0\t-1\tx\n", "D-0\t-1\tx\n", "H-1\t-1\ty\n")]
+    assert notes == [
+        None,
+        ("1 of 2 sentences translated", False),
+        None,
+        ("2 of 2 sentences translated", True),
+    ]
+
+
+def test_the_end_by_the_time_limit_is_told() -> None:
+    note = Progress(updates=9).read(
+        "Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1\n"
+    )
+    assert note is not None
+    assert note.urgent
