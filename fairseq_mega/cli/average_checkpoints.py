@@ -1,0 +1,179 @@
+"""Average the weights of fairseq checkpoints into one that fairseq-generate loads.
+
+python -m fairseq_mega.cli.average_checkpoints --dir checkpoints --last-epochs 5 --output averaged.pt
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
+DROPPED = ("last_optimizer_state",)
+
+
+class AveragingError(ValueError):
+    """The checkpoints cannot be averaged; the message names the file, what was found and the remedy."""
+
+
+def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
+    """Return the ``count`` newest ``checkpoint<epoch>.pt`` of ``folder``, oldest first.
+
+    Checkpoints within an epoch (``checkpoint_<epoch>_<update>.pt``) do not count. Raises
+    :class:`AveragingError` when there are fewer.
+    """
+    if count < 1:
+        raise AveragingError(f"--last-epochs {count}: at least 1 is needed")
+    if not folder.is_dir():
+        raise AveragingError(f"--dir {folder} is not a folder; give the training's --save-dir")
+    matches = ((EPOCH_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
+    numbered = sorted((int(match.group(1)), path) for match, path in matches if match)
+    if len(numbered) < count:
+        raise AveragingError(
+            f"--dir {folder} has {len(numbered)} epoch checkpoints, --last-epochs asks for {count}; train longer with "
+            f"--keep-last-epochs {count} or ask for fewer"
+        )
+    return [path for _epoch, path in numbered[-count:]]
+
+
+def load_checkpoint(path: Path) -> Dict[str, Any]:
+    """Return the fairseq checkpoint stored in ``path``, on the CPU; raises :class:`AveragingError`."""
+    if not path.is_file():
+        raise AveragingError(f"checkpoint {path} does not exist; check the path")
+    try:
+        checkpoint = torch.load(path, map_location="cpu")
+    except Exception as error:
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise AveragingError(f"checkpoint {path} cannot be read (damaged or cut off?): {reason[0]}") from error
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
+        raise AveragingError(f"{path} holds no fairseq checkpoint (no 'model' in it); give files of a --save-dir")
+    return checkpoint
+
+
+def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
+    """Raise :class:`AveragingError`, naming file and key, unless both hold the same keys, shapes and dtypes."""
+    for key in first:
+        if key not in other:
+            raise AveragingError(f"{path} lacks the key {key!r} of {first_path}; average checkpoints of one model")
+    for key, tensor in other.items():
+        if key not in first:
+            raise AveragingError(
+                f"{path} has the key {key!r} that {first_path} lacks; average checkpoints of one model"
+            )
+        if tensor.shape != first[key].shape or tensor.dtype != first[key].dtype:
+            raise AveragingError(
+                f"{path}: {key!r} is {tensor.dtype} {tuple(tensor.shape)}, in {first_path} it is "
+                f"{first[key].dtype} {tuple(first[key].shape)}; average checkpoints of one model"
+            )
+
+
+def average(paths: Sequence[Path]) -> Dict[str, Any]:
+    """Return the last of the checkpoints with its weights replaced by the mean over all of them.
+
+    Sums are kept in float64 and results cast back; integer and boolean entries are those of the last file.
+    Configuration and training history are kept, optimiser and EMA state are dropped. One file is held in
+    memory at a time. Raises :class:`AveragingError` for unreadable, foreign or mismatching files.
+    """
+    if not paths:
+        raise AveragingError("no checkpoints to average")
+    sums: Dict[str, Tensor] = {}
+    first: Dict[str, Tensor] = {}
+    checkpoint: Dict[str, Any] = {}
+    for path in paths:
+        checkpoint = load_checkpoint(path)
+        model = checkpoint["model"]
+        # Empty stand-ins remember shapes and dtypes without the memory of a second model.
+        first = first or {key: torch.empty_like(tensor, device="meta") for key, tensor in model.items()}
+        check_same_shape(first, model, paths[0], path)
+        for key, tensor in model.items():
+            if tensor.is_floating_point() or tensor.is_complex():
+                wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+                sums[key] = sums[key] + wide if key in sums else wide
+    checkpoint["model"] = _means(checkpoint["model"], sums, len(paths))
+    for key in DROPPED:
+        checkpoint.pop(key, None)
+    if isinstance(checkpoint.get("extra_state"), dict):
+        checkpoint["extra_state"].pop("ema", None)
+    return checkpoint
+
+
+def _means(model: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
+    # Tied embeddings appear under several keys: keep them one tensor, or the file grows by a copy for each.
+    shared: Dict[Tuple[Any, ...], Tensor] = {}
+    means = {}
+    for key, tensor in model.items():
+        if key not in sums:
+            means[key] = tensor
+            continue
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() == 0 or place not in shared:
+            shared[place] = (sums[key] / count).to(tensor.dtype)
+        means[key] = shared[place]
+    return means
+
+
+def save(checkpoint: Dict[str, Any], path: Path) -> None:
+    """Write ``checkpoint`` to ``path``; the file appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            torch.save(checkpoint, stream)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def check_paths(inputs: Sequence[Path], output: Path) -> None:
+    """Raise :class:`AveragingError` when an input is given twice or would be overwritten by ``output``."""
+    seen: Dict[Path, Path] = {}
+    for path in inputs:
+        real = path.resolve()
+        if real in seen:
+            raise AveragingError(f"--inputs names {path} twice; give every checkpoint once")
+        seen[real] = path
+    if output.resolve() in seen:
+        raise AveragingError(
+            f"--output {output} is one of the inputs; choose another name, inputs are never overwritten"
+        )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="average_checkpoints", description=(__doc__ or "").split("\n\n")[0])
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="the checkpoints to average")
+    which.add_argument("--last-epochs", type=int, metavar="N", help="average the last N epoch checkpoints of --dir")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="the training's --save-dir, for --last-epochs")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status (0, or 1 after an error message)."""
+    args = build_parser().parse_args(argv)
+    try:
+        if args.last_epochs is not None and args.dir is None:
+            raise AveragingError("--last-epochs needs --dir, the training's --save-dir")
+        paths = args.inputs or last_epoch_checkpoints(args.dir, args.last_epochs)
+        check_paths(paths, args.output)
+        for path in paths:
+            print(f"averaging {path}", flush=True)
+        save(average(paths), args.output)
+    except (AveragingError, OSError) as error:
+        print(f"average_checkpoints: error: {error}", file=sys.stderr)
+        return 1
+    print(f"average of {len(paths)} checkpoints written to {args.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""The mean of checkpoints: values, what is kept, what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_mega.cli import average_checkpoints
+from tests import helpers
+
+Tensors = Dict[str, torch.Tensor]
+
+
+def write(path: Path, model: Tensors, **extra: Any) -> Path:
+    torch.save({"model": model, "cfg": {"seed": 1}, "last_optimizer_state": {"big": torch.ones(9)}, **extra}, path)
+    return path
+
+
+def weights(seed: int) -> Tensors:
+    draw = torch.Generator().manual_seed(seed)
+    table = torch.randn(5, 3, generator=draw)
+    return {
+        "embed": table,
+        "output": table,
+        "half": torch.randn(4, generator=draw).half(),
+        "steps": torch.tensor([seed]),
+        "flag": torch.tensor(True),
+    }
+
+
+def run(*arguments: object) -> int:
+    return average_checkpoints.main([str(argument) for argument in arguments])
+
+
+def test_the_mean_is_taken_in_float64_and_cast_back(tmp_path: Path) -> None:
+    models = [weights(seed) for seed in range(7)]
+    # Values that cancel in float64 only: a float32 sum would lose the one.
+    for model, value in zip(models, (1e8, 1.0, -1e8, 0.0, 0.0, 0.0, 6.0)):
+        model["cancel"] = torch.tensor([value])
+    paths = [write(tmp_path / f"{i}.pt", model) for i, model in enumerate(models)]
+    assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
+    mean = torch.load(tmp_path / "mean.pt")["model"]
+    assert mean["cancel"].item() == 1.0
+    for key in ("embed", "half"):
+        want = torch.stack([model[key].double() for model in models]).mean(0).to(models[0][key].dtype)
+        assert mean[key].dtype == want.dtype
+        assert torch.equal(mean[key], want)
+    assert mean["steps"].item() == 6
+    assert mean["flag"].item() is True
+
+
+def test_configuration_stays_and_optimiser_and_ema_go(tmp_path: Path) -> None:
+    extra = {"extra_state": {"epoch": 3, "ema": weights(1)}, "optimizer_history": [{"num_updates": 4}]}
+    paths = [write(tmp_path / f"{i}.pt", weights(i), **extra) for i in range(2)]
+    assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
+    mean = torch.load(tmp_path / "mean.pt")
+    assert sorted(mean) == ["cfg", "extra_state", "model", "optimizer_history"]
+    assert mean["extra_state"] == {"epoch": 3}
+
+
+def test_tied_embeddings_stay_one_tensor(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{i}.pt", weights(i)) for i in range(2)]
+    assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
+    mean = torch.load(tmp_path / "mean.pt")["model"]
+    assert mean["embed"].data_ptr() == mean["output"].data_ptr()
+
+
+def test_the_last_epochs_are_ordered_by_number(tmp_path: Path) -> None:
+    names = ["checkpoint2.pt", "checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt"]
+    for name in [*names, "checkpoint_11_500.pt", "checkpoint_last.pt", "checkpoint_best.pt", "checkpoint12.pt.partial"]:
+        (tmp_path / name).touch()
+    found = average_checkpoints.last_epoch_checkpoints(tmp_path, 3)
+    assert [path.name for path in found] == names[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: model.pop("half"), "b.pt lacks the key 'half'"),
+        (lambda model: model.update(more=torch.ones(1)), "b.pt has the key 'more'"),
+        (lambda model: model.update(embed=torch.ones(5, 4)), "b.pt: 'embed' is torch.float32 (5, 4)"),
+        (lambda model: model.update(half=torch.ones(4)), "b.pt: 'half' is torch.float32 (4,)"),
+    ],
+)
+def test_other_keys_shapes_and_types_are_refused(tmp_path: Path, capsys: Any, change: Any, message: str) -> None:
+    other = weights(2)
+    change(other)
+    paths = [write(tmp_path / "a.pt", weights(1)), write(tmp_path / "b.pt", other)]
+    assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "mean.pt").exists()
+
+
+def test_missing_damaged_and_foreign_files_are_refused(tmp_path: Path, capsys: Any) -> None:
+    good = write(tmp_path / "good.pt", weights(1))
+    cut = tmp_path / "cut.pt"
+    cut.write_bytes(good.read_bytes()[:500])
+    foreign = tmp_path / "foreign.pt"
+    torch.save([1, 2], foreign)
+    cases = [(tmp_path / "absent.pt", "does not exist"), (cut, "cannot be read"), (foreign, "no fairseq checkpoint")]
+    for path, message in cases:
+        assert run("--inputs", good, path, "--output", tmp_path / "mean.pt") == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert path.name in error
+    assert not (tmp_path / "mean.pt").exists()
+
+
+def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path, capsys: Any) -> None:
+    paths = [write(tmp_path / f"{i}.pt", weights(i)) for i in range(2)]
+    link = tmp_path / "link.pt"
+    link.symlink_to(paths[0])
+    before = [path.read_bytes() for path in paths]
+    for output in (paths[1], link):
+        assert run("--inputs", *paths, "--output", output) == 1
+        assert "is one of the inputs" in capsys.readouterr().err
+    assert run("--inputs", paths[0], link, "--output", tmp_path / "mean.pt") == 1
+    assert "twice" in capsys.readouterr().err
+    assert [path.read_bytes() for path in paths] == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--last-epochs", "2"], "--last-epochs needs --dir"),
+        (["--last-epochs", "2", "--dir", "{tmp}"], "has 1 epoch checkpoints, --last-epochs asks for 2"),
+        (["--last-epochs", "0", "--dir", "{tmp}"], "at least 1 is needed"),
+        (["--last-epochs", "1", "--dir", "{tmp}/absent"], "is not a folder"),
+    ],
+)
+def test_a_wrong_choice_of_epochs_is_refused(tmp_path: Path, capsys: Any, options: List[str], message: str) -> None:
+    (tmp_path / "checkpoint1.pt").touch()
+    arguments = [option.format(tmp=tmp_path) for option in options]
+    assert run(*arguments, "--output", tmp_path / "mean.pt") == 1
+    assert message in capsys.readouterr().err
+
+
+def test_fairseq_translates_with_an_averaged_checkpoint(
+    tmp_path: Path, tiny_corpus: Path, device_flags: List[str]
+) -> None:
+    save = tmp_path / "checkpoints"
+    stop = ["--max-epoch", 2, "--save-dir", save]
+    helpers.run_fairseq("train", [tiny_corpus, *helpers.TINY_TRAINING, *device_flags, *stop])
+    averaged = tmp_path / "averaged.pt"
+    assert run("--dir", save, "--last-epochs", 2, "--output", averaged) == 0
+    models = [torch.load(save / f"checkpoint{epoch}.pt")["model"] for epoch in (1, 2)]
+    mean = torch.load(averaged)["model"]
+    changed = [key for key in mean if not torch.equal(models[0][key], models[1][key])]
+    assert changed
+    for key in changed:
+        assert torch.equal(mean[key], ((models[0][key].double() + models[1][key].double()) / 2).to(mean[key].dtype)), (
+            key
+        )
+    options = ["--path", averaged, "--max-len-b", 10, "--batch-size", 100, "--beam", 1, *device_flags]
+    output = helpers.run_fairseq("generate", [tiny_corpus, *options])
+    assert sorted(helpers.hypotheses(output)) == list(range(461))
+    assert re.search(r"BLEU4? = ", output)
