@@ -1,8 +1,8 @@
 """Turn a checkpoint of the published code (facebookresearch/mega) into one of this package.
 
 The tensors are renamed to the paper's symbols (the published "alpha" and "delta" of the EMA are each other's),
-trailing axes of length one are dropped, and copies of shared tables are left out. The published positions of left-padded
-sources are kept (--published-source-padding), so that scores agree with the published code's.
+trailing axes of length one are dropped, and copies of shared tables are left out. The published positions of
+left-padded sources are kept (--published-source-padding), so that scores agree with the published code's.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     """
     args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
     names = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
-    if not any(".mega_layer." in name for name in names):
+    if args is None or not any(".mega_layer." in name for name in names):
         raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
     if not any(name.startswith("encoder.layers.") for name in names):
         raise ValueError(
