@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# Helpers shared by the scripts of this folder; to be sourced by a bash script that has set -euo pipefail.
+
+shopt -s inherit_errexit 2>/dev/null || true # bash before 4.4 has no such option
+
+repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+: "${FAIRSEQ_MEGA_STARTED:=$(date +%s)}"
+export FAIRSEQ_MEGA_STARTED # scripts started by this one count the time from the same moment
+
+# log MSG...: a progress line to stderr, with the elapsed minutes:seconds.
+log() {
+  local elapsed=$(($(date +%s) - FAIRSEQ_MEGA_STARTED))
+  printf '[%02d:%02d] %s\n' $((elapsed / 60)) $((elapsed % 60)) "$*" >&2
+}
+
+# die MSG...: an error to stderr, exit status 1.
+die() {
+  printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# require_value [OPTION] "$@": dies unless the option that "$@" begins with is followed by a value.
+require_value() {
+  local option=$1
+  shift
+  if [[ ${1-} == "$option" ]]; then
+    shift
+  fi
+  if [[ $# -eq 0 || -z $1 || $1 == --* ]]; then
+    die "$option needs a value, found '${1-}'; see --help"
+  fi
+}
+
+# require_command NAME REMEDY: dies with the remedy where the command is not installed.
+require_command() {
+  command -v "$1" >/dev/null 2>&1 || die "the command '$1' was not found: $2"
+}
+
+# require_file PATH REMEDY: dies with the remedy where the file is missing or empty.
+require_file() {
+  [[ -e $1 ]] || die "$1 does not exist: $2"
+  [[ ! -d $1 ]] || die "$1 is a folder where a file is needed: $2"
+  [[ -s $1 ]] || die "$1 is empty: $2"
+}
+
+# activate_venv: puts $FAIRSEQ_MEGA_VENV, or else .venv of the checkout, first in PATH.
+activate_venv() {
+  local venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}
+  [[ -x $venv/bin/python ]] || die "no virtual environment in $venv: run 'bash scripts/setup.sh' first, or set FAIRSEQ_MEGA_VENV"
+  VIRTUAL_ENV=$(cd "$venv" && pwd)
+  export VIRTUAL_ENV
+  export PATH="$VIRTUAL_ENV/bin:$PATH"
+  unset PYTHONHOME
+  hash -r
+}
+
+# run_stage NAME COMMAND...: runs the command once; its marker "$work_dir/.done/NAME" is made only on success.
+# The command runs in a subshell with errexit, so variables that it sets are lost, and a failure of any of its steps ends the script.
+# Never call run_stage in a condition (if, &&, ||): bash would then ignore errexit inside the stage.
+run_stage() {
+  local name=$1
+  shift
+  local marker=${work_dir:?run_stage needs work_dir}/.done/$name
+  if [[ -e $marker ]]; then
+    log "$name: done before, skipped (remove $marker to repeat it)"
+    return 0
+  fi
+  mkdir -p "$work_dir/.done"
+  log "$name: begins"
+  local status=0
+  set +e
+  (
+    set -euo pipefail
+    "$@"
+  )
+  status=$?
+  set -e
+  if [[ $status -ne 0 ]]; then
+    log "$name: failed with status $status"
+    exit "$status"
+  fi
+  date -u +%Y-%m-%dT%H:%M:%SZ >"$marker"
+  log "$name: done"
+}

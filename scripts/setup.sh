@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Makes the virtual environment that the other scripts use; run with --help for the options.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'HELP'
+usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE]
+
+Creates a virtual environment with the versions of scripts/constraints.txt and installs this package into it
+(editable). Done once it takes a few minutes, most of them to compile fairseq; a repeated call only checks a stamp.
+
+  --venv DIR     where the environment is or goes (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
+  --extras LIST  extras of setup.py, separated by commas: translation, plots, dev (default: translation)
+  --python EXE   the Python 3.11 or 3.12 to create it with (default: the first of python3.11, python3.12, python3
+                 that is one)
+  --help         this text
+
+pip's own environment variables and configuration (index, find-links, proxy) are respected, for instance to choose
+a build of torch for another CUDA version. A torch or fairseq of the pinned version that is already in the
+environment is left as it is.
+HELP
+}
+
+venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}
+extras=translation
+python=
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --venv) require_value "$@"; venv=$2; shift 2 ;;
+    --extras) require_value "$@"; extras=$2; shift 2 ;;
+    --python) require_value "$@"; python=$2; shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    *) die "unknown option '$1'; see --help" ;;
+  esac
+done
+[[ $extras =~ ^[a-z]+(,[a-z]+)*$ ]] || die "--extras is '$extras': names separated by commas are needed, for instance translation,plots"
+for extra in ${extras//,/ }; do
+  case $extra in
+    translation | plots | dev) ;;
+    *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, dev" ;;
+  esac
+done
+constraints=$repo_root/scripts/constraints.txt
+require_file "$constraints" "take the whole repository, not only this script"
+
+python_version_of() {
+  "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
+}
+
+supported() {
+  [[ $1 == 3.11 || $1 == 3.12 ]]
+}
+
+find_python() {
+  local candidate version found=() candidates=(python3.11 python3.12 python3 python)
+  if [[ -n $python ]]; then
+    candidates=("$python")
+  fi
+  for candidate in "${candidates[@]}"; do
+    version=$(python_version_of "$candidate") || continue
+    if supported "$version"; then
+      command -v "$candidate"
+      return 0
+    fi
+    found+=("$candidate is $version")
+  done
+  local list
+  list=$(printf '%s, ' "${found[@]:-none that runs}")
+  die "Python 3.11 or 3.12 is needed (the pinned torch and fairseq run on no other), found: ${list%, }. Install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv) or name one with --python EXE"
+}
+
+hash_of_inputs() {
+  printf '%s\n' "$repo_root" | cat - "$constraints" "$repo_root/setup.py" "$repo_root/pyproject.toml" "${BASH_SOURCE[0]}" |
+    "$venv/bin/python" -c 'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())'
+}
+
+pip_install() {
+  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-compile \
+    --constraint "$constraints" "$@"
+}
+
+pinned() {
+  local line
+  line=$(grep -i -m1 "^$1==" "$constraints") || die "$constraints has no line '$1=='"
+  printf '%s\n' "$line"
+}
+
+is_installed() { # NAME==VERSION; a local version suffix such as +cu126 is ignored
+  "$venv/bin/python" - "$1" <<'PYTHON'
+import sys
+from importlib import metadata
+name, version = sys.argv[1].split("==")
+try:
+    found = metadata.version(name)
+except metadata.PackageNotFoundError:
+    sys.exit(1)
+sys.exit(found.split("+")[0] != version)
+PYTHON
+}
+
+if [[ -e $venv && ! -d $venv ]]; then
+  die "--venv is '$venv', which is not a folder"
+fi
+if [[ -x $venv/bin/python ]]; then
+  version=$(python_version_of "$venv/bin/python") || die "$venv/bin/python does not run: remove $venv and repeat"
+  supported "$version" || die "the environment $venv has Python $version, needed is 3.11 or 3.12: choose another folder with --venv"
+elif [[ -d $venv && -n $(ls -A "$venv") && ! -e $venv/pyvenv.cfg ]]; then
+  die "--venv is '$venv', a folder with other contents: choose a new or empty folder"
+fi
+if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+  python=$(find_python)
+  log "creating the environment $venv with $python"
+  "$python" -m venv "$venv" ||
+    die "'$python -m venv $venv' failed: install the venv module (Debian: apt-get install $("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')), then repeat"
+fi
+venv=$(cd "$venv" && pwd)
+
+stamp=$venv/.fairseq_mega_setup-${extras//,/-}
+inputs=$(hash_of_inputs)
+if [[ -f $stamp && $(<"$stamp") == "$inputs" ]]; then
+  log "the environment $venv is up to date (to repeat the installation remove $stamp)"
+  exit 0
+fi
+
+trap 'log "the set-up did not finish; what is done stays, so repeat the same command. pip needs its package index: without a network set PIP_FIND_LINKS to a folder of wheels"' ERR
+
+log "1/4 build tools and numpy"
+pip_install "$(pinned setuptools)" "$(pinned wheel)" "$(pinned cython)" "$(pinned numpy)"
+
+torch=$(pinned torch)
+if is_installed "$torch"; then
+  log "2/4 torch: $torch is there already"
+else
+  log "2/4 torch ($torch)"
+  pip_install "$torch"
+fi
+
+fairseq=$(pinned fairseq-fixed)
+if is_installed "$fairseq"; then
+  log "3/4 fairseq: $fairseq is there already"
+else
+  log "3/4 fairseq ($fairseq): compiles three extensions against torch, the longest step (two to four minutes)"
+  require_command g++ "fairseq is compiled; install a C++ compiler (Debian: apt-get install g++)"
+  build_config=$(mktemp)
+  jobs=$(getconf _NPROCESSORS_ONLN)
+  printf '[build_ext]\nparallel = %d\n' "$jobs" >"$build_config"
+  # These extensions are small beside torch's headers: optimising them, and debug symbols, would only cost minutes.
+  CFLAGS="-O1 -g0 ${CFLAGS-}" DIST_EXTRA_CONFIG=$build_config pip_install --no-build-isolation "$fairseq" &
+  build=$!
+  trap 'kill "$build" 2>/dev/null || true' INT TERM
+  begun=$(date +%s)
+  while kill -0 "$build" 2>/dev/null; do
+    sleep 1
+    waited=$(($(date +%s) - begun))
+    ((waited == 0 || waited % 30)) || log "3/4 fairseq: still compiling ($waited s)"
+  done
+  wait "$build"
+  trap - INT TERM
+  rm -f "$build_config"
+fi
+
+log "4/4 fairseq_mega with the extras $extras"
+pip_install --no-build-isolation --editable "${repo_root}[$extras]"
+
+# 'fairseq-train --user-dir fairseq_mega' looks beside fairseq's own folder, from wherever it is called. The link is
+# entered in the installation's RECORD, so that pip removes it, and only it, with the package.
+"$venv/bin/python" - "$repo_root/fairseq_mega" <<'PYTHON'
+import sys
+from importlib import metadata
+from pathlib import Path
+
+record = next(file for file in metadata.files("fairseq_mega") if file.name == "RECORD").locate()
+link = Path(record).parent.parent / "fairseq_mega"
+if link.is_symlink():
+    link.unlink()
+if not link.exists():
+    link.symlink_to(sys.argv[1])
+lines = Path(record).read_text().splitlines()
+if "fairseq_mega,," not in lines:
+    Path(record).write_text("\n".join([*lines, "fairseq_mega,,"]) + "\n")
+PYTHON
+
+is_installed "$torch" || die "after the installation torch is not $torch any more: remove $venv and repeat"
+(cd / && PYTHONWARNINGS=ignore "$venv/bin/python" -c 'import fairseq_mega, fairseq.data.data_utils_fast') ||
+  die "fairseq_mega cannot be imported from $venv (message above): remove $venv and repeat"
+printf '%s\n' "$inputs" >"$stamp"
+log "done: the environment is $venv"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Sets up the environment and runs every check and test; run with --help for the options.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'HELP'
+usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [PYTEST ARGUMENT...]
+
+Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest.
+Every other argument goes to pytest, for instance: bash scripts/test.sh tests/ops -k ema --device cuda
+
+  --venv DIR    the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
+  --skip-setup  use the environment as it is
+  --only-lint   ruff, mypy and shellcheck only
+  --skip-lint   pytest only
+  --help        this text
+HELP
+}
+
+setup=yes
+lint=yes
+tests=yes
+pytest_arguments=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --venv) require_value "$@"; export FAIRSEQ_MEGA_VENV=$2; shift 2 ;;
+    --skip-setup) setup=no; shift ;;
+    --only-lint) tests=no; shift ;;
+    --skip-lint) lint=no; shift ;;
+    --help | -h) usage; exit 0 ;;
+    *) pytest_arguments+=("$1"); shift ;;
+  esac
+done
+[[ $lint == yes || $tests == yes ]] || die "--only-lint and --skip-lint together leave nothing to do"
+
+if [[ $setup == yes ]]; then
+  bash "$repo_root/scripts/setup.sh" --extras dev
+fi
+activate_venv
+cd "$repo_root"
+
+# Idle OpenMP threads that spin slow tiny models down a hundredfold on a busy machine.
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
+export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
+
+if [[ $lint == yes ]]; then
+  log "ruff"
+  ruff check .
+  log "mypy"
+  mypy
+  log "shellcheck"
+  shell_scripts=(.ci/run)
+  while IFS= read -r file; do
+    shell_scripts+=("$file")
+  done < <(find scripts examples -name '*.sh' 2>/dev/null | sort)
+  shellcheck --external-sources "${shell_scripts[@]}"
+fi
+
+if [[ $tests == yes ]]; then
+  log "pytest"
+  python -m pytest "${pytest_arguments[@]}"
+fi
