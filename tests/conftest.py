@@ -1,0 +1,71 @@
+"""Options and fixtures of all tests."""
+
+import os
+
+# Before torch is imported: tiny tensors are slow on many spinning threads, and sums depend on their number.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+from pathlib import Path
+from typing import List, NamedTuple
+
+import pytest
+import torch
+
+from tests import helpers
+
+
+class TinyModel(NamedTuple):
+    """A corpus and a model trained on it for a few updates."""
+
+    data: Path  # binarised, en-de, 461 test sentences
+    checkpoint: Path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", choices=["cpu", "cuda"], default="cpu", help="where the tests' tensors live")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
+        raise pytest.UsageError("--device cuda: torch sees no CUDA device here; leave the option out")
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    if config.getoption("--device") == "cuda":
+        return
+    skip = pytest.mark.skip(reason="needs a GPU: run pytest with --device cuda on a machine with one")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The device chosen with --device."""
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture(scope="session")
+def device_flags(device: torch.device) -> List[str]:
+    """What a fairseq command needs to run on `device`."""
+    return ["--cpu"] if device.type == "cpu" else []
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A binarised corpus en-de with 461 test sentences (461 = 57 * 8 + 5), joined dictionary."""
+    return helpers.make_parallel_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(
+    tiny_corpus: Path, device_flags: List[str], tmp_path_factory: pytest.TempPathFactory
+) -> TinyModel:
+    """A MEGA trained for eight updates on `tiny_corpus`."""
+    folder = tmp_path_factory.mktemp("tiny_model")
+    stop = ["--max-update", 8, "--save-dir", folder, "--no-epoch-checkpoints"]
+    helpers.run_fairseq("train", [tiny_corpus, *helpers.TINY_TRAINING, *device_flags, *stop])
+    return TinyModel(tiny_corpus, folder / "checkpoint_last.pt")

@@ -1,0 +1,119 @@
+"""The floors of the package: a file imports only from its own floor or from one below."""
+
+import ast
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "fairseq_mega"
+FLOORS = {
+    **dict.fromkeys(("cli",), 5),
+    **dict.fromkeys(("models", "tasks", "criterions", "optim"), 4),
+    "data": 3,
+    "modules": 2,
+    "ops": 1,
+}
+COMPAT_FROM = 3  # compat imports fairseq, so the floors that may not do that may not import compat either
+FAIRSEQ_STACK = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
+
+
+def imported_names(source: str, package: List[str]) -> Iterator[Tuple[int, str]]:
+    """Yield the line and full dotted name of each import anywhere in `source`, a module of `package`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            prefix = [*base, *(node.module.split(".") if node.module else [])]
+            for alias in node.names:
+                yield node.lineno, ".".join([*prefix, alias.name])
+
+
+def violations(source: str, module: str) -> List[str]:
+    """What the file `module` (dotted, within fairseq_mega) may not import, as "line: reason"."""
+    parts = module.split(".")
+    floor = FLOORS.get(parts[1]) if len(parts) > 1 else None
+    if floor is None:  # compat.py and __init__.py
+        return []
+    found = []
+    for line, name in imported_names(source, parts[:-1]):
+        target = name.split(".")
+        if target[0] in FAIRSEQ_STACK:
+            if floor < 3:
+                found.append(f"{line}: {name} in {parts[1]}, which knows no fairseq")
+            elif floor == 3 and target[0] != "omegaconf" and target[:2] != ["fairseq", "data"]:
+                found.append(f"{line}: {name} in data, which may use fairseq.data only")
+        elif target[0] == "fairseq_mega":
+            folder = target[1] if len(target) > 1 else ""
+            if folder in FLOORS and FLOORS[folder] > floor:
+                found.append(f"{line}: {name} (floor {FLOORS[folder]}) from floor {floor}")
+            elif folder == "compat" and floor < COMPAT_FROM:
+                found.append(f"{line}: {name} from floor {floor}")
+            elif folder not in FLOORS and folder != "compat" and floor < 5:
+                found.append(f"{line}: {name}: the package itself imports every floor")
+    return found
+
+
+def modules() -> Dict[str, Path]:
+    """Every Python file of the package under its dotted name; a package counts as its __init__."""
+    return {
+        ".".join(["fairseq_mega", *path.relative_to(PACKAGE).with_suffix("").parts]): path
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_go_downwards(module: str) -> None:
+    path = modules()[module]
+    found = violations(path.read_text(encoding="utf-8"), module)
+    assert not found, f"{path}: " + "; ".join(found)
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("fairseq_mega.ops.")])
+def test_ops_define_no_modules(module: str) -> None:
+    for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
+            assert "Module" not in bases, f"{module}:{node.lineno}: {node.name} is an nn.Module"
+
+
+def test_every_folder_has_a_floor() -> None:
+    with_code = {path.parent.name for path in PACKAGE.glob("*/*.py")}
+    assert with_code <= set(FLOORS), f"no floor for {with_code - set(FLOORS)}"
+    assert {"ops", "modules", "models", "cli"} <= with_code
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fairseq_mega.ops.ema.fft", "from ...modules import ema"),
+        ("fairseq_mega.ops.ema.fft", "from fairseq_mega.modules.ema import MultiHeadEMA"),
+        ("fairseq_mega.ops.ema.__init__", "def f():\n    import fairseq.utils"),
+        ("fairseq_mega.modules.ema", "from fairseq import utils"),
+        ("fairseq_mega.modules.ema", "from omegaconf import II"),
+        ("fairseq_mega.modules.ema", "from .. import compat"),
+        ("fairseq_mega.modules.ema", "from fairseq_mega import __version__"),
+        ("fairseq_mega.data.blocks", "from fairseq.tasks import FairseqTask"),
+        ("fairseq_mega.data.blocks", "from ..models.mega import MegaModel"),
+        ("fairseq_mega.models.mega", "from ..cli.console import run"),
+    ],
+)
+def test_upward_imports_are_found(module: str, source: str) -> None:
+    assert len(violations(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fairseq_mega.ops.ema.fft", "from .reference import ema\nfrom ..attention import laplace\nimport torch"),
+        ("fairseq_mega.ops.ema.__init__", "from .fft import ema"),
+        ("fairseq_mega.modules.ema", "from ..ops.ema import damped_ema"),
+        ("fairseq_mega.data.blocks", "from fairseq.data import data_utils\nimport numpy"),
+        ("fairseq_mega.models.mega", "from fairseq import utils\nfrom . import mega_encoder\nfrom ..optim import x"),
+        ("fairseq_mega.cli.console", "import fairseq_mega\nfrom ..models import mega\nimport fairseq_cli.train"),
+    ],
+)
+def test_downward_imports_pass(module: str, source: str) -> None:
+    assert violations(source, module) == []
