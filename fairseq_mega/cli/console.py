@@ -1,0 +1,206 @@
+"""The commands fairseq-mega-train, -generate, -interactive, -eval-lm and -validate.
+
+Each runs the fairseq command of the same name with the right --user-dir, and ends a user's error in one line:
+exit status 1 for files, 2 for values, 0 otherwise. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
+"""
+
+import argparse
+import glob
+import importlib
+import os
+import pickle
+import sys
+import traceback
+import typing
+import warnings
+
+import fairseq_mega
+
+COMMANDS = {
+    "train": "fairseq_cli.train",
+    "generate": "fairseq_cli.generate",
+    "interactive": "fairseq_cli.interactive",
+    "eval-lm": "fairseq_cli.eval_lm",
+    "validate": "fairseq_cli.validate",
+}
+FILE_ERROR, VALUE_ERROR = 1, 2
+
+
+class UsageError(ValueError):
+    """An error on the command line that is found before fairseq starts."""
+
+
+def package_folder() -> str:
+    """The folder of the installed package, as fairseq's --user-dir needs it."""
+    return next(iter(fairseq_mega.__path__))
+
+
+def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:
+    """The last value given to `option`, as `--option value` or `--option=value`, or None."""
+    value = None
+    for i, argument in enumerate(arguments):
+        if argument == option and i + 1 < len(arguments):
+            value = arguments[i + 1]
+        elif argument.startswith(option + "="):
+            value = argument[len(option) + 1 :]
+    return value
+
+
+def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
+    """Add --user-dir unless it names another plugin.
+
+    The package is imported already, so a folder of its name must be this very one; else raises UsageError.
+    """
+    ours = package_folder()
+    given = option_value(arguments, "--user-dir")
+    if given is None:
+        return ["--user-dir", ours, *arguments]
+    if os.path.basename(os.path.normpath(given)) != "fairseq_mega":
+        return list(arguments)
+    if os.path.exists(given) and not os.path.samefile(given, ours):
+        raise UsageError(
+            f"--user-dir is {given}, another copy than the one of this command, {ours}: "
+            "leave --user-dir out, or install that copy (pip install -e)"
+        )
+    return [*arguments, "--user-dir", ours]  # the last one counts
+
+
+def check_files(arguments: typing.Sequence[str]) -> None:
+    """Refuse a --restore-file that does not exist: fairseq would start anew and say so in one log line only.
+
+    Raises FileNotFoundError.
+    """
+    restore = option_value(arguments, "--restore-file")
+    if restore is None or restore == "checkpoint_last.pt" or "://" in restore:
+        return
+    shards = glob.escape(os.path.splitext(restore)[0]) + "*.pt"
+    if not os.path.isfile(restore) and not glob.glob(shards):
+        raise FileNotFoundError(f"--restore-file {restore} does not exist")
+
+
+def plugin_flags() -> str:
+    """Describe the flags of the package's models and schedulers, which fairseq's own --help never shows."""
+    from fairseq.dataclass.utils import gen_parser_from_dataclass
+    from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY, LR_SCHEDULER_REGISTRY
+
+    lines = []
+    for option, classes, dataclasses in (
+        ("--arch", MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
+        ("--lr-scheduler", LR_SCHEDULER_REGISTRY, LR_SCHEDULER_DATACLASS_REGISTRY),
+    ):
+        for name, cls in classes.items():
+            dataclass = dataclasses.get(name)
+            if cls.__module__.split(".")[0] != fairseq_mega.__name__ or dataclass is None:
+                continue
+            parser = argparse.ArgumentParser(add_help=False, usage=argparse.SUPPRESS, allow_abbrev=False)
+            gen_parser_from_dataclass(parser.add_argument_group(f"with {option} {name}"), dataclass())
+            lines.append(parser.format_help().strip())
+    return "\n\n".join(lines)
+
+
+def is_users_error(error: BaseException) -> bool:
+    """Whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
+    if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
+        return True
+    text = str(error)
+    if isinstance(error, AssertionError):
+        frames = traceback.extract_tb(error.__traceback__)
+        folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
+        return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
+    return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
+
+
+def remedy(error: BaseException, text: str) -> str:
+    """Say what to do about a user's error; nothing where the message already says it."""
+    if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
+        return (
+            "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
+            "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
+        )
+    if "Model file not found" in text:
+        return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
+    if "Dataset not found" in text or "language pair" in text or "dict." in text:
+        return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
+    if "--restore-file" in text:
+        return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
+    if isinstance(error, FileNotFoundError):
+        return "check the path; relative paths start from the folder that the command is called in"
+    if "Cannot load model parameters" in text:
+        return "take the model options that the checkpoint was trained with, or another --save-dir"
+    return ""
+
+
+def describe(error: BaseException) -> str:
+    """Put the error, its first cause and the remedy in one line."""
+    parts = [str(error)]
+    if isinstance(error, (EOFError, pickle.UnpicklingError)):
+        parts = [f"{type(error).__name__}: {error}"]
+    elif isinstance(error, FileNotFoundError) and error.filename is not None:
+        parts = [f"{error.filename} does not exist"]
+    cause = error.__cause__ or error.__context__
+    if type(error) is Exception and cause is not None:
+        parts.append(str(cause))
+    advice = remedy(error, parts[0])
+    parts.append(advice[:1].upper() + advice[1:])
+    return " ".join(". ".join(part.strip().rstrip(".") for part in parts if part.strip()).split())
+
+
+def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
+    """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
+
+    `arguments` default to those of the process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name, saved = f"fairseq-mega-{command}", sys.argv
+    if not sys.warnoptions:  # half a screen of deprecations inside fairseq, hydra and torch at every start
+        warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
+        warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
+    try:
+        check_files(given)
+        sys.argv = [name, *with_user_dir(given)]
+        importlib.import_module(COMMANDS[command]).cli_main()
+    except SystemExit as exit_request:
+        if exit_request.code == 0 and command == "train" and {"-h", "--help"} & set(given):
+            print("\n" + plugin_flags())
+        raise
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: no second complaint
+        return FILE_ERROR
+    except Exception as error:
+        if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
+            raise
+        sys.stdout.flush()
+        print(f"{name}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)", file=sys.stderr)
+        return FILE_ERROR if isinstance(error, (OSError, EOFError)) else VALUE_ERROR
+    finally:
+        sys.argv = saved
+    return 0
+
+
+def train() -> int:
+    """Entry point of fairseq-mega-train."""
+    return run("train")
+
+
+def generate() -> int:
+    """Entry point of fairseq-mega-generate."""
+    return run("generate")
+
+
+def interactive() -> int:
+    """Entry point of fairseq-mega-interactive."""
+    return run("interactive")
+
+
+def eval_lm() -> int:
+    """Entry point of fairseq-mega-eval-lm."""
+    return run("eval-lm")
+
+
+def validate() -> int:
+    """Entry point of fairseq-mega-validate."""
+    return run("validate")

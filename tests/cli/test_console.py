@@ -1,0 +1,137 @@
+"""The commands fairseq-mega-*: their --user-dir, their help, their errors."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+import fairseq_mega
+from fairseq_mega.cli import console
+from tests import helpers
+
+
+class TestUserDir:
+    ours = next(iter(fairseq_mega.__path__))
+
+    def test_is_added(self) -> None:
+        assert console.with_user_dir(["data"]) == ["--user-dir", self.ours, "data"]
+
+    @pytest.mark.parametrize("given", [["--user-dir", "other"], ["--user-dir=/some/plugin"]])
+    def test_of_another_plugin_is_kept(self, given: List[str]) -> None:
+        assert console.with_user_dir([*given, "data"]) == [*given, "data"]
+
+    def test_by_name_becomes_the_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)  # no such folder here
+        assert console.with_user_dir(["--user-dir", "fairseq_mega"])[-2:] == ["--user-dir", self.ours]
+
+    def test_by_another_spelling_becomes_the_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "fairseq_mega").symlink_to(self.ours)
+        given = ["--user-dir", f"{tmp_path}/fairseq_mega/"]
+        assert console.option_value(console.with_user_dir(given), "--user-dir") == self.ours
+
+    def test_of_another_copy_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        copy = tmp_path / "fairseq_mega"
+        copy.mkdir()
+        assert console.run("train", ["data", "--user-dir", str(copy)]) == console.VALUE_ERROR
+        message = capsys.readouterr().err
+        assert "--user-dir" in message and str(copy) in message and self.ours in message
+
+
+class TestErrors:
+    def raising(self, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+        import fairseq_cli.train
+
+        def cli_main() -> None:
+            raise error
+
+        monkeypatch.setattr(fairseq_cli.train, "cli_main", cli_main)
+        monkeypatch.delenv("FAIRSEQ_MEGA_TRACEBACK", raising=False)
+
+    @pytest.mark.parametrize(
+        ("error", "status", "expected"),
+        [
+            (ValueError("--encoder-chunk-size is 0"), 2, "--encoder-chunk-size is 0"),
+            (FileNotFoundError(2, "No such file or directory", "data-bin"), 1, "data-bin does not exist"),
+            (OSError("Model file not found: a.pt"), 1, "give the checkpoint to --path"),
+            (Exception("Could not infer language pair, please provide it explicitly"), 2, "fairseq-preprocess"),
+            (pickle.UnpicklingError("invalid load key"), 2, "truncated"),
+            (EOFError(), 1, "truncated"),
+        ],
+    )
+    def test_of_the_user_take_one_line(self, error, status, expected, monkeypatch, capsys) -> None:
+        self.raising(monkeypatch, error)
+        assert console.run("train", ["data"]) == status
+        message = capsys.readouterr().err
+        assert message.startswith("fairseq-mega-train: error: ") and message.count("\n") == 1
+        assert expected.lower() in message.lower()
+
+    def test_the_cause_is_told(self, monkeypatch, capsys) -> None:
+        error = Exception("Cannot load model parameters from checkpoint a.pt")
+        error.__context__ = ValueError("the checkpoint has 4 layers, the model 6")
+        self.raising(monkeypatch, error)
+        console.run("train", ["data"])
+        assert "4 layers, the model 6" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("error", [KeyError("bug"), TypeError("bug"), RuntimeError("bug"), AssertionError("bug")])
+    def test_of_ours_keep_the_traceback(self, error, monkeypatch) -> None:
+        self.raising(monkeypatch, error)
+        with pytest.raises(type(error)):
+            console.run("train", ["data"])
+
+    def test_traceback_on_request(self, monkeypatch) -> None:
+        self.raising(monkeypatch, ValueError("bad"))
+        monkeypatch.setenv("FAIRSEQ_MEGA_TRACEBACK", "1")
+        with pytest.raises(ValueError, match="bad"):
+            console.run("train", ["data"])
+
+    def test_arguments_of_the_process_are_restored(self, monkeypatch) -> None:
+        self.raising(monkeypatch, ValueError("bad"))
+        before = list(sys.argv)
+        console.run("train", ["data"])
+        assert sys.argv == before
+
+
+class TestHelp:
+    def test_train_shows_the_flags_of_the_package(self, capsys: pytest.CaptureFixture) -> None:
+        with pytest.raises(SystemExit) as exit_request:
+            console.run("train", ["--help"])
+        text = capsys.readouterr().out
+        assert exit_request.value.code == 0
+        for flag in ("--save-dir", "--encoder-chunk-size", "--truncation-length", "--rel-pos-bias", "--warmup-power"):
+            assert flag in text, flag
+
+    @pytest.mark.parametrize("command", ["generate", "interactive", "eval-lm", "validate"])
+    def test_of_the_others(self, command: str, capsys: pytest.CaptureFixture) -> None:
+        with pytest.raises(SystemExit) as exit_request:
+            console.run(command, ["--help"])
+        assert exit_request.value.code == 0 and "--user-dir" in capsys.readouterr().out
+
+
+def test_validate_scores_the_test_set(tiny_model, device_flags) -> None:
+    options = ["--task", "translation", "--valid-subset", "test", "--max-tokens", "500", *device_flags]
+    output = helpers.run_fairseq("validate", [tiny_model.data, "--path", tiny_model.checkpoint, *options])
+    assert "valid on 'test' subset | loss" in output
+
+
+@pytest.mark.slow
+def test_interactive_as_a_process_from_another_folder(tiny_model, device_flags, tmp_path) -> None:
+    program = "import sys; from fairseq_mega.cli.console import interactive; sys.exit(interactive())"
+    command = [sys.executable, "-c", program, tiny_model.data, "--path", tiny_model.checkpoint, *device_flags]
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY)}
+    environment.pop("PYTHONWARNINGS", None)
+    done = subprocess.run(
+        [*map(str, command), "--beam", "2"],
+        input="w1 w2 w3\nw4\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(helpers.hypotheses(done.stdout)) == [0, 1]
+    assert " | INFO | fairseq_cli.interactive | loading model(s)" in done.stdout
+    assert "INFO:" not in done.stderr and "Hydra" not in done.stderr, done.stderr

@@ -1,0 +1,95 @@
+"""A training that is killed in mid-epoch and called again gives the numbers of an uninterrupted one."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+import torch
+
+from tests import helpers
+
+UPDATES = 40
+SAVE_INTERVAL = 5
+PROGRAM = "import sys; from fairseq_mega.cli.console import train; sys.exit(train())"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return helpers.make_parallel_corpus(tmp_path_factory.mktemp("resume"), sentences=8, train=330)
+
+
+def command(data: Path, save_dir: Path, device_flags: List[str]) -> List[str]:
+    options = ["--save-dir", save_dir, "--max-update", UPDATES, "--save-interval-updates", SAVE_INTERVAL]
+    options += ["--keep-interval-updates", 1, "--lr-scheduler", "linear_decay", "--total-num-update", UPDATES]
+    options += ["--warmup-updates", 4, "--clip-norm", "1.0", "--no-epoch-checkpoints"]
+    return [sys.executable, "-u", "-c", PROGRAM, str(data), *helpers.TINY_TRAINING, *device_flags, *map(str, options)]
+
+
+def environment() -> Dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+
+
+def logged(output: str) -> Dict[int, Dict[str, str]]:
+    """The numbers logged after each update, without those that depend on the clock."""
+    found = {}
+    for text in re.findall(r"\| train_inner \| (\{.*\})", output):
+        line = json.loads(text)
+        found[int(line["num_updates"])] = {
+            name: line[name] for name in ("epoch", "update", "loss", "nll_loss", "ppl", "lr", "gnorm", "bsz")
+        }
+    return found
+
+
+def run_to_the_end(arguments: List[str]) -> str:
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def run_and_kill(arguments: List[str], update: int) -> str:
+    """Start the command and kill it with SIGKILL as soon as it has logged `update`."""
+    process = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if update in logged(line):
+            process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "".join(lines)[-3000:]
+    return "".join(lines)
+
+
+@pytest.mark.slow
+def test_killed_training_resumes_exactly(data: Path, device_flags: List[str], tmp_path: Path) -> None:
+    whole = logged(run_to_the_end(command(data, tmp_path / "whole", device_flags)))
+    assert sorted(whole) == list(range(1, UPDATES + 1))
+    per_epoch = sum(line["epoch"] == 1 for line in whole.values())
+    assert 3 * per_epoch < UPDATES, f"{per_epoch} updates per epoch: too few epochs to test anything"
+
+    killed_at = 2 * per_epoch + SAVE_INTERVAL + 1  # in mid-epoch 3
+    first = logged(run_and_kill(command(data, tmp_path / "killed", device_flags), killed_at))
+    assert killed_at in first and UPDATES not in first
+
+    (tmp_path / "killed" / "checkpoint_last.pt.tmp").write_bytes(b"what a copy left behind")
+    output = run_to_the_end(command(data, tmp_path / "killed", device_flags))
+    resumed_at = int(re.findall(r"Loaded checkpoint .* @ (\d+) updates", output)[0])
+    assert resumed_at % SAVE_INTERVAL == 0 and resumed_at % per_epoch != 0 and resumed_at > per_epoch
+    second = logged(output)
+    assert sorted(second) == list(range(resumed_at + 1, UPDATES + 1))
+
+    for update, line in {**first, **second}.items():
+        assert line == whole[update], f"update {update}"
+    ends = [
+        torch.load(tmp_path / run / "checkpoint_last.pt", weights_only=True) for run in ("whole", "killed")
+    ]
+    for name, parameter in ends[0]["model"].items():
+        assert torch.equal(parameter, ends[1]["model"][name]), name
+    assert ends[0]["extra_state"]["best"] == ends[1]["extra_state"]["best"]
