@@ -123,9 +123,7 @@ class _NumpyWithRemovedNames(types.ModuleType):
     compat = types.SimpleNamespace(long=np.int64)
 
     @staticmethod
-    def percentile(
-        *args: typing.Any, interpolation: typing.Optional[str] = None, **kwargs: typing.Any
-    ) -> typing.Any:
+    def percentile(*args: typing.Any, interpolation: typing.Optional[str] = None, **kwargs: typing.Any) -> typing.Any:
         """Pass `interpolation` on under its present name, `method`."""
         if interpolation is not None:
             kwargs["method"] = interpolation

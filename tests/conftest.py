@@ -61,9 +61,7 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(
-    tiny_corpus: Path, device_flags: List[str], tmp_path_factory: pytest.TempPathFactory
-) -> TinyModel:
+def tiny_model(tiny_corpus: Path, device_flags: List[str], tmp_path_factory: pytest.TempPathFactory) -> TinyModel:
     """A MEGA trained for eight updates on `tiny_corpus`."""
     folder = tmp_path_factory.mktemp("tiny_model")
     stop = ["--max-update", 8, "--save-dir", folder, "--no-epoch-checkpoints"]

@@ -103,9 +103,7 @@ def hypotheses(output: str, kind: str = "H") -> Dict[int, str]:
 def random_sentences(count: int, seed: int, words: int = 20, longest: int = 9) -> List[str]:
     """Sentences of 1 to `longest` words w0, w1, ... of a vocabulary of `words`."""
     draw = random.Random(seed)
-    return [
-        " ".join(f"w{draw.randrange(words)}" for _ in range(draw.randint(1, longest))) for _ in range(count)
-    ]
+    return [" ".join(f"w{draw.randrange(words)}" for _ in range(draw.randint(1, longest))) for _ in range(count)]
 
 
 def make_parallel_corpus(

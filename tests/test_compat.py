@@ -37,9 +37,7 @@ def test_apply_twice_changes_nothing() -> None:
 
 
 def test_import_is_silent_and_leaves_the_root_logger_alone() -> None:
-    code = (
-        "import fairseq_mega, logging; root = logging.getLogger(); assert (root.handlers, root.level) == ([], 30)"
-    )
+    code = "import fairseq_mega, logging; root = logging.getLogger(); assert (root.handlers, root.level) == ([], 30)"
     environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "default"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -110,15 +108,11 @@ class TestLastBatch:
         multiple=st.sampled_from([1, 2, 3, 8, 16]),
         vectorised=st.booleans(),
     )
-    def test_every_index_once_within_the_limits(
-        self, sizes, max_tokens, max_sentences, multiple, vectorised
-    ) -> None:
+    def test_every_index_once_within_the_limits(self, sizes, max_tokens, max_sentences, multiple, vectorised) -> None:
         lengths = np.array(sorted(sizes), dtype=np.int64)
         indices = np.arange(len(lengths))[::-1].copy() if len(lengths) % 2 else np.arange(len(lengths))
         vector = lengths[indices] if vectorised else None
-        batches = data_utils.batch_by_size(
-            indices, lambda i: lengths[i], vector, max_tokens, max_sentences, multiple
-        )
+        batches = data_utils.batch_by_size(indices, lambda i: lengths[i], vector, max_tokens, max_sentences, multiple)
         assert [i for batch in batches for i in batch] == indices.tolist()
         for batch in batches:
             assert max_tokens is None or len(batch) * max(lengths[i] for i in batch) <= max_tokens
@@ -161,9 +155,7 @@ class TestAtomicCopy:
         assert (tmp_path / "last.pt").read_bytes() == b"new"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "last.pt"]
 
-    def test_death_during_the_copy_keeps_the_old_file(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_death_during_the_copy_keeps_the_old_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "a.pt").write_bytes(b"new contents")
         (tmp_path / "last.pt").write_bytes(b"old contents")
 
@@ -207,9 +199,7 @@ class TestLeakedLogging:
             monkeypatch.setitem(sys.modules, f"fairseq_cli.{command}", types.ModuleType(command))
         return logger
 
-    def test_late_commands_log_to_stdout(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_late_commands_log_to_stdout(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
         root = self.leave_like_wav2vec(monkeypatch, "eval_lm")
         compat.undo_leaked_logging()
         root.info("Loss (base 2): 1.0")

@@ -40,7 +40,11 @@ LAYER_NAMES: Tuple[Tuple[str, str], ...] = (
     ("nffn.norm.norm.", "feed_forward.norm."),
     ("nffn.fc", "feed_forward.fc"),
 )
-MODEL_NAMES = (("final_norm.norm.", "final_norm."), ("embed_norm.norm.", "embed_norm."))
+MODEL_NAMES = (
+    ("embed_tokens.", "embedding.tokens."),
+    ("embed_norm.norm.", "embedding.norm."),
+    ("final_norm.norm.", "final_norm."),
+)
 # Buffers of the published code that hold no parameter.
 IGNORED_SUFFIXES = (".version", "._float_tensor")
 

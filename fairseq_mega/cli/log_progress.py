@@ -82,9 +82,7 @@ class Progress:
     def _training_line(self, statistics: Dict[str, Any]) -> str:
         parts = [f"update {self.updates_done}" + (f" of {self.updates}" if self.updates else "")]
         parts += [
-            f"{name} {statistics[key]}"
-            for key, name in (("loss", "loss"), ("ppl", "perplexity"))
-            if key in statistics
+            f"{name} {statistics[key]}" for key, name in (("loss", "loss"), ("ppl", "perplexity")) if key in statistics
         ]
         words = _number(statistics, "wps")
         if words:

@@ -30,13 +30,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, required=True, help="folder to write <split>.<language> to")
     parser.add_argument("--source-lang", default="en", help="ending of the source files")
     parser.add_argument("--target-lang", default="de", help="ending of the target files")
-    parser.add_argument(
-        "--source-folder", default="en-US", help="folder of the source language in the packages"
-    )
+    parser.add_argument("--source-folder", default="en-US", help="folder of the source language in the packages")
     parser.add_argument("--target-folder", default="de", help="folder of the target language in the packages")
-    parser.add_argument(
-        "--limit", type=int, help="keep this many training pairs only (a twentieth of it held out)"
-    )
+    parser.add_argument("--limit", type=int, help="keep this many training pairs only (a twentieth of it held out)")
     return parser
 
 

@@ -12,24 +12,14 @@ from fairseq_mega.data.parallel_text import SPLITS
 def build_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     parser = argparse.ArgumentParser(prog="prepare_own_corpus", description=__doc__)
-    parser.add_argument(
-        "--text", required=True, metavar="PREFIX", help="text to learn from, one sentence per line"
-    )
-    parser.add_argument(
-        "--valid", metavar="PREFIX", help="validation text (default: held out from the end of --text)"
-    )
-    parser.add_argument(
-        "--test", metavar="PREFIX", help="test text (default: held out from the end of --text)"
-    )
-    parser.add_argument(
-        "--held-out", type=int, help="pairs held out per split (default: a twentieth, 1000 at most)"
-    )
+    parser.add_argument("--text", required=True, metavar="PREFIX", help="text to learn from, one sentence per line")
+    parser.add_argument("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --text)")
+    parser.add_argument("--test", metavar="PREFIX", help="test text (default: held out from the end of --text)")
+    parser.add_argument("--held-out", type=int, help="pairs held out per split (default: a twentieth, 1000 at most)")
     parser.add_argument("--output", type=Path, required=True, help="folder to write <split>.<language> to")
     parser.add_argument("--source-lang", required=True, help="ending of the source files")
     parser.add_argument("--target-lang", required=True, help="ending of the target files")
-    parser.add_argument(
-        "--limit", type=int, help="keep this many training pairs only (a twentieth of it held out)"
-    )
+    parser.add_argument("--limit", type=int, help="keep this many training pairs only (a twentieth of it held out)")
     return parser
 
 

@@ -83,14 +83,10 @@ def build_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     parser = argparse.ArgumentParser(prog="subword", description=__doc__)
     parser.add_argument("--text", type=Path, required=True, help="folder with <split>.<lang> of every split")
-    parser.add_argument(
-        "--output", type=Path, required=True, help="folder to write the same files to, as pieces"
-    )
+    parser.add_argument("--output", type=Path, required=True, help="folder to write the same files to, as pieces")
     parser.add_argument("--source-lang", required=True, help="ending of the source files")
     parser.add_argument("--target-lang", required=True, help="ending of the target files")
-    parser.add_argument(
-        "--vocab-size", type=int, default=8000, help="number of pieces (fewer for a small text)"
-    )
+    parser.add_argument("--vocab-size", type=int, default=8000, help="number of pieces (fewer for a small text)")
     parser.add_argument("--model", type=Path, help="use this sentencepiece model and train none")
     parser.add_argument("--max-train-pieces", type=int, default=250, help="leave longer training pairs out")
     parser.add_argument("--max-pieces", type=int, default=1000, help="longest line of valid and test")
@@ -111,9 +107,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif not model.is_file():
             raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")
         for split in SPLITS:
-            inputs, outputs = (
-                [d / f"{split}.{lang}" for lang in langs] for d in (options.text, options.output)
-            )
+            inputs, outputs = ([d / f"{split}.{lang}" for lang in langs] for d in (options.text, options.output))
             is_train = split == "train"
             limit = options.max_train_pieces if is_train else options.max_pieces
             kept, dropped = encode_pairs(model, inputs, outputs, limit, drop_long=is_train)

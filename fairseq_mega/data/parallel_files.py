@@ -25,9 +25,7 @@ def read_lines(path: Path) -> List[str]:
         ValueError: bytes that are no UTF-8 (names file and line), or a file without text.
     """
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>"
-        )
+        raise FileNotFoundError(f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>")
     raw = path.read_bytes().split(b"\n")
     if raw[-1] == b"":
         raw.pop()
@@ -102,9 +100,7 @@ def own_corpus(
     return corpus
 
 
-def write_corpus(
-    corpus: Corpus, folder: Path, source_lang: str, target_lang: str, limit: Optional[int] = None
-) -> None:
+def write_corpus(corpus: Corpus, folder: Path, source_lang: str, target_lang: str, limit: Optional[int] = None) -> None:
     """Write every split to `folder` as `<split>.<lang>`.
 
     Args:

@@ -9,6 +9,8 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.embedding import token_table
+
 from .mega_config import PRESETS, MegaConfig, complete
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
@@ -94,9 +96,7 @@ def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
 
 def build_embedding(dictionary: Dictionary, embed_dim: int, path: Optional[str] = None) -> nn.Embedding:
     """Embedding table drawn from Normal(0, d^-0.5) with a zero row for padding, or read from a file."""
-    embedding = nn.Embedding(len(dictionary), embed_dim, padding_idx=dictionary.pad())
-    nn.init.normal_(embedding.weight, std=embed_dim**-0.5)
-    nn.init.zeros_(embedding.weight[dictionary.pad()])
+    embedding = token_table(len(dictionary), embed_dim, dictionary.pad())
     if path:
         utils.load_embedding(utils.parse_embedding(path), dictionary, embedding)
     return embedding

@@ -6,8 +6,10 @@ from typing import Any, Dict, Optional, Type, Union
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, DictConfig, OmegaConf
+from torch import nn
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layers import ACTIVATIONS
 from fairseq_mega.modules.norm import NORMS
 from fairseq_mega.modules.position import BIASES
@@ -134,6 +136,12 @@ def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Name
     return OmegaConf.merge(base, known)
 
 
+def token_embedding(cfg: DictConfig, tokens: nn.Embedding) -> TokenEmbedding:
+    """Input embeddings of the encoder or decoder over a table (V, d)."""
+    norm = str(cfg.normalization_type) if cfg.normalize_embedding else None
+    return TokenEmbedding(tokens, cfg.dropout, scale=not cfg.no_scale_embedding, norm=norm)
+
+
 def layer_config(cfg: DictConfig, side: str) -> MegaLayerConfig:
     """Shape of one encoder or decoder layer, checked.
 
@@ -174,5 +182,6 @@ def layer_config(cfg: DictConfig, side: str) -> MegaLayerConfig:
         hidden_dropout=cfg.hidden_dropout,
         activation_dropout=cfg.activation_dropout,
         feature_dropout=cfg.feature_dropout,
+        checkpoint_activations=cfg.checkpoint_activations,
         option_prefix=f"{side}-",
     )

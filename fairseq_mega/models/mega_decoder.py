@@ -1,6 +1,5 @@
 """Decoder of the MEGA encoder-decoder, with incremental decoding."""
 
-import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -9,15 +8,13 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqIncrementalDecoder
 from omegaconf import DictConfig
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from fairseq_mega.modules.layers import Dropout
-from fairseq_mega.modules.mega_layer import LayerOutput, MegaLayer
+from fairseq_mega.modules.embedding import padding_of, zero_padding
+from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.state import LayerState, reorder_state
 
-from .mega_config import layer_config
-from .mega_encoder import zero_padding
+from .mega_config import layer_config, token_embedding
 
 IncrementalState = Dict[str, Dict[str, Any]]
 
@@ -43,11 +40,7 @@ class MegaDecoder(FairseqIncrementalDecoder):
         config = layer_config(cfg, "decoder")
         self.padding_idx = dictionary.pad()
         self.max_target_positions = cfg.max_target_positions
-        self.checkpoint_activations = cfg.checkpoint_activations
-        self.embed_tokens = embed_tokens
-        self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(config.embed_dim)
-        self.embed_norm = build_norm(config.norm, config.embed_dim) if cfg.normalize_embedding else None
-        self.embed_dropout = Dropout(config.dropout)
+        self.embedding = token_embedding(cfg, embed_tokens)
         self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.decoder_layers))
         self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
         self.share_input_output_embed = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
@@ -94,23 +87,15 @@ class MegaDecoder(FairseqIncrementalDecoder):
             tokens = prev_output_tokens if state is None else prev_output_tokens[:, state.step :]
         else:
             tokens = prev_output_tokens
-        padding_mask: Optional[Tensor] = tokens.eq(self.padding_idx)
-        if not tokens.eq(self.padding_idx).any():
-            padding_mask = None
-
-        x = self.embed_scale * self.embed_tokens(tokens)
-        if self.embed_norm is not None:
-            x = self.embed_norm(x)
-        x = zero_padding(self.embed_dropout(x), padding_mask)
-
+        padding_mask = padding_of(tokens, self.padding_idx)
+        x = self.embedding(tokens, padding_mask)
         source = encoder_out["encoder_out"][0].transpose(0, 1)
         source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
         new_states: List[LayerState] = []
         weights: Optional[Tensor] = None
         for index, layer in enumerate(self.layers):
             last = index + 1 == len(self.layers)
-            out = self._run(
-                layer,
+            out = layer(
                 x,
                 padding_mask=padding_mask,
                 encoder_out=source,
@@ -132,15 +117,10 @@ class MegaDecoder(FairseqIncrementalDecoder):
             self.set_incremental_state(incremental_state, "layers", new_state)
         return x, {"attn": [_source_columns(weights, encoder_out)], "inner_states": None}
 
-    def _run(self, layer: nn.Module, x: Tensor, **inputs: Any) -> LayerOutput:
-        if self.checkpoint_activations and self.training:
-            return checkpoint(layer, x, use_reentrant=False, **inputs)
-        return layer(x, **inputs)
-
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
         """Project features (..., d) to logits (..., V)."""
         if self.share_input_output_embed:
-            return F.linear(features, self.embed_tokens.weight)
+            return F.linear(features, self.embedding.tokens.weight)
         return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:

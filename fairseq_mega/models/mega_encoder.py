@@ -1,6 +1,5 @@
 """Encoder of the MEGA encoder-decoder."""
 
-import math
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -8,13 +7,12 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from omegaconf import DictConfig
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from fairseq_mega.modules.layers import Dropout
+from fairseq_mega.modules.embedding import padding_of, zero_padding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
-from .mega_config import layer_config
+from .mega_config import layer_config, token_embedding
 
 
 class MegaEncoder(FairseqEncoder):
@@ -35,12 +33,8 @@ class MegaEncoder(FairseqEncoder):
         self.padding_idx = dictionary.pad()
         self.max_source_positions = cfg.max_source_positions
         self.published_source_padding = cfg.published_source_padding
-        self.checkpoint_activations = cfg.checkpoint_activations
         self.chunked = config.chunk_size > 0
-        self.embed_tokens = embed_tokens
-        self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(config.embed_dim)
-        self.embed_norm = build_norm(config.norm, config.embed_dim) if cfg.normalize_embedding else None
-        self.embed_dropout = Dropout(config.dropout)
+        self.embedding = token_embedding(cfg, embed_tokens)
         self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.encoder_layers))
         self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
 
@@ -63,21 +57,17 @@ class MegaEncoder(FairseqEncoder):
             where there is nothing), ``encoder_states`` [(S, B, d)] and ``source_order`` [(B, S)], the column of
             ``encoder_out`` that holds each column of ``src_tokens`` (empty: the same).
         """
-        padding_mask: Optional[Tensor] = src_tokens.eq(self.padding_idx)
+        padding_mask = padding_of(src_tokens, self.padding_idx)
         order: Optional[Tensor] = None
-        assert padding_mask is not None
-        if not padding_mask.any():
-            padding_mask = None
-        elif padding_mask[:, 0].any() and (self.chunked or not self.published_source_padding):
+        left_padded = padding_mask is not None and bool(padding_mask[:, 0].any())
+        if padding_mask is not None and left_padded and (self.chunked or not self.published_source_padding):
             src_tokens, order = align_left(src_tokens, padding_mask)
             padding_mask = src_tokens.eq(self.padding_idx)
 
-        embedding = self.embed_scale * self.embed_tokens(src_tokens)
-        x = embedding if self.embed_norm is None else self.embed_norm(embedding)
-        x = zero_padding(self.embed_dropout(x), padding_mask)
+        x = embedding = self.embedding(src_tokens, padding_mask)
         states = []
         for layer in self.layers:
-            x = self._run(layer, x, padding_mask)
+            x = layer(x, padding_mask=padding_mask).hidden
             if return_all_hiddens:
                 states.append(x)
         if self.final_norm is not None:
@@ -97,11 +87,6 @@ class MegaEncoder(FairseqEncoder):
             "src_lengths": [],
             "source_order": [] if order is None else [order],
         }
-
-    def _run(self, layer: nn.Module, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-        if self.checkpoint_activations and self.training:
-            return checkpoint(layer, x, padding_mask=padding_mask, use_reentrant=False).hidden
-        return layer(x, padding_mask=padding_mask).hidden
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
         """Select batch rows of the encoder's output, as beam search does."""
@@ -130,8 +115,3 @@ def align_left(tokens: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
 def rows(x: Tensor, index: Tensor) -> Tensor:
     """``x[b, index[b, s]]`` for x (B, S, ...) and index (B, S)."""
     return x[torch.arange(x.size(0), device=x.device).unsqueeze(1), index]
-
-
-def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Set the padded positions of x (B, L, D) to zero."""
-    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)

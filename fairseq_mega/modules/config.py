@@ -44,6 +44,7 @@ class MegaLayerConfig:
     hidden_dropout: float = 0.0
     activation_dropout: float = 0.0
     feature_dropout: bool = False
+    checkpoint_activations: bool = False  # recompute the layer in the backward pass
     option_prefix: str = ""
 
     def __post_init__(self) -> None:

@@ -1,8 +1,10 @@
 """One layer of a MEGA encoder or decoder."""
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .config import MegaLayerConfig
 from .cross_attention import GatedCrossAttention
@@ -31,11 +33,18 @@ class MegaLayer(nn.Module):
 
     def __init__(self, config: MegaLayerConfig) -> None:
         super().__init__()
+        self.checkpoint_activations = config.checkpoint_activations
         self.attention = GatedAttention(config)
         self.cross_attention = GatedCrossAttention(config) if config.cross_attention else None
         self.feed_forward = NormalizedFeedForward(config) if config.ffn_dim > 0 else None
 
-    def forward(
+    def forward(self, x: Tensor, **inputs: Any) -> LayerOutput:
+        """Apply the layer as :meth:`compute` does, recomputing it in the backward pass if so configured."""
+        if self.checkpoint_activations and self.training and torch.is_grad_enabled():
+            return checkpoint(self.compute, x, use_reentrant=False, **inputs)
+        return self.compute(x, **inputs)
+
+    def compute(
         self,
         x: Tensor,
         *,

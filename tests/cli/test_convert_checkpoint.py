@@ -76,7 +76,7 @@ def test_invariant_padding_differs_from_the_published_one_only_where_padded(mode
 def test_names():
     assert convert_name("decoder.layers.1.mega_layer.move.alpha") == "decoder.layers.1.attention.ema.delta"
     assert convert_name("decoder.layers.1.mega_layer.beta") == "decoder.layers.1.attention.mu"
-    assert convert_name("encoder.embed_tokens.weight") == "encoder.embed_tokens.weight"
+    assert convert_name("encoder.embed_tokens.weight") == "encoder.embedding.tokens.weight"
 
 
 def test_other_files_are_refused(model):

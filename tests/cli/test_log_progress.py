@@ -35,9 +35,7 @@ def test_the_time_limit_bounds_the_time_left() -> None:
 
 @pytest.mark.parametrize("value", ["nan", "inf", "", None, "x", {}])
 def test_odd_numbers_do_not_stop_the_copying(value: Any) -> None:
-    lines = logged(num_updates="3", loss=value, wps=value, ups=value, ppl=value) + logged(
-        num_updates=value, loss=1
-    )
+    lines = logged(num_updates="3", loss=value, wps=value, ups=value, ppl=value) + logged(num_updates=value, loss=1)
     log, out = io.StringIO(), io.StringIO()
     copy_with_progress(io.StringIO(lines), log, Progress(updates=10), 0.0, out)
     assert log.getvalue() == lines
@@ -46,15 +44,11 @@ def test_odd_numbers_do_not_stop_the_copying(value: Any) -> None:
 
 def test_lines_are_all_copied_and_notes_are_few() -> None:
     lines = "".join(logged(num_updates=str(n), loss="1") for n in range(1, 50))
-    lines += (
-        logged(epoch=1, valid_loss="3.5", valid_ppl="9.1", valid_num_updates="49") + "Traceback: \u2028odd\n"
-    )
+    lines += logged(epoch=1, valid_loss="3.5", valid_ppl="9.1", valid_num_updates="49") + "Traceback: \u2028odd\n"
     log, out = io.StringIO(), io.StringIO()
     copy_with_progress(io.StringIO(lines), log, Progress(updates=100), 3600.0, out)
     assert log.getvalue() == lines
-    assert out.getvalue() == (
-        "  update 1 of 100, loss 1\n  validation after update 49: loss 3.5, perplexity 9.1\n"
-    )
+    assert out.getvalue() == ("  update 1 of 100, loss 1\n  validation after update 49: loss 3.5, perplexity 9.1\n")
 
 
 def test_hypotheses_are_counted() -> None:
@@ -69,8 +63,6 @@ def test_hypotheses_are_counted() -> None:
 
 
 def test_the_end_by_the_time_limit_is_told() -> None:
-    note = Progress(updates=9).read(
-        "Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1\n"
-    )
+    note = Progress(updates=9).read("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1\n")
     assert note is not None
     assert note.urgent

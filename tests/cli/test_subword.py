@@ -44,12 +44,8 @@ def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
             assert [processor.decode(line.split()) for line in pieces] == want
 
 
-def test_a_long_test_line_is_refused_by_name(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    assert (
-        subword.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100", "--max-pieces", "3"]) == 1
-    )
+def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert subword.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100", "--max-pieces", "3"]) == 1
     message = capsys.readouterr().err
     assert "valid.de, line 1: " in message or "valid.en, line 1: " in message
     assert "more than the 3 allowed; cut the line into sentences" in message

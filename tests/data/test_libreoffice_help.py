@@ -121,9 +121,7 @@ def test_pages_are_paired_by_path_and_counted(tmp_path: Path) -> None:
             "en.html": "",
         },
     )
-    write_pages(
-        tmp_path, "de", {"b/two.html": '<p id="par_id1">Zwei</p>', "a.html": '<p id="par_id1">Eins</p>'}
-    )
+    write_pages(tmp_path, "de", {"b/two.html": '<p id="par_id1">Zwei</p>', "a.html": '<p id="par_id1">Eins</p>'})
     corpus = HelpCorpus(tmp_path)
     assert len(corpus) == 2
     assert [tuple(pair) for pair in corpus] == [
@@ -150,9 +148,7 @@ def test_no_pages_names_the_folder_and_the_remedy(tmp_path: Path, capsys: pytest
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_writes_aligned_splits_and_tells_the_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_command_writes_aligned_splits_and_tells_the_counts(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     numbers = range(400)
     for folder, words in (
         ("en-US", "Click the button number {} here"),
@@ -164,9 +160,7 @@ def test_the_command_writes_aligned_splits_and_tells_the_counts(
     assert prepare_help_corpus.main(["--packages", str(tmp_path), "--output", str(out)]) == 0
     lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in out.iterdir()}
     assert sorted(lines) == ["test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
-    pairs = [
-        p for split in ("train", "valid", "test") for p in zip(lines[f"{split}.en"], lines[f"{split}.de"])
-    ]
+    pairs = [p for split in ("train", "valid", "test") for p in zip(lines[f"{split}.en"], lines[f"{split}.de"])]
     assert len(pairs) == len(numbers)
     assert all(en.split()[4] == de.split()[5] for en, de in pairs)
     counts = ", ".join(f"{name} {len(lines[f'{name}.en'])}" for name in ("train", "valid", "test"))

@@ -28,9 +28,9 @@ from fairseq_mega.data.parallel_text import (
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")  # a time limit per example fails on a busy machine
 
-words = st.lists(
-    st.text(alphabet="abcäßz.!?,;:„“\"'()5 \t\u00a0\u2028\x00\ufeff", max_size=12), max_size=12
-).map(" ".join)
+words = st.lists(st.text(alphabet="abcäßz.!?,;:„“\"'()5 \t\u00a0\u2028\x00\ufeff", max_size=12), max_size=12).map(
+    " ".join
+)
 pairs = st.builds(Pair, words.map(clean_text), words.map(clean_text))
 
 
@@ -117,9 +117,7 @@ def test_rules_of_the_help_text(source: str, target: str, want: str) -> None:
 
 @given(pairs, st.integers(0, 6))
 def test_kept_pairs_keep_the_rules(pair: Pair, ratio: int) -> None:
-    rules = PairRules(
-        min_source_words=2, max_words=8, max_length_ratio=ratio, length_slack=1, must_differ=True
-    )
+    rules = PairRules(min_source_words=2, max_words=8, max_length_ratio=ratio, length_slack=1, must_differ=True)
     lengths = [len(text.split()) for text in pair]
     good = (
         lengths[0] >= 2
@@ -131,11 +129,7 @@ def test_kept_pairs_keep_the_rules(pair: Pair, ratio: int) -> None:
     assert (rejection(pair, rules) is None) == good
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(SPLITS), st.sampled_from("aAbcde"), st.sampled_from("uvw")), max_size=60
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(SPLITS), st.sampled_from("aAbcde"), st.sampled_from("uvw")), max_size=60))
 def test_no_source_is_in_two_splits(rows: "list[tuple[str, str, str]]") -> None:
     corpus = Corpus()
     for split, source, target in rows:
@@ -252,9 +246,7 @@ def test_limit_keeps_a_little_of_every_split(tmp_path: Path) -> None:
     assert lengths == {"train": 200, "valid": 10, "test": 10}
 
 
-def test_the_command_reports_bad_input_without_a_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_command_reports_bad_input_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write_pairs(str(tmp_path / "t"), "en", "de", rows(10))
     arguments = ["--text", str(tmp_path / "t"), "--output", str(tmp_path / "out"), "--source-lang", "en"]
     assert prepare_own_corpus.main([*arguments, "--target-lang", "de"]) == 1

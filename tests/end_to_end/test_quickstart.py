@@ -79,9 +79,7 @@ def test_a_run_scores_every_sentence_and_tells_what_was_made(smoke_run: "tuple[P
 def test_the_line_printed_translates_what_is_typed(smoke_run: "tuple[Path, str]", tmp_path: Path) -> None:
     line = smoke_run[1].rstrip().splitlines()[-1]
     typed = "the dog sees the tree cat .\n\nunknown Ωmega words\n"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(done.stdout.split("\n")) - 1 == 3, done.stdout
     assert "\u2581" not in done.stdout
@@ -155,9 +153,7 @@ def test_impossible_options_are_refused_before_anything_is_made(
         ("a\n" * 9, "b\n" * 9, "too few train pairs: 1 left, at least 50 needed"),
     ],
 )
-def test_bad_text_is_refused_by_name_and_line(
-    english: str, german: str, message: str, tmp_path: Path
-) -> None:
+def test_bad_text_is_refused_by_name_and_line(english: str, german: str, message: str, tmp_path: Path) -> None:
     for lang, content in (("en", english), ("de", german)):
         (tmp_path / f"own.{lang}").write_bytes(content.encode("latin-1"))
     work = tmp_path / "work"

@@ -87,9 +87,7 @@ def test_killed_training_resumes_exactly(data: Path, device_flags: List[str], tm
 
     for update, line in {**first, **second}.items():
         assert line == whole[update], f"update {update}"
-    ends = [
-        torch.load(tmp_path / run / "checkpoint_last.pt", weights_only=True) for run in ("whole", "killed")
-    ]
+    ends = [torch.load(tmp_path / run / "checkpoint_last.pt", weights_only=True) for run in ("whole", "killed")]
     for name, parameter in ends[0]["model"].items():
         assert torch.equal(parameter, ends[1]["model"][name]), name
     assert ends[0]["extra_state"]["best"] == ends[1]["extra_state"]["best"]

@@ -94,7 +94,8 @@ def test_a_decoder_takes_tokens_in_any_portions(chunk_size):
     encoder_out = model.encoder(batch(left=True))
     whole, _ = model.decoder(tokens, encoder_out=encoder_out)
     for ends in ([*range(1, 12)], [3, 11], [5, 6, 9, 11], [11]):
-        memory, outputs = {}, []
+        memory: dict = {}
+        outputs = []
         for end in ends:
             outputs.append(model.decoder(tokens[:, :end], encoder_out=encoder_out, incremental_state=memory)[0])
         torch.testing.assert_close(torch.cat(outputs, dim=1), whole, msg=f"portions ending at {ends}")

@@ -115,8 +115,8 @@ def test_embeddings_are_shared_as_asked():
     )
     sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in (none, output, everything)]
     assert sizes[0] - sizes[1] == sizes[1] - sizes[2] == 24 * 8
-    assert everything.encoder.embed_tokens is everything.decoder.embed_tokens
-    assert everything.encoder.embed_tokens.weight[PAD].eq(0).all()
+    assert everything.encoder.embedding.tokens is everything.decoder.embedding.tokens
+    assert everything.encoder.embedding.tokens.weight[PAD].eq(0).all()
 
 
 @pytest.mark.parametrize(

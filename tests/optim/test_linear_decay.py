@@ -1,7 +1,5 @@
 """The schedule of the recipes, update by update."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from fairseq_mega.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
@@ -23,8 +21,8 @@ def schedule(monkeypatch, **options):
     from fairseq.optim.lr_scheduler import fairseq_lr_scheduler
 
     monkeypatch.setattr(fairseq_lr_scheduler, "FairseqOptimizer", Optimizer)
-    values = {**vars(LinearDecayConfig()), "lr": [0.001], "max_update": 100, **options}
-    return LinearDecaySchedule(SimpleNamespace(**values), Optimizer())
+    values = {"lr": [0.001], "max_update": 100, **options}
+    return LinearDecaySchedule(LinearDecayConfig(**values), Optimizer())
 
 
 def rates(monkeypatch, updates, **options):
