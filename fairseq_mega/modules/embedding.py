@@ -1,0 +1,55 @@
+"""Token embeddings as MEGA feeds them to its first layer."""
+
+import math
+from typing import Optional
+
+from torch import Tensor, nn
+
+from .layers import Dropout
+from .norm import build_norm
+
+
+class TokenEmbedding(nn.Module):
+    """Look tokens up, scale by sqrt(d), optionally normalise, drop out, and set padding to zero.
+
+    Args:
+        tokens: embedding table (V, d); may be shared with other modules.
+        dropout: probability of dropping an element.
+        scale: multiply by sqrt(d).
+        norm: kind of norm on the embeddings, None for none.
+
+    Source: the published code; no positions are added, see the relative biases.
+    """
+
+    def __init__(self, tokens: nn.Embedding, dropout: float, scale: bool = True, norm: Optional[str] = None) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = math.sqrt(tokens.embedding_dim) if scale else 1.0
+        self.norm = build_norm(norm, tokens.embedding_dim) if norm is not None else None
+        self.dropout = Dropout(dropout)
+
+    def forward(self, tokens: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """Embed tokens (B, L) long as (B, L, d); ``padding_mask`` (B, L) bool, True = padding."""
+        x = self.scale * self.tokens(tokens)
+        if self.norm is not None:
+            x = self.norm(x)
+        return zero_padding(self.dropout(x), padding_mask)
+
+
+def token_table(size: int, embed_dim: int, padding_idx: int) -> nn.Embedding:
+    """Embedding table (size, embed_dim) drawn from Normal(0, d^-0.5), with a zero row for padding."""
+    table = nn.Embedding(size, embed_dim, padding_idx=padding_idx)
+    nn.init.normal_(table.weight, std=embed_dim**-0.5)
+    nn.init.zeros_(table.weight[padding_idx])
+    return table
+
+
+def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
+    """Padding mask (B, L) of tokens, or None where there is no padding."""
+    mask = tokens.eq(padding_idx)
+    return mask if mask.any() else None
+
+
+def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Set the padded positions of x (B, L, D) to zero."""
+    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
