@@ -90,7 +90,8 @@ def safe_globals() -> list:
     from fairseq.distributed import utils as distributed_utils
     from omegaconf import base, nodes
 
-    multiarray = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
+    multiarray: typing.Any = getattr(np, "_core", None) or np.core
+    multiarray = multiarray.multiarray
     found: list = [argparse.Namespace, collections.defaultdict, typing.Any, dict, list, int]
     found += [np.ndarray, np.dtype]
     # A pickle names the module that numpy had when it was written: both spellings may occur.

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def environment() -> Dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
 
 
-def logged(output: str) -> Dict[int, Dict[str, str]]:
+def logged(output: str) -> Dict[int, Dict[str, Any]]:
     """The numbers logged after each update, without those that depend on the clock."""
     found = {}
     for text in re.findall(r"\| train_inner \| (\{.*\})", output):
