@@ -6,8 +6,8 @@ source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
 
 # What is trained
 arch=mega_tiny
-model_options=(--encoder-embed-dim 256 --encoder-hidden-dim 384 --encoder-ffn-embed-dim 512 --encoder-z-dim 64
-  --encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --dropout 0.1)
+model_options=(--encoder-embed-dim 256 --encoder-hidden-dim 512 --encoder-ffn-embed-dim 384 --encoder-z-dim 64
+  --encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.1)
 vocabulary_size=8000
 max_tokens=2000
 learning_rate=2e-3
