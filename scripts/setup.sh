@@ -88,7 +88,7 @@ pinned() {
 }
 
 is_installed() { # NAME==VERSION; a local version suffix such as +cu126 is ignored
-  "$venv/bin/python" - "$1" <<'PYTHON'
+  "$venv/bin/python" -I - "$1" <<'PYTHON'
 import sys
 from importlib import metadata
 name, version = sys.argv[1].split("==")
@@ -166,7 +166,7 @@ pip_install --no-build-isolation --editable "${repo_root}[$extras]"
 
 # 'fairseq-train --user-dir fairseq_mega' looks beside fairseq's own folder, from wherever it is called. The link is
 # entered in the installation's RECORD, so that pip removes it, and only it, with the package.
-"$venv/bin/python" - "$repo_root/fairseq_mega" <<'PYTHON'
+"$venv/bin/python" -I - "$repo_root/fairseq_mega" <<'PYTHON'
 import sys
 from importlib import metadata
 from pathlib import Path
