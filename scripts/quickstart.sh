@@ -7,9 +7,9 @@ source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
 # What is trained
 arch=mega_tiny
 model_options=(--encoder-embed-dim 256 --encoder-hidden-dim 512 --encoder-ffn-embed-dim 384 --encoder-z-dim 64
-  --encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.1)
-vocabulary_size=8000
-max_tokens=2000
+  --encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.05)
+vocabulary_size=4000
+max_tokens=1200
 learning_rate=2e-3
 warmup_updates=200
 save_updates=200 # updates between validations, each with a checkpoint
