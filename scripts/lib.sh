@@ -82,3 +82,20 @@ run_stage() {
   date -u +%Y-%m-%dT%H:%M:%SZ >"$marker"
   log "$name: done"
 }
+
+# fail_with_log LOG WHAT: shows the last lines of a log and dies.
+fail_with_log() {
+  printf -- '--- the last lines of %s\n' "$1" >&2
+  tail -n 20 "$1" >&2 || true
+  printf -- '---\n' >&2
+  die "$2 failed; its whole output is in $1. Start the same command again to go on from here"
+}
+
+# run_logged NAME COMMAND...: the output goes to "$work_dir/logs/NAME.log"; a failure shows its last lines.
+run_logged() {
+  local log_file=${work_dir:?run_logged needs work_dir}/logs/$1.log
+  shift
+  if ! "$@" >"$log_file" 2>&1; then
+    fail_with_log "$log_file" "${1##*/}"
+  fi
+}

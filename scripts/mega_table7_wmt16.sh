@@ -175,18 +175,13 @@ clean() {
 
 # One binarised folder serves both directions: fairseq finds train.en-de for --source-lang de too.
 binarize() {
-  local log_file=$work_dir/logs/preprocess.log bpe=$work_dir/bpe
+  local bpe=$work_dir/bpe
   rm -rf "$work_dir/data-bin"
-  fairseq-preprocess --source-lang en --target-lang de --trainpref "$bpe/train.clean" --validpref "$bpe/newstest2013" \
+  run_logged preprocess fairseq-preprocess --source-lang en --target-lang de --trainpref "$bpe/train.clean" --validpref "$bpe/newstest2013" \
     --testpref "$bpe/newstest2014,$bpe/newstest2015,$bpe/newstest2016" --joined-dictionary --nwordssrc 33000 \
-    --nwordstgt 33000 --destdir "$work_dir/data-bin" --workers "$processes" >"$log_file" 2>&1 || fail_with_log "$log_file" fairseq-preprocess
-  require_file "$work_dir/data-bin/dict.en.txt" "binarising ended without a dictionary; see $log_file"
+    --nwordstgt 33000 --destdir "$work_dir/data-bin" --workers "$processes"
+  require_file "$work_dir/data-bin/dict.en.txt" "binarising ended without a dictionary; see $work_dir/logs/preprocess.log"
   log "dictionary: $(wc -l <"$work_dir/data-bin/dict.en.txt") words"
-}
-
-fail_with_log() {
-  tail -n 25 "$1" >&2 || true
-  die "$2 failed; the end of its log is above, all of it in $1"
 }
 
 # The training of one direction, attention function and seed; the flags of the published recipe.

@@ -126,22 +126,6 @@ check_settings() {
   fi
 }
 
-# run_logged NAME COMMAND...: the output goes to a log; a failure shows its last lines.
-run_logged() {
-  local log_file=$work_dir/logs/$1.log
-  shift
-  if ! "$@" >"$log_file" 2>&1; then
-    fail_with_log "$log_file" "${1##*/}"
-  fi
-}
-
-fail_with_log() {
-  printf -- '--- the last lines of %s\n' "$1" >&2
-  tail -n 20 "$1" >&2
-  printf -- '---\n' >&2
-  die "$2 failed; its whole output is in $1. Start the same command again to go on from here"
-}
-
 # --- Stages
 
 without_apt="Use your own text instead, on any system: --text PREFIX (files PREFIX.$source_lang and PREFIX.$target_lang)"

@@ -143,11 +143,9 @@ if is_installed "$fairseq"; then
 else
   log "3/4 fairseq ($fairseq): compiles three extensions against torch, the longest step (two to four minutes)"
   require_command g++ "fairseq is compiled; install a C++ compiler (Debian: apt-get install g++)"
-  build_config=$(mktemp)
-  jobs=$(getconf _NPROCESSORS_ONLN)
-  printf '[build_ext]\nparallel = %d\n' "$jobs" >"$build_config"
   # These extensions are small beside torch's headers: optimising them, and debug symbols, would only cost minutes.
-  CFLAGS="-O1 -g0 ${CFLAGS-}" DIST_EXTRA_CONFIG=$build_config pip_install --no-build-isolation "$fairseq" &
+  # One after the other: built side by side they overwrite each other's build.ninja where ninja is installed.
+  CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "$fairseq" &
   build=$!
   trap 'kill "$build" 2>/dev/null || true' INT TERM
   begun=$(date +%s)
@@ -158,7 +156,6 @@ else
   done
   wait "$build"
   trap - INT TERM
-  rm -f "$build_config"
 fi
 
 log "4/4 fairseq_mega with the extras $extras"
