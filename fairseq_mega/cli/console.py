@@ -126,6 +126,11 @@ def remedy(error: BaseException, text: str) -> str:
         return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
     if isinstance(error, FileNotFoundError):
         return "check the path; relative paths start from the folder that the command is called in"
+    if "max_positions=" in text:
+        return (
+            "sentences beyond --max-source-positions / --max-target-positions (given in training) cannot be taken: "
+            "shorten or split them"
+        )
     if "Cannot load model parameters" in text:
         return "take the model options that the checkpoint was trained with, or another --save-dir"
     return ""

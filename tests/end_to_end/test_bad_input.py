@@ -1,5 +1,6 @@
 """Input that is missing, broken or odd: one clear line, nothing lost, every sentence translated."""
 
+import io
 import shutil
 from pathlib import Path
 from typing import List
@@ -118,6 +119,13 @@ def test_shared_embeddings_need_a_joined_dictionary(capsys, device_flags, tmp_pa
     data = helpers.make_parallel_corpus(tmp_path, sentences=4, train=8, valid=4, joined=False)
     message = error_of(capsys, "train", data, *helpers.TINY_TRAINING, *device_flags, "--save-dir", tmp_path)
     assert "share-all-embeddings" in message and "joined" in message
+
+
+def test_a_sentence_that_is_too_long(capsys, monkeypatch, tiny_model, device_flags) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("w1 w2\n" + "w3 " * 1500 + "\n"))
+    options = ["--source-lang", "en", "--target-lang", "de", *device_flags]
+    message = error_of(capsys, "interactive", tiny_model.data, "--path", tiny_model.checkpoint, *options)
+    assert "1501" in message and "1024" in message and "--max-source-positions" in message, message
 
 
 class TestEmptySourceLines:
