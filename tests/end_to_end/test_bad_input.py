@@ -11,6 +11,12 @@ from fairseq_mega.cli import console
 from tests import helpers
 
 
+@pytest.fixture(autouse=True)
+def scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq makes its default --save-dir even for a command that fails at once: keep it out of the checkout."""
+    monkeypatch.chdir(tmp_path)
+
+
 def error_of(capsys: pytest.CaptureFixture, command: str, *argv: object) -> str:
     """Run a command that must fail and return its one line of error."""
     if command == "train":
