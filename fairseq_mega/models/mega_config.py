@@ -131,8 +131,9 @@ def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Name
     base = OmegaConf.structured(dataclass_type)
     given = vars(cfg) if isinstance(cfg, Namespace) else {key: cfg[key] for key in cfg}
     known = {key: value for key, value in given.items() if key in base and value is not None}
-    for key in ("max_source_positions", "max_target_positions"):
-        known.setdefault(key, DEFAULT_MAX_POSITIONS)
+    for key in ("max_source_positions", "max_target_positions"):  # the task's, missing from old checkpoints
+        if key in base:
+            known.setdefault(key, DEFAULT_MAX_POSITIONS)
     return OmegaConf.merge(base, known)
 
 

@@ -1,6 +1,6 @@
 """Gated attention from a decoder to the encoder's output."""
 
-from typing import Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -66,7 +66,7 @@ class GatedCrossAttention(nn.Module):
         Args:
             x: (B, L, D).
             source: what :meth:`start` or an earlier call returned.
-            need_weights: also return the attention weights (computed separately).
+            need_weights: also return the attention weights (which then exist in full).
 
         Returns:
             (B, L, D), the state after these positions, and the weights (B, L, S) or None.
@@ -81,18 +81,14 @@ class GatedCrossAttention(nn.Module):
         update, reset, query = self.query_proj(x).split([d, d, z], dim=-1)
         key, value, padding_mask, step = source
         bias = self.relative_bias(query.size(1), key.size(1), step)
-        attended = attention(
-            query,
-            key,
-            value,
-            function=self.function,
-            bias=bias,
-            padding_mask=padding_mask,
-            dropout=self.attention_dropout if self.training else 0.0,
-        )
+        dropout = self.attention_dropout if self.training else 0.0
+        options: Dict[str, Any] = {"function": self.function, "bias": bias, "padding_mask": padding_mask}
         weights = None
         if need_weights:
-            weights = attention_weights(query, key, function=self.function, bias=bias, padding_mask=padding_mask)
+            weights = attention_weights(query, key, **options)
+            attended = torch.matmul(F.dropout(weights, dropout), value)
+        else:
+            attended = attention(query, key, value, dropout=dropout, **options)
         candidate = self.dropout(self.activation(self.output_proj(attended * F.silu(reset))))
         out = torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
         if not self.prenorm:

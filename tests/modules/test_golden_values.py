@@ -159,6 +159,9 @@ def test_cross_attention(case):
     out, state, weights = layer(wave(LENGTH), layer.start(0.5 * wave(5), mask), need_weights=True)
     check(out, first, last, total)
     assert state.step == LENGTH
+    without, _, none = layer(wave(LENGTH), layer.start(0.5 * wave(5), mask))
+    check(without, first, last, total)
+    assert none is None
     assert weights.shape == (BATCH, LENGTH, 5) and weights[1, :, :2].eq(0).all()
 
 
