@@ -1,11 +1,35 @@
-"""Builds and installs fairseq_mega; the versions that are tested together are in scripts/constraints.txt."""
+"""Builds and installs fairseq_mega; the versions that are tested together are in scripts/constraints.txt.
 
+The extension fairseq_mega/_C.so holds the C++ and CUDA kernels. Its build is governed by environment variables:
+
+    FAIRSEQ_MEGA_BUILD    auto (default): the CPU kernels where a C++ compiler works, the CUDA kernels too where torch
+                          was built for CUDA and nvcc is found; a build that fails leaves the pure PyTorch version.
+                          none: no extension. cpu, cuda: that extension, or an error.
+    FORCE_CUDA=1          the same as FAIRSEQ_MEGA_BUILD=cuda; no GPU need be visible.
+    CUDA_HOME             the CUDA toolkit (default: $CUDA_PATH, /usr/local/cuda, or where nvcc is on the PATH)
+    TORCH_CUDA_ARCH_LIST  compute capabilities (default "8.0;9.0", and "10.0" where nvcc knows it)
+    NVCC_FLAGS, MAX_JOBS  further flags of nvcc; how many compilers run side by side
+"""
+
+import hashlib
+import importlib.util
+import os
 import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import List, NamedTuple, Optional
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+SOURCES = Path("fairseq_mega") / "csrc"
+OLDEST_TORCH = (2, 10)  # the first with the whole of the stable C++ interface that the bindings use
+BUILDS = ("auto", "none", "cpu", "cuda")
 
 
 def version() -> str:
@@ -56,6 +80,183 @@ CONSOLE_SCRIPTS = [
     )
 ]
 
+
+class Torch(NamedTuple):
+    """The torch that the package will run with, found without importing it."""
+
+    root: Path
+    version: str
+    cuda: Optional[str]
+
+
+def find_torch() -> Optional[Torch]:
+    """Look for torch where Python looks, or, as pip's isolated builds hide that, where pip will install to."""
+    spec = importlib.util.find_spec("torch")
+    candidates = [Path(spec.origin).parent] if spec is not None and spec.origin else []
+    candidates += [Path(sysconfig.get_path(kind)) / "torch" for kind in ("platlib", "purelib")]
+    for root in candidates:
+        if (root / "version.py").is_file():
+            names: dict = {}
+            exec((root / "version.py").read_text(), names)
+            return Torch(root, str(names["__version__"]), names.get("cuda"))
+    return None
+
+
+def find_cuda() -> Optional[Path]:
+    """Folder of the CUDA toolkit, or None."""
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if home and (Path(home) / "bin" / "nvcc").is_file():
+            return Path(home)
+    nvcc = shutil.which("nvcc")
+    return Path(nvcc).resolve().parent.parent if nvcc else None
+
+
+def requested_build() -> str:
+    """What the environment variables ask for, one of BUILDS."""
+    build = "cuda" if os.environ.get("FORCE_CUDA") == "1" else os.environ.get("FAIRSEQ_MEGA_BUILD", "auto")
+    if build not in BUILDS:
+        sys.exit(f"FAIRSEQ_MEGA_BUILD={build}: choose from {', '.join(BUILDS)}")
+    return build
+
+
+def gencode(cuda: Path) -> List[str]:
+    """nvcc's flags for the compute capabilities to build for."""
+    listed = os.environ.get("TORCH_CUDA_ARCH_LIST")
+    if not listed:
+        known = subprocess.run([str(cuda / "bin" / "nvcc"), "--list-gpu-arch"], capture_output=True, text=True).stdout
+        listed = "8.0;9.0" + (";10.0" if "compute_100\n" in known else "")
+    flags = []
+    for capability in listed.replace(" ", ";").split(";"):
+        number = capability.replace("+PTX", "").replace(".", "")
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if capability.endswith("+PTX"):
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return flags
+
+
+def sources(pattern: str) -> List[str]:
+    """Paths of sources relative to the root, as setuptools wants them."""
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / SOURCES).rglob(pattern))
+
+
+def sources_hash() -> str:
+    """Fingerprint of all sources: fairseq_mega/ops/native.py compares it to notice an extension out of date."""
+    digest = hashlib.sha256()
+    for path in sources("*.*"):
+        digest.update(path.rsplit("/", 1)[-1].encode() + b"\0" + (ROOT / path).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def extensions() -> List[Extension]:
+    """The extension to build, or nothing."""
+    build, torch, cuda = requested_build(), find_torch(), find_cuda()
+    if build == "none":
+        return []
+    problem = None
+    if torch is None:
+        problem = "no torch is found: install it first"
+    elif tuple(int(part) for part in torch.version.split(".")[:2]) < OLDEST_TORCH:
+        problem = f"torch {torch.version} is too old for it: {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer is needed"
+    elif build == "cuda" and cuda is None:
+        problem = "nvcc is not found: set CUDA_HOME to the folder of the CUDA toolkit"
+    if torch is None or problem is not None:
+        if build != "auto":
+            sys.exit(f"FAIRSEQ_MEGA_BUILD={build}: the extension cannot be built, {problem}")
+        print(f"fairseq_mega: installed without its compiled kernels, {problem}", file=sys.stderr)
+        return []
+    with_cuda = build == "cuda" or (torch.cuda is not None and cuda is not None)
+    extension = Extension(
+        "fairseq_mega._C",
+        sources("*.cpp") + (sources("*.cu") if with_cuda else []),
+        depends=[*sources("*.*"), "setup.py"],
+        include_dirs=[SOURCES.as_posix(), str(torch.root / "include")],
+        library_dirs=[str(torch.root / "lib")],
+        libraries=["torch_cpu"],
+        define_macros=[
+            ("TORCH_TARGET_VERSION", "0x020a000000000000"),
+            ("FM_SOURCES_HASH", f'"{sources_hash()}"'),
+        ],
+        extra_compile_args=[
+            *("-std=c++20", "-O3", "-fopenmp-simd", "-fvisibility=hidden", "-g0"),
+            *("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-psabi"),
+        ],
+        optional=build == "auto",
+        language="c++",
+    )
+    if with_cuda and cuda is not None:
+        extension.define_macros.append(("FM_WITH_CUDA", "1"))
+        extension.library_dirs.append(str(cuda / "lib64"))
+        extension.libraries += ["cudart_static", "rt", "dl", "pthread"]
+    return [extension]
+
+
+class BuildExtension(build_ext):
+    """Compiles C++ with the system's compiler, several files at a time, and CUDA with nvcc; no part of torch runs."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            self.compile_and_link(ext)
+        except Exception as error:
+            if not ext.optional:
+                raise
+            self.warn(f"the compiled kernels could not be built ({error}); installing the pure PyTorch version")
+
+    def compile_and_link(self, ext: Extension) -> None:
+        newest = max(Path(path).stat().st_mtime for path in ext.depends)
+        objects = Path(self.build_temp) / "objects"
+        objects.mkdir(parents=True, exist_ok=True)
+
+        def compile_one(source: str) -> str:
+            target = objects / (source.replace("/", "-") + ".o")
+            if not self.force and target.exists() and target.stat().st_mtime > newest:
+                return str(target)
+            command = self.nvcc(ext, source) if source.endswith(".cu") else self.cxx(ext, source)
+            partial = target.with_suffix(".partial")
+            subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
+            partial.replace(target)
+            return str(target)
+
+        jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
+        with ThreadPoolExecutor(jobs) as pool:
+            ext.extra_objects = list(pool.map(compile_one, ext.sources))
+        ext.sources = []
+        super().build_extension(ext)
+
+    def cxx(self, ext: Extension, source: str) -> List[str]:
+        """The C++ compiler's command line, without input and output."""
+        macros = [f"-D{name}={value}" for name, value in ext.define_macros]
+        compiler = [part for part in self.compiler.compiler_so_cxx if part not in ("-g", "-O2", "-DNDEBUG")]
+        ours, *others = ext.include_dirs
+        folders = [f"-I{ours}", *(part for folder in others for part in ("-isystem", folder))]
+        return [*compiler, "-fPIC", *macros, *folders, *ext.extra_compile_args]
+
+    def nvcc(self, ext: Extension, source: str) -> List[str]:
+        """nvcc's command line, without input and output; the kernels include nothing of torch."""
+        cuda = find_cuda()
+        assert cuda is not None
+        return [
+            *(str(cuda / "bin" / "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr"),
+            *("-Xcompiler", "-fPIC,-fvisibility=hidden", f"-I{SOURCES.as_posix()}", "-DFM_WITH_CUDA=1"),
+            *gencode(cuda),
+            *os.environ.get("NVCC_FLAGS", "").split(),
+        ]
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """No Python ABI in the name, as there is none inside: one file serves every Python version."""
+        return os.path.join(*fullname.split(".")) + ".so"
+
+    def get_export_symbols(self, ext: Extension) -> List[str]:
+        return []  # the library registers operators when it is loaded; it is no Python module
+
+    def copy_extensions_to_source(self) -> None:
+        try:
+            super().copy_extensions_to_source()
+        except Exception as error:
+            if any(not ext.optional for ext in self.extensions):
+                raise
+            self.warn(str(error))
+
+
 setup(
     name="fairseq_mega",
     version=version(),
@@ -71,5 +272,7 @@ setup(
     install_requires=INSTALL_REQUIRES,
     extras_require={"translation": TRANSLATION, "plots": PLOTS, "dev": DEV},
     entry_points={"console_scripts": CONSOLE_SCRIPTS},
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildExtension},
     zip_safe=False,
 )

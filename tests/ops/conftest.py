@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from tests import kernels
+
 
 @pytest.fixture(autouse=True)
 def poisoned_memory(monkeypatch):
@@ -15,3 +17,15 @@ def poisoned_memory(monkeypatch):
 
     for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
         monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
+
+
+@pytest.fixture(params=kernels.KERNELS)
+def kernel_device(request, monkeypatch):
+    """Runs a test once with each set of compiled kernels; the value is the device that its tensors have to be on.
+
+    Memory that the kernels' bindings allocate is filled with NaN first.
+    """
+    device = kernels.select(request.param, request, monkeypatch)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield device
+    torch.use_deterministic_algorithms(False)

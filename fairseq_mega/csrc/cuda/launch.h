@@ -1,0 +1,23 @@
+#pragma once
+// FM_LAUNCH(grid, block, shared_bytes, stream, kernel<...>)(arguments...): the one place where <<<>>> is written.
+// FM_DYNAMIC_SHARED(type, name): the dynamic shared memory of the block, 16-byte aligned.
+// FM_LAST_ERROR(): error code of the launch. FM_MORE_SHARED(kernel, bytes): allow more than 48 KiB of it.
+//
+// Under FM_CUDA_SIM (tests/simulator) the same sources are compiled by g++ and run on the CPU.
+#include <cuda_runtime.h>
+
+#if defined(FM_CUDA_SIM)
+#define FM_LAUNCH(grid, block, shared, stream, ...) fm_sim::launcher(dim3(grid), dim3(block), shared, __VA_ARGS__)
+#define FM_DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(fm_sim::dyn_shared())
+#define FM_LAST_ERROR() 0
+#define FM_MORE_SHARED(bytes, ...) static_cast<void>(bytes)
+#else
+#define FM_LAUNCH(grid, block, shared, stream, ...) \
+  __VA_ARGS__<<<grid, block, shared, static_cast<cudaStream_t>(stream)>>>
+#define FM_DYNAMIC_SHARED(type, name)                                \
+  extern __shared__ __align__(16) unsigned char fm_dynamic_shared_[]; \
+  type* name = reinterpret_cast<type*>(fm_dynamic_shared_)
+#define FM_LAST_ERROR() static_cast<int>(cudaGetLastError())
+#define FM_MORE_SHARED(bytes, ...) \
+  cudaFuncSetAttribute(__VA_ARGS__, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes))
+#endif

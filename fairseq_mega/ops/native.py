@@ -1,0 +1,106 @@
+"""The compiled extension: loading it once, and saying how to get it where it is missing."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, Callable, List, Optional
+
+import torch
+from torch import Tensor
+
+NAMESPACE = "fairseq_mega"
+VARIABLE = "FAIRSEQ_MEGA_NATIVE"
+MODES = ("auto", "off", "require")
+REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+PACKAGE = Path(__file__).resolve().parent.parent
+LIBRARY = PACKAGE / "_C.so"
+
+
+def sources_hash() -> str:
+    """Fingerprint of the C++ and CUDA sources beside this package, as setup.py computes it."""
+    digest = hashlib.sha256()
+    root = PACKAGE.parent
+    for path in sorted(file.relative_to(root).as_posix() for file in (PACKAGE / "csrc").rglob("*.*")):
+        digest.update(path.rsplit("/", 1)[-1].encode() + b"\0" + (root / path).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _load() -> Optional[str]:
+    """Load the extension; returns what stands in the way, or None."""
+    mode = os.environ.get(VARIABLE, "auto")
+    if mode not in MODES:
+        raise ValueError(f"{VARIABLE}={mode}: choose from {', '.join(MODES)}")
+    if mode == "off":
+        return f"it is switched off by {VARIABLE}=off"
+    problem = _try_to_load()
+    if problem is not None and mode == "require":
+        raise RuntimeError(f"{VARIABLE}=require, but the compiled kernels cannot be used: {problem}; {REMEDY}")
+    return problem
+
+
+def _try_to_load() -> Optional[str]:
+    if not LIBRARY.exists():
+        return f"{LIBRARY.name} is not beside the package"
+    if not torch._C._dispatch_has_kernel(f"{NAMESPACE}::sources_hash"):  # a second copy would end the process
+        try:
+            torch.ops.load_library(str(LIBRARY))
+        except OSError as error:
+            return f"torch {torch.__version__} cannot load {LIBRARY.name} ({error})"
+    if torch.ops.fairseq_mega.sources_hash() != sources_hash():
+        return f"{LIBRARY.name} was built from other sources than those beside it"
+    return None
+
+
+PROBLEM = _load()
+HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
+
+# Each op's Python half (shapes for the compiler, gradients) as a function of the library's namespace.
+_REGISTRATIONS: List[Callable[[str], None]] = []
+
+
+def register(registration: Callable[[str], None]) -> None:
+    """Run ``registration(namespace)`` for the extension, and later for every library given to :func:`register_all`."""
+    _REGISTRATIONS.append(registration)
+    if PROBLEM is None:
+        registration(NAMESPACE)
+
+
+def register_all(namespace: str) -> None:
+    """Give another library of the same operators (the simulator of the tests) its Python half."""
+    for registration in _REGISTRATIONS:
+        registration(namespace)
+
+
+def ops() -> Any:
+    """The operators of the extension: ``ops().ema_scan(...)``."""
+    return getattr(torch.ops, NAMESPACE)
+
+
+def usable(tensor: Tensor) -> bool:
+    """Whether the compiled kernels work on this tensor: its device, and float32, bfloat16 or float16."""
+    if PROBLEM is not None or tensor.dtype not in DTYPES:
+        return False
+    return tensor.device.type == "cpu" or (tensor.device.type == "cuda" and HAS_CUDA)
+
+
+def require(tensor: Tensor, path: str) -> None:
+    """Make sure that the compiled kernels work on this tensor.
+
+    Args:
+        tensor: an input of the op.
+        path: what was asked for, for the message.
+
+    Raises:
+        RuntimeError: where the extension is missing, or lacks kernels for the tensor's device.
+        TypeError: for a dtype the kernels do not compute.
+    """
+    if PROBLEM is not None:
+        raise RuntimeError(f"{path} needs the compiled kernels, which cannot be used: {PROBLEM}; {REMEDY}")
+    if tensor.dtype not in DTYPES:
+        raise TypeError(f"{path} computes float32, bfloat16 and float16, found {tensor.dtype}")
+    if not usable(tensor):
+        raise RuntimeError(
+            f"{path} has no compiled kernels for tensors on {tensor.device.type}; {REMEDY.replace('=cpu', '=cuda')}"
+        )
