@@ -11,7 +11,8 @@
 //   padding    (B, L), true: x_t counts as zero; time goes on. May be null, as may:
 //   reset      (B, L), true at the first step of a document: nothing crosses the border between t-1 and t, in
 //              neither direction; the incoming state survives until the first reset (a reset at 0 discards it)
-//   truncation M > 0: only lags 0..M-1 count, within the document (never together with states)
+//   truncation M > 0: only lags 0..M-1 count, within the document (never together with states); for M = 1 take q = 0
+//              (and q^M = 0), so that a memory of no length leaves exactly nothing
 //
 // The gradient comes as sums over time from which the caller makes the gradients of q, p, g and the state
 // (ops/ema/scan.py). With v_t = sum_{s >= t} q^(s-t) gy_s (the same document; truncated: s < t + M), z_t = dv_t/dq:

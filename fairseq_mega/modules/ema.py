@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients
+from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, gated_ema_step
 
 
 class MultiDimensionalDampedEMA(nn.Module):
@@ -82,9 +82,13 @@ class MultiDimensionalDampedEMA(nn.Module):
         Returns:
             (B, L, D), and the state (B, D, N) or None.
         """
-        y, new_state = damped_ema(
+        coefficients = self.coefficients()
+        if return_state and x.size(1) == 1 and padding_mask is None:
+            out, new_state = gated_ema_step(x[:, 0], coefficients, self.omega, state)
+            return out.unsqueeze(1), new_state
+        y, last_state = damped_ema(
             x,
-            self.coefficients(),
+            coefficients,
             padding_mask=padding_mask,
             bidirectional=self.bidirectional,
             shift=self.shift,
@@ -92,7 +96,7 @@ class MultiDimensionalDampedEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
-        return F.silu(torch.addcmul(y, x, self.omega.to(x.dtype))), new_state
+        return F.silu(torch.addcmul(y, x, self.omega.to(x.dtype))), last_state
 
     def extra_repr(self) -> str:
         return (

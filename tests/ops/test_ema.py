@@ -1,15 +1,40 @@
-"""The EMA's paths against the recurrence: values, final state, every gradient."""
+"""The EMA's paths against the recurrence: values, final state, every gradient.
+
+A path is "fft", or "scan" by one of the sets of compiled kernels: "scan-cpu", "scan-simulator", "scan-cuda".
+"""
 
 import pytest
 import torch
 from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
-from fairseq_mega.ops.ema import damped_ema, ema_coefficients, ema_kernel
+from fairseq_mega.ops import native
+from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, ema_kernel, gated_ema_step
 from fairseq_mega.ops.ema.coefficients import power_tables
 from fairseq_mega.ops.ema.fft import fast_fft_size
+from tests import kernels
 
 BATCH, WIDTH, N = 2, 3, 4
-LENGTHS = (1, 2, 3, 7, 8, 9, 31, 64, 100)
+LENGTHS = (1, 2, 3, 7, 8, 9, 31, 32, 33, 64, 100)
+SCANS = [f"scan-{name}" for name in kernels.KERNELS]
+STREAMED = ("carried", "documents")
+MODES = (*STREAMED, "causal", "bidirectional", "shifted", "two-way documents", "shifted documents")
+
+
+@pytest.fixture(params=["fft", *SCANS])
+def any_path(request, kernel_choice):
+    """Every fast path in turn, as (path, device)."""
+    return kernel_choice(request.param)
+
+
+@pytest.fixture
+def kernel_choice(request, monkeypatch):
+    """Selects the compiled kernels that a path's name asks for; returns (path, device)."""
+
+    def choose(name):
+        path, _, kernel = name.partition("-")
+        return path, kernels.select(kernel, request, monkeypatch) if kernel else torch.device("cpu")
+
+    return choose
 
 
 def parameters(rows=WIDTH, n=N, spread=1.0, seed=1):
@@ -20,59 +45,119 @@ def parameters(rows=WIDTH, n=N, spread=1.0, seed=1):
     return draw
 
 
+def complex_parameters(rows=WIDTH, n=N, seed=1):
+    """Real parameters plus the angle of a step and the imaginary part of the projection."""
+    generator = torch.Generator().manual_seed(seed + 100)
+    extra = {name: torch.randn(rows, n, generator=generator, dtype=torch.float64) for name in ("theta", "eta_imag")}
+    return {**parameters(rows, n, seed=seed), **extra}
+
+
 def signal(length, batch=BATCH, seed=2):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(batch, length, WIDTH, generator=generator, dtype=torch.float64)
 
 
+def coefficients_of(tensors):
+    found = ema_coefficients(*(tensors[name] for name in ("alpha", "delta", "beta", "eta")))
+    if "theta" not in tensors:
+        return found
+    eta = torch.complex(found.projection, tensors["eta_imag"])
+    return EMACoefficients(torch.complex(found.log_decay, tensors["theta"]), found.expansion, eta)
+
+
 def run(tensors, path, **options):
-    coefficients = ema_coefficients(*(tensors[name] for name in ("alpha", "delta", "beta", "eta")))
     state = tensors.get("state")
-    return damped_ema(tensors["x"], coefficients, state=state, path=path, **options)
+    if "state_imag" in tensors:
+        state = torch.complex(state, tensors["state_imag"])
+    return damped_ema(tensors["x"], coefficients_of(tensors), state=state, path=path, **options)
 
 
-def compare(tensors, dtype, **options):
-    """Run the FFT path in ``dtype`` and compare with the recurrence in float64."""
+def compare(tensors, dtype, path, device="cpu", **options):
+    """Run a path in ``dtype`` and compare with the recurrence in float64: outputs, state and all gradients."""
     results = {}
-    for key, path, precision in (
+    for key, used, precision in (
         ("want", "reference", torch.float64),
         ("baseline", "reference", dtype),
-        ("got", "fft", dtype),
+        ("got", path, dtype),
     ):
-        inputs = leaves(tensors, precision)
-        y, state = run(inputs, path, **options)
-        outputs = {"y": y} if state is None else {"y": y, "state": state}
+        where = device if key == "got" else "cpu"
+        inputs = leaves({name: tensor.to(where) for name, tensor in tensors.items()}, precision)
+        masks = {name: v.to(where) if isinstance(v, torch.Tensor) else v for name, v in options.items()}
+        y, state = run(inputs, used, **masks)
+        outputs = {"y": y}
+        if state is not None:
+            outputs["state"] = torch.view_as_real(state) if state.is_complex() else state
         flat = torch.cat([value.flatten() for value in outputs.values()])
         results[key] = (outputs, gradients(flat, inputs))
     for index, factor in ((0, 2.0), (1, GRADIENT_FACTOR)):
         for name, want in results["want"][index].items():
             label = name if index == 0 else f"gradient of {name}"
             baseline = results["baseline"][index][name] if dtype == torch.float32 else None
-            assert_close(label, results["got"][index][name], want, baseline, factor)
+            if path == "fft" and "theta" in tensors:  # rounding of an FFT goes with its largest terms: RMS only
+                baseline = None
+            assert_close(label, results["got"][index][name].cpu(), want, baseline, factor)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def case(mode, length, kind="real", batch=BATCH, seed=7):
+    """Tensors and options of one comparison."""
+    bidirectional = mode not in (*STREAMED, "causal")
+    rows = 2 * WIDTH if bidirectional else WIDTH
+    tensors = complex_parameters(rows, N) if kind == "complex" else parameters(rows, N)
+    tensors["x"] = signal(length, batch)
+    generator = torch.Generator().manual_seed(seed)
+    if mode in STREAMED:
+        for name in ("state", "state_imag")[: 2 if kind == "complex" else 1]:
+            tensors[name] = torch.randn(batch, WIDTH, N, generator=generator, dtype=torch.float64)
+    options = {"bidirectional": bidirectional, "shift": "shifted" in mode, "return_state": mode in STREAMED}
+    if "documents" in mode:
+        options["reset_mask"] = torch.rand(batch, length, generator=generator) < 0.2
+    return tensors, options
+
+
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("mode", ["causal", "carried", "bidirectional", "shifted"])
-def test_fft_equals_recurrence(mode, length, dtype):
-    bidirectional = mode in ("bidirectional", "shifted")
-    tensors = parameters(2 * WIDTH if bidirectional else WIDTH)
-    tensors["x"] = signal(length)
-    options = {"bidirectional": bidirectional, "shift": mode == "shifted"}
-    if mode == "carried":
-        tensors["state"] = torch.randn(BATCH, WIDTH, N, dtype=torch.float64)
-        options["return_state"] = True
-    compare(tensors, dtype, **options)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_paths_equal_recurrence(any_path, kind, mode, length):
+    path, device = any_path
+    tensors, options = case(mode, length, kind)
+    compare(tensors, torch.float32, path, device, **options)
+    if path == "fft":
+        compare(tensors, torch.float64, path, device, **options)
+
+
+@pytest.mark.parametrize("mode", ["carried", "two-way documents"])
+@pytest.mark.parametrize("width, n", [(1, 1), (31, 3), (32, 16), (33, 17), (70, 5)])
+def test_widths_and_dimensions(any_path, mode, width, n, monkeypatch):
+    path, device = any_path
+    monkeypatch.setitem(globals(), "WIDTH", width)
+    monkeypatch.setitem(globals(), "N", n)
+    for kind in ("real", "complex"):
+        tensors, options = case(mode, 41, kind)
+        mask = torch.zeros(BATCH, 41, dtype=torch.bool)
+        mask[0, :3] = mask[0, 20:22] = mask[1, 35:] = True
+        compare(tensors, torch.float32, path, device, padding_mask=mask, **options)
+
+
+@pytest.mark.parametrize("mode", ["causal", "carried", "shifted"])
+def test_a_sequence_of_tiles(any_path, mode):
+    """Long enough for every kernel to walk over several tiles, and for a GPU to split time over blocks."""
+    path, device = any_path
+    tensors, options = case(mode, 2311, batch=1)
+    compare(tensors, torch.float32, path, device, **options)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("truncation", [1, 2, 5, 30, 99])
-def test_truncation(truncation, bidirectional):
-    tensors = parameters(2 * WIDTH if bidirectional else WIDTH)
-    tensors["x"] = signal(31)
-    compare(tensors, torch.float64, truncation=truncation, bidirectional=bidirectional)
-    if bidirectional:
-        compare(tensors, torch.float64, truncation=truncation, bidirectional=True, shift=True)
+@pytest.mark.parametrize("truncation", [1, 5, 32, 40, 99])
+def test_truncation(any_path, truncation, bidirectional):
+    path, device = any_path
+    dtype = torch.float64 if path == "fft" else torch.float32
+    reset_mask = torch.rand(BATCH, 45, generator=torch.Generator().manual_seed(3)) < 0.05
+    for kind in ("real", "complex"):
+        tensors, _ = case("shifted" if bidirectional else "causal", 45, kind)
+        for shift in {False, bidirectional}:
+            for masks in ({}, {"reset_mask": reset_mask}):
+                options = {"truncation": truncation, "bidirectional": bidirectional, "shift": shift, **masks}
+                compare(tensors, dtype, path, device, **options)
 
 
 def test_truncation_limits_the_parallel_form_only():
@@ -85,7 +170,7 @@ def test_truncation_limits_the_parallel_form_only():
     torch.testing.assert_close(streamed, unlimited)
 
 
-@pytest.mark.parametrize("path", ["reference", "fft"])
+@pytest.mark.parametrize("path", ["reference", "fft", "auto"])
 def test_padding_counts_as_zero(path):
     tensors = {**parameters(2 * WIDTH), "x": signal(12)}
     mask = torch.zeros(BATCH, 12, dtype=torch.bool)
@@ -129,16 +214,32 @@ def test_causality_and_reversal():
 
 
 @pytest.mark.parametrize("logit", [20.0, -20.0, 200.0, -200.0])
-@pytest.mark.parametrize("path", ["reference", "fft"])
-def test_extreme_decays_stay_finite(logit, path):
+def test_extreme_decays_stay_finite(logit, any_path):
+    path, device = any_path
     tensors = {**parameters(), "x": signal(50)}
     tensors["alpha"] = torch.full_like(tensors["alpha"], logit)
     tensors["delta"] = torch.full_like(tensors["delta"], logit)
+    compare(tensors, torch.float32, path, device, return_state=True)
+
+
+def test_slow_decays_keep_their_digits_in_a_scan(kernel_choice):
+    """The rounding of q itself must not add up: with q = 1 - 6e-6, float32 steps of it would be 3e-3 off after L."""
+    tensors = parameters()
+    tensors["alpha"], tensors["delta"] = tensors["alpha"] - 6.0, tensors["delta"] - 6.0
+    tensors["x"] = torch.ones(1, 20000, WIDTH, dtype=torch.float64)
+    path, _ = kernel_choice("scan-cpu")
+    want, last = run(tensors, "fft", return_state=True)
     inputs = leaves(tensors, torch.float32)
     y, state = run(inputs, path, return_state=True)
-    assert torch.isfinite(y).all() and torch.isfinite(state).all()
-    for name, gradient in gradients(y, inputs).items():
-        assert torch.isfinite(gradient).all(), name
+    for got, exact in ((y, want), (state, last)):
+        assert ((got.double() - exact).norm() / exact.norm()).item() < 5e-6
+    single, steps = None, 4000
+    with torch.no_grad():
+        coefficients = coefficients_of(inputs)
+        for t in range(steps):
+            _, single = gated_ema_step(inputs["x"][:, t], coefficients, torch.zeros(WIDTH), single)
+    _, exact = run({**tensors, "x": tensors["x"][:, :steps]}, "fft", return_state=True)
+    assert ((single.double() - exact).norm() / exact.norm()).item() < 5e-6
 
 
 def test_slow_decays_keep_their_digits():
@@ -153,16 +254,26 @@ def test_slow_decays_keep_their_digits():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_computes_in_float32(dtype):
-    tensors = parameters()
-    tensors["alpha"] = tensors["alpha"] - 4.0
-    tensors["x"] = signal(500)
-    rounded = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-    y, state = run(rounded, "auto", return_state=True)
-    assert y.dtype == dtype and state.dtype == torch.float32
-    want, last = run({name: tensor.double() for name, tensor in rounded.items()}, "reference", return_state=True)
-    assert_close("y", y, want, want.to(dtype))
-    assert_close("state", state, last)
+@pytest.mark.parametrize("mode", ["carried", "bidirectional"])
+def test_half_precision_computes_in_float32(any_path, mode, dtype):
+    path, device = any_path
+    tensors, options = case(mode, 300)
+    tensors["alpha"] = tensors["alpha"] - 2.0
+    rounded = {name: tensor.to(dtype).to(device) for name, tensor in tensors.items()}
+    if "state" in rounded:
+        rounded["state"] = rounded["state"].float()
+    inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
+    y, state = run(inputs, path, **options)
+    assert y.dtype == dtype and (state is None or state.dtype == torch.float32)
+    exact = {name: tensor.detach().cpu().double().requires_grad_() for name, tensor in rounded.items()}
+    want, last = run(exact, "reference", **options)
+    assert_close("y", y.cpu(), want, want.to(dtype))
+    if state is not None:
+        assert_close("state", state.cpu(), last)
+    found, expected = gradients(y.float(), inputs), gradients(want.to(dtype).double(), exact)
+    for name, gradient in found.items():
+        assert gradient.dtype == inputs[name].dtype
+        assert_close(f"gradient of {name}", gradient.cpu(), expected[name], expected[name].to(dtype), GRADIENT_FACTOR)
 
 
 def test_no_ema():
@@ -172,16 +283,16 @@ def test_no_ema():
 
 
 @pytest.mark.parametrize("path", ["reference", "fft"])
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_gradcheck(path, bidirectional):
-    tensors = leaves({**parameters(2 * WIDTH if bidirectional else WIDTH), "x": signal(6)}, torch.float64)
-    if not bidirectional:
-        tensors["state"] = torch.randn(BATCH, WIDTH, N, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_gradcheck(path, mode, kind):
+    tensors, options = case(mode, 6, kind)
+    tensors = leaves(tensors, torch.float64)
     names = list(tensors)
 
     def function(*values):
-        y, state = run(dict(zip(names, values)), path, bidirectional=bidirectional, return_state=not bidirectional)
-        return (y,) if bidirectional else (y, state)
+        y, state = run(dict(zip(names, values)), path, **options)
+        return (y,) if state is None else (y, torch.view_as_real(state) if state.is_complex() else state)
 
     assert torch.autograd.gradcheck(function, tuple(tensors.values()))
 
@@ -226,3 +337,109 @@ def test_errors():
         run(tensors, "fast")
     with pytest.raises(ValueError, match="cannot carry a state"):
         run({**parameters(2 * WIDTH), "x": signal(4)}, None, bidirectional=True, return_state=True)
+
+
+@pytest.mark.parametrize("mode", ["carried", "shifted"])
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_operators_keep_torchs_rules(kernel_device, mode, kind):
+    tensors, options = case(mode, 5, kind)
+    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
+    calls = []
+
+    class Recorder:
+        def __getattr__(self, name):
+            def call(*arguments):
+                calls.append((getattr(operators, name).default, arguments))
+                return getattr(operators, name)(*arguments)
+
+            return call
+
+    operators = native.ops()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "ops", Recorder)
+        run(inputs, "scan", **options)
+    (operator, arguments), *_ = calls
+    detached = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
+    torch.library.opcheck(operator, tuple(detached))
+    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
+    torch.library.opcheck(operators.ema_scan_backward.default, (torch.randn_like(plain[0]), None, *plain))
+    if mode == "carried":
+        torch.library.opcheck(operators.ema_step.default, (plain[0][:, 0], *plain[1:4], None, plain[4]))
+
+
+def test_compiles_into_one_graph(kernel_device):
+    tensors, options = case("carried", 9)
+    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
+    names = list(inputs)
+
+    def function(*values):
+        y, state = run(dict(zip(names, values)), "scan", **options)
+        return torch.cat([y.flatten(), state.flatten()])
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    got, want = compiled(*inputs.values()), function(*inputs.values())
+    torch.testing.assert_close(got, want)
+    found, expected = gradients(got, inputs), gradients(want, inputs)
+    for name in names:
+        torch.testing.assert_close(found[name], expected[name], msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_one_fused_step(kernel_device, dtype, fresh):
+    tensors, _ = case("carried", 1)
+    tensors["omega"] = torch.randn(WIDTH, dtype=torch.float64)
+    if fresh:
+        del tensors["state"]
+    rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors.items()}
+    if not fresh:
+        rounded["state"] = rounded["state"].float()
+    with torch.no_grad():
+        out, state = gated_ema_step(
+            rounded["x"][:, 0], coefficients_of(rounded), rounded["omega"], rounded.get("state")
+        )
+    exact = {name: tensor.cpu().double() for name, tensor in rounded.items()}
+    y, last = run(exact, "reference", return_state=True)
+    want = torch.nn.functional.silu(y + exact["omega"] * exact["x"])[:, 0]
+    assert out.dtype == dtype
+    assert_close("output", out.cpu(), want, want.to(dtype))
+    assert_close("state", state.cpu(), last)
+
+
+def test_kernels_read_any_strides(kernel_device):
+    tensors, options = case("carried", 40)
+    plain = {name: tensor.float().to(kernel_device) for name, tensor in tensors.items()}
+    turned = {**plain, "x": plain["x"].transpose(0, 1).contiguous().transpose(0, 1)}
+    assert not turned["x"].is_contiguous()
+    torch.testing.assert_close(run(turned, "scan", **options), run(plain, "scan", **options))
+
+
+def test_kernel_errors(kernel_device):
+    x = torch.zeros(2, 5, 3, device=kernel_device)
+    rows = [torch.zeros(3, 4, device=kernel_device) for _ in range(3)]
+    scan = native.ops().ema_scan
+    rest = (None, None, None, False, False, 0)
+    for arguments, message in (
+        ((x[0], *rows, *rest), "x must be \\(B, L, D\\)"),
+        ((x.double(), *rows, *rest), "float32, bfloat16 or float16"),
+        ((x, rows[0], rows[1][:2], rows[2], *rest), "coefficients must have D rows"),
+        ((x, rows[0], rows[1].double(), rows[2], *rest), "expansion must be float32"),
+        ((x, rows[0][:, :2], rows[1], rows[2], *rest), "log_decay and projection must both be"),
+        ((x, *rows, x.new_zeros(2, 3, 5), *rest[1:]), "state must be \\(B, D, N\\)"),
+        ((x, *rows, None, x[..., 0], *rest[2:]), "padding_mask must be bool"),
+        ((x, *rows, None, None, x[:, :4, 0] > 0, *rest[3:]), "reset_mask must be \\(B, L\\)"),
+        ((x, *rows, x.new_zeros(2, 3, 4), None, None, False, False, 3), "truncated EMA carries no state"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            scan(*arguments)
+
+
+def test_a_missing_extension_is_named(monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", "it is not there")
+    with pytest.raises(RuntimeError, match="the EMA's scan needs .*it is not there; build it with: "):
+        run({**parameters(), "x": signal(4)}, "scan")
+    monkeypatch.undo()
+    if native.PROBLEM is None:
+        with pytest.raises(TypeError, match="float64"):
+            run({**parameters(), "x": signal(4)}, "scan")

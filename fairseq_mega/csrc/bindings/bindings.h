@@ -64,7 +64,7 @@ const T* data_or_null(const std::optional<Tensor>& t) {
 void* current_stream(const Tensor& t);
 
 // Selects the device of a tensor for the lifetime of the object; nothing in the simulator.
-class DeviceOf {
+class __attribute__((visibility("hidden"))) DeviceOf {
  public:
 #if defined(FM_CUDA_SIM)
   explicit DeviceOf(const Tensor&) {}

@@ -1,18 +1,31 @@
-"""Multi-dimensional damped EMA (MEGA, section 3.1): one public function, :func:`damped_ema`, and its paths."""
+"""Multi-dimensional damped EMA (MEGA, section 3.1; MEGALODON, section 3.1): one public function and its paths.
+
+How :func:`damped_ema` chooses, measured by scripts/benchmark_kernels.py:
+
+* ``scan``, the compiled kernels, wherever they are built for the tensor's device and dtype. Their work grows with N,
+  that of an FFT does not; still, for N = 16 they take a sixth to a twentieth of its time.
+* ``fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
+* a single step of a stream without gradients goes through the recurrence, fused in the compiled kernels.
+"""
 
 import os
-from typing import Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_mega.ops import native
+
 from .coefficients import EMACoefficients, compute_dtype, ema_coefficients, ema_kernel
-from .fft import ema_fft, ema_fft_streaming
+from .fft import ema_fft
 from .reference import ema_reference, ema_step
+from .scan import ema_scan, ema_scan_step
+from .streaming import ema_fft_documents, ema_fft_streaming
 
-__all__ = ["EMACoefficients", "damped_ema", "ema_coefficients", "ema_kernel"]
+__all__ = ["EMACoefficients", "damped_ema", "ema_coefficients", "ema_kernel", "gated_ema_step"]
 
-PATHS = ("auto", "reference", "fft")
+PATHS = ("auto", "reference", "fft", "scan")
 PATH_VARIABLE = "FAIRSEQ_MEGA_EMA_PATH"
 
 
@@ -21,6 +34,7 @@ def damped_ema(
     coefficients: EMACoefficients,
     *,
     padding_mask: Optional[Tensor] = None,
+    reset_mask: Optional[Tensor] = None,
     bidirectional: bool = False,
     shift: bool = False,
     truncation: Optional[int] = None,
@@ -32,25 +46,30 @@ def damped_ema(
 
     Args:
         x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), L at least 1.
-        coefficients: each (D, N), or (2D, N) if bidirectional; N = 0 gives zeros.
+        coefficients: each (D, N), or (2D, N) if bidirectional, real or complex; N = 0 gives zeros.
         padding_mask: (B, L) bool, True = padding: such inputs count as zero.
+        reset_mask: (B, L) bool, True at the first step of a document: nothing passes between it and the step before,
+            in either direction. A document that begins at step 0 discards ``state``.
         bidirectional: add a second EMA that runs from the future to the past.
         shift: leave the current position out of the future part (image models); otherwise both parts count it.
         truncation: reach of the kernel in steps, None for no limit. It limits the parallel form only: a call that
             takes or returns a state runs the unlimited recurrence, as in the published code.
-        state: (B, D, N), the EMA's memory before the first step; causal only.
+        state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.
         return_state: also return the memory after the last step.
-        path: "reference" or "fft" to force a path, "auto" or None for the choice made here; the environment
-            variable FAIRSEQ_MEGA_EMA_PATH forces it where the argument is None.
+        path: "reference", "fft" or "scan" (the compiled kernels) to force a path, "auto" or None for the choice made
+            here; the environment variable FAIRSEQ_MEGA_EMA_PATH forces it where the argument is None.
 
     Returns:
-        y (B, L, D) in the dtype of x, and the state (B, D, N) in float32 (float64) or None.
+        y (B, L, D) in the dtype of x, and the state (B, D, N) in float32 (float64, or complex of that precision) or
+        None.
 
     Raises:
         ValueError: for a state with a bidirectional EMA, a truncation below 1, an unknown path, or coefficients
             that do not fit x.
+        RuntimeError, TypeError: where "scan" is forced and cannot run; the message says how to build it.
 
-    Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; bidirectional and padded forms as in the published code.
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
+    bidirectional and padded forms as in the published code.
     """
     rows = x.size(-1) * (2 if bidirectional else 1)
     streaming = return_state or state is not None
@@ -60,35 +79,81 @@ def damped_ema(
         raise ValueError("a bidirectional EMA sees the whole sequence and cannot carry a state")
     if truncation is not None and truncation < 1:
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
-    path = path or os.environ.get(PATH_VARIABLE, "auto")
-    if path not in PATHS:
-        raise ValueError(
-            f"unknown EMA path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
-        )
-
-    dtype = compute_dtype(x)
-    inputs = x.to(dtype)
-    if padding_mask is not None:
-        inputs = inputs.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+    path = choose_path(x, coefficients, path)
     with torch.autocast(x.device.type, enabled=False):
         if coefficients.log_decay.size(-1) == 0:
-            y: Tensor = torch.zeros_like(inputs)
-            new_state: Optional[Tensor] = inputs.new_zeros(x.size(0), x.size(-1), 0)
-        elif path == "reference":
-            y, new_state = ema_reference(
-                inputs,
+            y: Tensor = torch.zeros_like(x)
+            new_state: Optional[Tensor] = x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
+        elif path == "scan":
+            y, new_state = ema_scan(
+                x,
                 coefficients,
+                padding_mask=padding_mask,
+                reset_mask=reset_mask,
                 bidirectional=bidirectional,
                 shift=shift,
                 truncation=None if streaming else truncation,
                 state=state,
             )
-        elif not streaming:
-            y = ema_fft(inputs, coefficients, bidirectional=bidirectional, shift=shift, truncation=truncation)
-            new_state = None
-        elif x.size(1) == 1:
-            y, new_state = ema_step(inputs[:, 0], coefficients, state)
-            y = y.unsqueeze(1)
         else:
-            y, new_state = ema_fft_streaming(inputs, coefficients, state)
+            inputs = x.to(compute_dtype(x))
+            if padding_mask is not None:
+                inputs = inputs.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+            directions: Dict[str, Any] = {
+                "bidirectional": bidirectional,
+                "shift": shift,
+                "truncation": None if streaming else truncation,
+            }
+            if path == "reference":
+                y, new_state = ema_reference(inputs, coefficients, reset_mask=reset_mask, state=state, **directions)
+            elif reset_mask is not None:
+                y, new_state = ema_fft_documents(
+                    inputs, coefficients, reset_mask, state=state, return_state=return_state, **directions
+                )
+            elif not streaming:
+                y, new_state = ema_fft(inputs, coefficients, **directions), None
+            elif x.size(1) == 1:
+                y, new_state = ema_step(inputs[:, 0], coefficients, state)
+                y = y.unsqueeze(1)
+            else:
+                y, new_state = ema_fft_streaming(inputs, coefficients, state)
     return y.to(x.dtype), new_state if return_state else None
+
+
+def gated_ema_step(
+    x: Tensor, coefficients: EMACoefficients, omega: Tensor, state: Optional[Tensor]
+) -> Tuple[Tensor, Tensor]:
+    """One step of MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``, in one kernel where no gradient is wanted.
+
+    Args:
+        x: (B, D).
+        coefficients: each (D, N).
+        omega: (D,), weight of the skip.
+        state: (B, D, N), or None for zeros.
+
+    Returns:
+        (B, D) in the dtype of x, and the new state (B, D, N).
+
+    Source: MEGA, Eq. 5 and 6; omega and SiLU are the published code's.
+    """
+    fused = not torch.is_grad_enabled() and coefficients.log_decay.size(-1) > 0
+    if fused and choose_path(x, coefficients) == "scan":
+        return ema_scan_step(x, coefficients, state, omega.float())
+    y, new_state = damped_ema(x.unsqueeze(1), coefficients, state=state, return_state=True)
+    assert new_state is not None
+    return F.silu(torch.addcmul(y[:, 0], x, omega.to(x.dtype))), new_state
+
+
+def choose_path(x: Tensor, coefficients: EMACoefficients, path: Optional[str] = None) -> str:
+    """Path of one call, "reference", "fft" or "scan"; arguments and errors as :func:`damped_ema`."""
+    path = path or os.environ.get(PATH_VARIABLE, "auto")
+    if path not in PATHS:
+        raise ValueError(
+            f"unknown EMA path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
+        )
+    if path == "scan":
+        native.require(x, "the EMA's scan")
+    elif path == "auto":
+        in_float32 = coefficients.expansion.dtype == torch.float32
+        path = "scan" if in_float32 and native.usable(x) else "fft"
+    return path

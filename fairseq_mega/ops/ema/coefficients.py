@@ -9,14 +9,20 @@ from torch import Tensor
 
 
 class EMACoefficients(NamedTuple):
-    """What one step of the recurrence ``h_t = expansion * x_t + exp(log_decay) * h_{t-1}`` needs, each (K, N).
+    """What one step ``h_t = expansion x_t + exp(log_decay) h_{t-1}``, ``y_t = sum_n Re(projection h_t)`` needs.
 
-    K is the width d, or 2d for a bidirectional EMA (rows 0..d-1 look into the past, d..2d-1 into the future).
+    Each is (K, N), where K is the width d, or 2d for a bidirectional EMA (rows 0..d-1 look into the past, d..2d-1 into
+    the future). MEGA's are real. For MEGALODON's complex EMA log_decay and projection are complex, and so is its state.
     """
 
-    log_decay: Tensor  # log(1 - alpha * delta), never positive
-    expansion: Tensor  # alpha * beta, in front of the input
+    log_decay: Tensor  # log(1 - alpha delta), never positive; plus i times the angle of a step
+    expansion: Tensor  # alpha beta (MEGALODON: alpha), in front of the input; real
     projection: Tensor  # eta / sqrt(N), from the state to the output
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the state is complex."""
+        return self.log_decay.is_complex() or self.projection.is_complex()
 
 
 def compute_dtype(tensor: Tensor) -> torch.dtype:
@@ -61,7 +67,7 @@ def power_tables(log_decay: Tensor, length: int) -> "tuple[Tensor, Tensor]":
     """Two small tables whose products are all powers 0..length-1 of the decay: ``q^(T a + b) = q^(T a) q^b``.
 
     Args:
-        log_decay: (K, N).
+        log_decay: (K, N), real or complex.
         length: number of powers wanted, at least 1.
 
     Returns:
@@ -69,13 +75,14 @@ def power_tables(log_decay: Tensor, length: int) -> "tuple[Tensor, Tensor]":
     """
     block = 1 << max(0, (length - 1).bit_length() // 2)
     blocks = -(-length // block)
-    steps = torch.arange(max(block, blocks), device=log_decay.device, dtype=log_decay.dtype)
+    dtype = log_decay.real.dtype
+    steps = torch.arange(max(block, blocks), device=log_decay.device, dtype=dtype)
     log_decay = log_decay.unsqueeze(-1)
     return torch.exp(log_decay * (steps[:blocks] * block)), torch.exp(log_decay * steps[:block])
 
 
 def ema_kernel(coefficients: EMACoefficients, length: int) -> Tensor:
-    """Convolution kernel ``k[c, t] = sum_n projection * expansion * q^t`` of shape (K, length).
+    """Convolution kernel ``k[c, t] = Re sum_n projection expansion q^t`` of shape (K, length), real.
 
     The K x N x length powers never exist: the sum over n of the two-table product is one batched matrix product.
 
@@ -83,4 +90,12 @@ def ema_kernel(coefficients: EMACoefficients, length: int) -> Tensor:
     """
     coarse, fine = power_tables(coefficients.log_decay, length)
     weight = (coefficients.projection * coefficients.expansion).unsqueeze(-1)
-    return torch.bmm((coarse * weight).transpose(1, 2), fine).flatten(1)[:, :length]
+    return real_bmm((coarse * weight).transpose(1, 2), fine).flatten(1)[:, :length]
+
+
+def real_bmm(a: Tensor, b: Tensor) -> Tensor:
+    """Real part of a batched matrix product, without computing the imaginary one."""
+    if not (a.is_complex() or b.is_complex()):
+        return torch.matmul(a, b)
+    a, b = (tensor if tensor.is_complex() else torch.complex(tensor, torch.zeros_like(tensor)) for tensor in (a, b))
+    return torch.matmul(torch.cat([a.real, -a.imag], dim=-1), torch.cat([b.real, b.imag], dim=-2))

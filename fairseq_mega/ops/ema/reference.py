@@ -9,7 +9,7 @@ from .coefficients import EMACoefficients
 
 
 def ema_step(x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """One step of the recurrence: ``h = expansion x + q h``, ``y = sum_n projection h``.
+    """One step of the recurrence: ``h = expansion x + q h``, ``y = sum_n Re(projection h)``.
 
     Args:
         x: (B, D).
@@ -17,45 +17,61 @@ def ema_step(x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor]) 
         state: (B, D, N), or None for zeros.
 
     Returns:
-        y (B, D) and the new state (B, D, N).
+        y (B, D) and the new state (B, D, N), complex where a coefficient is.
 
-    Source: MEGA, Eq. 5.
+    Source: MEGA, Eq. 5; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, without the rotation of the input.
     """
-    new = x.unsqueeze(-1) * coefficients.expansion
-    if state is not None:
-        new = new + torch.exp(coefficients.log_decay) * state
-    return (new * coefficients.projection).sum(-1), new
+    if state is None:
+        state = coefficients.projection.new_zeros(*x.shape, coefficients.projection.size(-1))
+    new = x.unsqueeze(-1) * coefficients.expansion + torch.exp(coefficients.log_decay) * state
+    return (new * coefficients.projection).sum(-1).real, new
 
 
 def ema_reference(
     x: Tensor,
     coefficients: EMACoefficients,
     *,
+    reset_mask: Optional[Tensor] = None,
     bidirectional: bool = False,
     shift: bool = False,
     truncation: Optional[int] = None,
     state: Optional[Tensor] = None,
 ) -> Tuple[Tensor, Tensor]:
     """The EMA by looping over time; arguments and result as :func:`fairseq_mega.ops.ema.damped_ema`, x unpadded."""
+    batch, length, width = x.shape
+    if reset_mask is None:
+        reset_mask = torch.zeros(batch, length, dtype=torch.bool, device=x.device)
     if bidirectional:
-        width = x.size(-1)
         past = EMACoefficients(*(c[:width] for c in coefficients))
         future = EMACoefficients(*(c[width:] for c in coefficients))
-        y, last = ema_reference(x, past, truncation=truncation)
-        z, _ = ema_reference(x.flip(1), future, truncation=truncation)
+        y, last = ema_reference(x, past, reset_mask=reset_mask, truncation=truncation)
+        borders = torch.nn.functional.pad(reset_mask[:, 1:].flip(1), (1, 0))  # seen from the other side
+        z, _ = ema_reference(x.flip(1), future, reset_mask=borders, truncation=truncation)
         z = z.flip(1)
         if shift:
-            z = torch.cat([z[:, 1:], torch.zeros_like(z[:, :1])], dim=1)
+            z = torch.cat([z[:, 1:].masked_fill(reset_mask[:, 1:, None], 0.0), torch.zeros_like(z[:, :1])], dim=1)
         return y + z, last
     outputs = []
-    for t in range(x.size(1)):
-        y, state = ema_step(x[:, t], coefficients, state)
-        if truncation is not None and t >= truncation:  # forget what is further back than the kernel reaches
-            lag = coefficients.log_decay * truncation
-            forgotten = x[:, t - truncation, :, None] * coefficients.expansion * torch.exp(lag)
-            state = state - forgotten
-            y = (state * coefficients.projection).sum(-1)
+    for t in range(length):
+        if truncation is None:
+            if state is not None:
+                state = state.masked_fill(reset_mask[:, t, None, None], 0.0)
+            y, state = ema_step(x[:, t], coefficients, state)
+        else:
+            y, state = _truncated_step(x[:, : t + 1], coefficients, reset_mask[:, : t + 1], truncation)
         outputs.append(y)
     if state is None:
-        state = x.new_zeros(x.size(0), x.size(2), coefficients.expansion.size(-1))
+        state = coefficients.projection.new_zeros(batch, width, coefficients.expansion.size(-1))
     return torch.stack(outputs, dim=1) if outputs else torch.zeros_like(x), state
+
+
+def _truncated_step(
+    x: Tensor, coefficients: EMACoefficients, reset_mask: Tensor, truncation: int
+) -> Tuple[Tensor, Tensor]:
+    """The last step's output and state where only the last ``truncation`` steps of its document count."""
+    lags = torch.arange(min(truncation, x.size(1)), device=x.device)
+    powers = torch.exp(coefficients.log_decay.unsqueeze(-1) * lags)  # (D, N, lags)
+    document = reset_mask.cumsum(1)
+    seen = x.masked_fill((document != document[:, -1:]).unsqueeze(-1), 0.0).flip(1)[:, : lags.numel()]
+    state = torch.einsum("btd,dnt->bdn", seen.to(powers.dtype), powers) * coefficients.expansion
+    return (state * coefficients.projection).sum(-1).real, state

@@ -1,0 +1,202 @@
+"""The damped EMA as a scan over time by the compiled kernels: the Python half of the operators.
+
+The kernels work on real tensors; complex numbers travel as a last axis of two. They return the gradient as a few sums
+over time ("moments", see csrc/ema_scan.h), from which :func:`_coefficient_gradients` makes those of the coefficients.
+"""
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.ops import native
+
+from .coefficients import EMACoefficients
+
+
+def ema_scan(
+    x: Tensor,
+    coefficients: EMACoefficients,
+    *,
+    padding_mask: Optional[Tensor] = None,
+    reset_mask: Optional[Tensor] = None,
+    bidirectional: bool = False,
+    shift: bool = False,
+    truncation: Optional[int] = None,
+    state: Optional[Tensor] = None,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """The EMA by the compiled kernels; arguments and result as :func:`fairseq_mega.ops.ema.damped_ema`.
+
+    x may be float32, bfloat16 or float16; coefficients and state are float32 or complex64.
+    """
+    log_decay, expansion, projection = _as_real(coefficients)
+    if state is not None:
+        state = torch.view_as_real(state) if state.is_complex() else state
+    y, final_state = native.ops().ema_scan(
+        x,
+        log_decay,
+        expansion,
+        projection,
+        state,
+        padding_mask,
+        reset_mask,
+        bidirectional,
+        shift,
+        truncation or 0,
+    )
+    if bidirectional:
+        return y, None
+    return y, torch.view_as_complex(final_state) if log_decay.dim() == 3 else final_state
+
+
+def ema_scan_step(
+    x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor], omega: Optional[Tensor] = None
+) -> Tuple[Tensor, Tensor]:
+    """One step without gradients, with the skip and the SiLU of MEGA's EMA sub-layer where ``omega`` is given.
+
+    Args:
+        x: (B, D), float32, bfloat16 or float16.
+        coefficients: each (D, N).
+        state: (B, D, N), or None for zeros.
+        omega: (D,) in float32.
+
+    Returns:
+        ``SiLU(EMA(x) + omega x)`` (or the EMA's output alone) as (B, D), and the new state (B, D, N).
+    """
+    log_decay, expansion, projection = _as_real(coefficients)
+    if state is not None and state.is_complex():
+        state = torch.view_as_real(state)
+    y, new_state = native.ops().ema_step(x, log_decay, expansion, projection, omega, state)
+    return y, torch.view_as_complex(new_state) if log_decay.dim() == 3 else new_state
+
+
+def _as_real(coefficients: EMACoefficients) -> Tuple[Tensor, Tensor, Tensor]:
+    """Decay, expansion and projection as the kernels want them; one complex factor makes both factors complex."""
+    log_decay, expansion, projection = coefficients
+    if log_decay.is_complex() or projection.is_complex():
+        log_decay, projection = (
+            torch.view_as_real(tensor if tensor.is_complex() else tensor.to(torch.complex64))
+            for tensor in (log_decay, projection)
+        )
+    return log_decay, expansion, projection
+
+
+def _coefficient_gradients(
+    moments: Tensor,
+    state_moments: Optional[Tensor],
+    log_decay: Tensor,
+    expansion: Tensor,
+    projection: Tensor,
+    state: Optional[Tensor],
+) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+    """Gradients of log_decay, expansion, projection and state from the kernels' sums over time.
+
+    With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq of the outputs' adjoint, and v_0 its value at the first step:
+    the gradient of p g is M, that of g also takes state q v_0, that of q is p g Z + g state (v_0 + q z_0). What a
+    gradient of the final state adds has the same form with p in place of p g. All in float64, summed over the batch.
+    """
+    is_complex = log_decay.dim() == 3
+
+    def exact(tensor: Tensor) -> Tensor:
+        tensor = tensor.double()
+        return torch.view_as_complex(tensor) if is_complex else tensor
+
+    q, p, g = torch.exp(exact(log_decay)), expansion.double(), exact(projection)
+    xv, xz, first, slope = exact(moments)  # each (B, K, N)
+    total_v, total_z = xv.sum(0), xz.sum(0)
+    grad_p, grad_g, grad_q = g * total_v, p * total_v, p * g * total_z
+    grad_state = None
+    if state is not None:
+        h = exact(state)
+        grad_g = grad_g + (h * q * first).sum(0)
+        grad_q = grad_q + (g * h * (first + q * slope)).sum(0)
+        grad_state = g * q * first
+    if state_moments is not None:
+        xv, xz, first, slope = exact(state_moments)
+        grad_p = grad_p + xv.sum(0)
+        grad_q = grad_q + p * xz.sum(0)
+        if state is not None and grad_state is not None:
+            grad_q = grad_q + (exact(state) * (first + q * slope)).sum(0)
+            grad_state = grad_state + q * first
+
+    def back(gradient: Tensor, like: Tensor) -> Tensor:  # torch's convention: the conjugate of the derivative
+        if is_complex:
+            gradient = torch.view_as_real(gradient.conj().resolve_conj())
+        return gradient.to(like.dtype)
+
+    grad_expansion = (grad_p.real if is_complex else grad_p).to(expansion.dtype)
+    return (
+        back(grad_q * q, log_decay),
+        grad_expansion,
+        back(grad_g, projection),
+        None if grad_state is None or state is None else back(grad_state, state),
+    )
+
+
+def _setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    x, log_decay, expansion, projection, state, padding_mask, reset_mask, *ctx.options = inputs
+    ctx.save_for_backward(x, log_decay, expansion, projection, state, padding_mask, reset_mask)
+    ctx.set_materialize_grads(False)  # a final state that nobody uses costs nothing in the backward pass
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake_scan(x: Tensor, log_decay: Tensor, expansion: Tensor, projection: Tensor, *rest: Any) -> Any:
+        bidirectional = rest[3]
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        return y, _states(x, log_decay, expansion, bidirectional)
+
+    def fake_backward(grad_y: Tensor, grad_state: Optional[Tensor], x: Tensor, log_decay: Tensor, *rest: Any) -> Any:
+        size = (4, x.size(0), *log_decay.shape)
+        moments = log_decay.new_empty(size)
+        return (
+            torch.empty_like(x, memory_format=torch.contiguous_format),
+            moments,
+            log_decay.new_empty(0 if grad_state is None else size),
+        )
+
+    def fake_step(x: Tensor, log_decay: Tensor, expansion: Tensor, *rest: Any) -> Any:
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        return y, _states(x.unsqueeze(1), log_decay, expansion, False)
+
+    def backward(ctx: Any, grad_y: Optional[Tensor], grad_final_state: Optional[Tensor]) -> Any:
+        x, log_decay, expansion, projection, state, padding_mask, reset_mask = ctx.saved_tensors
+        if grad_y is None:
+            grad_y = torch.zeros_like(x)
+        if ctx.options[0]:  # bidirectional: the final state is an empty tensor
+            grad_final_state = None
+        grad_x, moments, state_moments = operators.ema_scan_backward(
+            grad_y,
+            grad_final_state,
+            x,
+            log_decay,
+            expansion,
+            projection,
+            state,
+            padding_mask,
+            reset_mask,
+            *ctx.options,
+        )
+        grad_log_decay, grad_expansion, grad_projection, grad_state = _coefficient_gradients(
+            moments,
+            None if grad_final_state is None else state_moments,
+            log_decay,
+            expansion,
+            projection,
+            state,
+        )
+        return grad_x, grad_log_decay, grad_expansion, grad_projection, grad_state, None, None, None, None, None
+
+    torch.library.register_fake(f"{namespace}::ema_scan")(fake_scan)
+    torch.library.register_fake(f"{namespace}::ema_scan_backward")(fake_backward)
+    torch.library.register_fake(f"{namespace}::ema_step")(fake_step)
+    torch.library.register_autograd(f"{namespace}::ema_scan", backward, setup_context=_setup_context)
+
+
+def _states(x: Tensor, log_decay: Tensor, expansion: Tensor, bidirectional: bool) -> Tensor:
+    size = (0,) if bidirectional else (x.size(0), x.size(2), *log_decay.shape[1:])
+    return expansion.new_empty(size)
+
+
+native.register(_register)
