@@ -21,9 +21,10 @@ import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -257,6 +258,14 @@ class BuildExtension(build_ext):
             self.warn(str(error))
 
 
+class Wheel(bdist_wheel):
+    """Names wheels for what they depend on: the platform where there is an extension, but no Python version."""
+
+    def get_tag(self) -> Tuple[str, str, str]:
+        _, _, platform = super().get_tag()
+        return "py3", "none", platform
+
+
 setup(
     name="fairseq_mega",
     version=version(),
@@ -273,6 +282,6 @@ setup(
     extras_require={"translation": TRANSLATION, "plots": PLOTS, "dev": DEV},
     entry_points={"console_scripts": CONSOLE_SCRIPTS},
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildExtension},
+    cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel},
     zip_safe=False,
 )

@@ -17,6 +17,9 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
                  that is one)
   --help         this text
 
+The compiled kernels of this package are built with it: for the CPU where a C++ compiler is found, for CUDA too where
+torch was built for CUDA and nvcc is found. FAIRSEQ_MEGA_BUILD=none|cpu|cuda asks for one of them, or an error.
+
 pip's own environment variables and configuration (index, find-links, proxy) are respected, for instance to choose
 a build of torch for another CUDA version. A torch or fairseq of the pinned version that is already in the
 environment is left as it is.
@@ -72,7 +75,12 @@ find_python() {
 }
 
 hash_of_inputs() {
-  printf '%s\n' "$repo_root" | cat - "$constraints" "$repo_root/setup.py" "$repo_root/pyproject.toml" "${BASH_SOURCE[0]}" |
+  local sources=()
+  while IFS= read -r file; do
+    sources+=("$file")
+  done < <(find "$repo_root/fairseq_mega/csrc" -type f | LC_ALL=C sort)
+  printf '%s\n' "$repo_root" "${FAIRSEQ_MEGA_BUILD:-auto}" "${FORCE_CUDA:-0}" "${TORCH_CUDA_ARCH_LIST:-}" |
+    cat - "$constraints" "$repo_root/setup.py" "$repo_root/pyproject.toml" "${BASH_SOURCE[0]}" "${sources[@]}" |
     "$venv/bin/python" -c 'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())'
 }
 
@@ -158,7 +166,7 @@ else
   trap - INT TERM
 fi
 
-log "4/4 fairseq_mega with the extras $extras"
+log "4/4 fairseq_mega with the extras $extras, its kernels compiled (half a minute)"
 pip_install --no-build-isolation --editable "${repo_root}[$extras]"
 
 # 'fairseq-train --user-dir fairseq_mega' looks beside fairseq's own folder, from wherever it is called. The link is
@@ -182,5 +190,13 @@ PYTHON
 is_installed "$torch" || die "after the installation torch is not $torch any more: remove $venv and repeat"
 (cd / && PYTHONWARNINGS=ignore "$venv/bin/python" -c 'import fairseq_mega, fairseq.data.data_utils_fast') ||
   die "fairseq_mega cannot be imported from $venv (message above): remove $venv and repeat"
+(cd / && PYTHONWARNINGS=ignore "$venv/bin/python" - >&2 <<'PYTHON'
+from fairseq_mega.ops import native
+
+devices = "CPU and CUDA" if native.HAS_CUDA else "CPU"
+missing = f"none, pure PyTorch is used, which is slower: {native.PROBLEM}; {native.REMEDY}"
+print(f"compiled kernels: {devices if native.PROBLEM is None else missing}")
+PYTHON
+)
 printf '%s\n' "$inputs" >"$stamp"
 log "done: the environment is $venv"

@@ -8,7 +8,9 @@ usage() {
   cat <<'HELP'
 usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [PYTEST ARGUMENT...]
 
-Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest.
+Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
+compiled kernels have to be there (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
+pytest arguments the tests of ops and modules run a second time with the kernels switched off.
 Every other argument goes to pytest, for instance: bash scripts/test.sh tests/ops -k ema --device cuda
 
   --venv DIR    the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
@@ -35,6 +37,11 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $lint == yes || $tests == yes ]] || die "--only-lint and --skip-lint together leave nothing to do"
 
+# No silent fallback to pure PyTorch: a kernel that does not build or load fails the tests.
+export FAIRSEQ_MEGA_BUILD=${FAIRSEQ_MEGA_BUILD:-cpu}
+if [[ $FAIRSEQ_MEGA_BUILD != none ]]; then
+  export FAIRSEQ_MEGA_NATIVE=${FAIRSEQ_MEGA_NATIVE:-require}
+fi
 if [[ $setup == yes ]]; then
   bash "$repo_root/scripts/setup.sh" --extras dev
 fi
@@ -61,4 +68,8 @@ fi
 if [[ $tests == yes ]]; then
   log "pytest"
   python -m pytest "${pytest_arguments[@]}"
+  if [[ ${#pytest_arguments[@]} -eq 0 && ${FAIRSEQ_MEGA_NATIVE-} == require ]]; then
+    log "pytest without the compiled kernels"
+    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q tests/ops tests/modules
+  fi
 fi

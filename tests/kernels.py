@@ -1,5 +1,6 @@
 """The compiled kernels under test: those for the CPU, the CUDA ones in the simulator, the CUDA ones on a GPU."""
 
+import os
 from typing import List
 
 import pytest
@@ -15,6 +16,8 @@ _LOADED: List[str] = []
 def select(kernels: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """Make the ops use these kernels for one test; returns the device that tensors have to be on, or skips."""
     device = request.config.getoption("--device")
+    if os.environ.get(native.VARIABLE) == "off":
+        pytest.skip(f"no compiled kernels: {native.PROBLEM}")
     if kernels == "simulator":
         if build.cuda_home() is None:
             pytest.skip("the simulator needs the CUDA toolkit's headers: set CUDA_HOME")

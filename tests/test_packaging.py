@@ -14,33 +14,40 @@ import fairseq
 import pytest
 
 import fairseq_mega
+from fairseq_mega.ops import native
 from tests import helpers
 
 SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md")
 
 
-def run(*command: object, cwd: Path, path: Path) -> str:
-    """Run a program with `path` as its only extra import folder; returns stdout."""
-    environment = {**os.environ, "PYTHONPATH": str(path), "PYTHONWARNINGS": "ignore"}
+def run(*command: object, cwd: Path, path: Path, **variables: str) -> str:
+    """Run a program with `path` as its only extra import folder, and environment variables; returns stdout."""
+    environment = {**os.environ, "PYTHONPATH": str(path), "PYTHONWARNINGS": "ignore", **variables}
     done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the sources so that no build folder is left in the checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    sources = folder / "sources"
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources, so that no build folder is left in the checkout."""
+    sources = tmp_path_factory.mktemp("sources")
     ignore = shutil.ignore_patterns("__pycache__", "*.so")
     shutil.copytree(helpers.REPOSITORY / "fairseq_mega", sources / "fairseq_mega", ignore=ignore)
-    (sources / "fairseq_mega" / "csrc" / "cpu").mkdir(parents=True, exist_ok=True)
-    (sources / "fairseq_mega" / "csrc" / "cpu" / "probe.cpp").write_text("// a source that must come along\n")
     for name in SOURCES:
         if (helpers.REPOSITORY / name).exists():
             shutil.copy(helpers.REPOSITORY / name, sources)
+    return sources
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel with the extension for the CPU, where this run of the tests uses one."""
+    folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
-    run(*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", folder, sources, cwd=folder, path=folder)
+    build = "none" if native.PROBLEM else "cpu"
+    command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", folder, sources]
+    run(*command, cwd=folder, path=folder, FAIRSEQ_MEGA_BUILD=build)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -64,9 +71,41 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     ours = helpers.REPOSITORY / "fairseq_mega"
     modules = {f"fairseq_mega/{path.relative_to(ours).as_posix()}" for path in ours.rglob("*.py")}
     assert modules <= set(names), modules - set(names)
-    assert {"fairseq_mega/py.typed", "fairseq_mega/csrc/cpu/probe.cpp"} <= set(names)
+    csrc = {f"fairseq_mega/{path.relative_to(ours).as_posix()}" for path in (ours / "csrc").rglob("*.*")}
+    assert {"fairseq_mega/py.typed", *csrc} <= set(names)
     presets = {f"fairseq_mega/{path.relative_to(ours).as_posix()}" for path in ours.rglob("*.yaml")}
     assert presets <= set(names), presets - set(names)
+
+
+def test_extension_in_the_wheel_is_used(wheel: Path, site: Path, tmp_path: Path) -> None:
+    if native.PROBLEM:
+        pytest.skip(f"no compiled kernels: {native.PROBLEM}")
+    assert "-py3-none-" in wheel.name and not wheel.name.endswith("-any.whl")
+    program = "from fairseq_mega.ops import native; print(native.LIBRARY)"
+    command = [sys.executable, "-c", program]
+    assert run(*command, cwd=tmp_path, path=site, FAIRSEQ_MEGA_NATIVE="require").strip() == str(
+        site / "fairseq_mega" / "_C.so"
+    )
+
+
+def build_without_compiler(sources: Path, folder: Path, build: str) -> "subprocess.CompletedProcess[str]":
+    missing = {"CC": "/nonexistent", "CXX": "/nonexistent", "FAIRSEQ_MEGA_BUILD": build}
+    folders = ["--build-lib", str(folder), "--build-temp", str(folder / "temp")]
+    command = [sys.executable, "setup.py", "build_ext", *folders]
+    return subprocess.run(command, cwd=sources, env={**os.environ, **missing}, capture_output=True, text=True)
+
+
+def test_no_compiler_means_pure_pytorch(sources: Path, tmp_path: Path) -> None:
+    done = build_without_compiler(sources, tmp_path, "auto")
+    assert done.returncode == 0, done.stderr
+    assert "installing the pure PyTorch version" in done.stdout + done.stderr
+    assert not list(tmp_path.rglob("_C.so"))
+
+
+def test_a_build_that_was_asked_for_fails_loudly(sources: Path, tmp_path: Path) -> None:
+    assert build_without_compiler(sources, tmp_path, "cpu").returncode != 0
+    done = build_without_compiler(sources, tmp_path, "gpu")
+    assert done.returncode != 0 and "FAIRSEQ_MEGA_BUILD=gpu: choose from auto, none, cpu, cuda" in done.stderr
 
 
 def test_metadata(wheel: Path) -> None:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, attention_weights
+from fairseq_mega.ops.gate import gated_residual
 
 from .config import MegaLayerConfig
 from .layers import Dropout, get_activation, linear
@@ -90,7 +91,7 @@ class GatedCrossAttention(nn.Module):
         else:
             attended = attention(query, key, value, dropout=dropout, **options)
         candidate = self.dropout(self.activation(self.output_proj(attended * F.silu(reset))))
-        out = torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
+        out = gated_residual(residual, update, candidate)
         if not self.prenorm:
             out = self.norm(out)
         return out, source._replace(step=step + x.size(1)), weights

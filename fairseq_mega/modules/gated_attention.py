@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.gate import gated_residual
 
 from .config import MegaLayerConfig
 from .ema import MultiDimensionalDampedEMA
@@ -108,8 +109,11 @@ class GatedAttention(nn.Module):
             value = torch.cat([state.values, value], dim=1)
         attended = self._attend(query, key, self.hidden_dropout(value), padding_mask)
 
-        candidate = self.activation(candidate + self.output_proj(attended * reset))
-        out = torch.addcmul(residual, torch.sigmoid(update), self.dropout(candidate) - residual)
+        projected = self.output_proj(attended * reset)
+        if self.activation is F.silu and not self.dropout.active:
+            out = gated_residual(residual, update, candidate, projected)
+        else:
+            out = gated_residual(residual, update, self.dropout(self.activation(candidate + projected)))
         if not self.prenorm:
             out = self.norm(out)
         new_state = self._new_state(ema_state, key, value, padding_mask) if ema_state is not None else None

@@ -49,6 +49,11 @@ class Dropout(nn.Module):
         self.p = p
         self.feature = feature
 
+    @property
+    def active(self) -> bool:
+        """Whether the next call drops anything."""
+        return self.training and self.p > 0.0
+
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
             return x

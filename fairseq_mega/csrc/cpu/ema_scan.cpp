@@ -64,14 +64,16 @@ FM_INLINE void forward_components(const Vec* x, const Vec* lagged, Vec* y, int s
         if constexpr (kTruncated) re[i] -= lag[i] * gone;
         sum += weight[i] * re[i];
       } else {
-        const Vec real = decay[2 * i] * re[i] - decay[2 * i + 1] * im[i] + input;
+        Vec real = decay[2 * i] * re[i] + input;  // written so that every product is part of a multiply-add
+        real -= decay[2 * i + 1] * im[i];
         im[i] = decay[2 * i] * im[i] + decay[2 * i + 1] * re[i];
         re[i] = real;
         if constexpr (kTruncated) {
           re[i] -= lag[2 * i] * gone;
           im[i] -= lag[2 * i + 1] * gone;
         }
-        sum += weight[2 * i] * re[i] - weight[2 * i + 1] * im[i];
+        sum += weight[2 * i] * re[i];
+        sum -= weight[2 * i + 1] * im[i];
       }
     }
     y[t] = sum;
@@ -125,10 +127,13 @@ FM_INLINE void backward_components(const Vec* x, const Vec* g, const Vec* lagged
         xz[i] += input * z[i];
       }
     } else {
-      const Vec z_real = decay[0] * z[0] - decay[1] * z[1] + v[0];
-      z[1] = decay[0] * z[1] + decay[1] * z[0] + v[1];
+      Vec z_real = decay[0] * z[0] + v[0], z_imag = decay[0] * z[1] + v[1];
+      z_real -= decay[1] * z[1];
+      z_imag += decay[1] * z[0];
       z[0] = z_real;
-      const Vec v_real = decay[0] * v[0] - decay[1] * v[1] + gradient;
+      z[1] = z_imag;
+      Vec v_real = decay[0] * v[0] + gradient;
+      v_real -= decay[1] * v[1];
       v[1] = decay[0] * v[1] + decay[1] * v[0];
       v[0] = v_real;
       if constexpr (kTruncated) {
@@ -137,7 +142,8 @@ FM_INLINE void backward_components(const Vec* x, const Vec* g, const Vec* lagged
         v[0] -= lag[0] * gone;
         v[1] -= lag[1] * gone;
       }
-      sum += weight[0] * v[0] - weight[1] * v[1];
+      sum += weight[0] * v[0];
+      sum -= weight[1] * v[1];
       xv[0] += input * v[0];
       xv[1] += input * v[1];
       xz[0] += input * z[0];

@@ -1,0 +1,95 @@
+"""The fused update gate against the formula: values and every gradient."""
+
+import pytest
+import torch
+from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.gate import gated_residual
+
+NAMES = ("residual", "update", "candidate", "addend")
+
+
+def tensors(*shape, scale=1.0, addend=True, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    draw = {name: scale * torch.randn(*shape, generator=generator, dtype=torch.float64) for name in NAMES}
+    return draw if addend else {name: draw[name] for name in NAMES[:3]}
+
+
+def literal(inputs):
+    """Straight from the definition."""
+    candidate = inputs["candidate"]
+    if "addend" in inputs:
+        total = candidate + inputs["addend"]
+        candidate = total / (1 + torch.exp(-total))
+    gate = 1 / (1 + torch.exp(-inputs["update"]))
+    return gate * candidate + (1 - gate) * inputs["residual"]
+
+
+@pytest.mark.parametrize("addend", [False, True])
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 8), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (1, 1, 16)])
+def test_fused_equals_formula(kernel_device, shape, addend):
+    plain = tensors(*shape, addend=addend)
+    results = {}
+    for key, path, dtype, where in (
+        ("want", None, torch.float64, "cpu"),
+        ("baseline", "reference", torch.float32, "cpu"),
+        ("got", "fused", torch.float32, kernel_device),
+    ):
+        inputs = leaves({name: tensor.to(where) for name, tensor in plain.items()}, dtype)
+        out = literal(inputs) if path is None else gated_residual(**inputs, path=path)
+        results[key] = (out.cpu(), {name: value.cpu() for name, value in gradients(out, inputs).items()})
+    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
+    for name in plain:
+        assert_close(
+            f"gradient of {name}", *(results[key][1][name] for key in ("got", "want", "baseline")), GRADIENT_FACTOR
+        )
+
+
+def test_rows_may_lie_apart(kernel_device):
+    wide = torch.randn(2, 5, 40, generator=torch.Generator().manual_seed(2)).to(kernel_device)
+    parts = dict(zip(NAMES, wide.split([10, 10, 10, 10], dim=-1)))
+    torch.testing.assert_close(gated_residual(**parts, path="fused"), gated_residual(**parts, path="reference"))
+    turned = {name: part.transpose(0, 1) for name, part in parts.items()}
+    torch.testing.assert_close(gated_residual(**turned, path="fused"), gated_residual(**turned, path="reference"))
+    odd = {name: part[:, ::2] for name, part in parts.items()}
+    torch.testing.assert_close(gated_residual(**odd, path="fused"), gated_residual(**odd, path="reference"))
+    one = {name: part[:, :1] for name, part in parts.items()}
+    torch.testing.assert_close(gated_residual(**one, path="fused"), gated_residual(**one, path="reference"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_computes_in_float32(kernel_device, dtype):
+    rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors(4, 37).items()}
+    inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
+    exact = leaves({name: tensor.cpu() for name, tensor in rounded.items()}, torch.float64)
+    out, want = gated_residual(**inputs, path="fused"), literal(exact)
+    assert_close("output", out.cpu(), want, want.to(dtype))
+    expected = gradients(want, exact)
+    for name, gradient in gradients(out, inputs).items():
+        assert_close(f"gradient of {name}", gradient.cpu(), expected[name], expected[name].to(dtype), GRADIENT_FACTOR)
+
+
+@pytest.mark.parametrize("scale", [100.0, 1e4])
+def test_extremes_stay_finite(kernel_device, scale):
+    inputs = leaves({n: t.to(kernel_device) for n, t in tensors(4, 37, scale=scale).items()}, torch.float32)
+    out = gated_residual(**inputs, path="fused")
+    torch.testing.assert_close(out, gated_residual(**inputs, path="reference"))
+    for name, gradient in gradients(out, inputs).items():
+        assert torch.isfinite(gradient).all(), name
+
+
+def test_operator_keeps_torchs_rules(kernel_device):
+    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors(2, 5).items()}, torch.float32)
+    torch.library.opcheck(native.ops().gated_residual.default, tuple(inputs.values()))
+    torch.library.opcheck(native.ops().gated_residual.default, (*list(inputs.values())[:3], None))
+    plain = [tensor.detach() for tensor in inputs.values()]
+    torch.library.opcheck(native.ops().gated_residual_backward.default, (plain[0], *plain))
+
+
+def test_errors(kernel_device):
+    inputs = {name: tensor.float().to(kernel_device) for name, tensor in tensors(2, 5).items()}
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_GATE_PATH"):
+        gated_residual(**inputs, path="quick")
+    with pytest.raises(RuntimeError, match="must have one shape and type"):
+        gated_residual(**{**inputs, "update": inputs["update"][:1]}, path="fused")
