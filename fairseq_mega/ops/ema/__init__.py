@@ -4,6 +4,8 @@ How :func:`damped_ema` chooses, measured by scripts/benchmark_kernels.py:
 
 * ``scan``, the compiled kernels, wherever they are built for the tensor's device and dtype. Their work grows with N,
   that of an FFT does not; still, for N = 16 they take a sixth to a twentieth of its time.
+* ``fft_kernel``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
+  16384 steps. (That bound is an estimate from counting operations; no GPU has measured it.)
 * ``fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
 * a single step of a stream without gradients goes through the recurrence, fused in the compiled kernels.
 """
@@ -19,13 +21,15 @@ from fairseq_mega.ops import native
 
 from .coefficients import EMACoefficients, compute_dtype, ema_coefficients, ema_kernel
 from .fft import ema_fft
+from .fft_conv import ema_fft_native, kernels_usable
 from .reference import ema_reference, ema_step
 from .scan import ema_scan, ema_scan_step
 from .streaming import ema_fft_documents, ema_fft_streaming
 
 __all__ = ["EMACoefficients", "damped_ema", "ema_coefficients", "ema_kernel", "gated_ema_step"]
 
-PATHS = ("auto", "reference", "fft", "scan")
+PATHS = ("auto", "reference", "fft", "fft_kernel", "scan")
+FFT_COMPONENTS = 48
 PATH_VARIABLE = "FAIRSEQ_MEGA_EMA_PATH"
 
 
@@ -56,8 +60,9 @@ def damped_ema(
             takes or returns a state runs the unlimited recurrence, as in the published code.
         state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.
         return_state: also return the memory after the last step.
-        path: "reference", "fft" or "scan" (the compiled kernels) to force a path, "auto" or None for the choice made
-            here; the environment variable FAIRSEQ_MEGA_EMA_PATH forces it where the argument is None.
+        path: "reference", "fft", or one by compiled kernels, "scan" or "fft_kernel" (CUDA), to force a path; "auto" or
+            None for the choice made here; the environment variable FAIRSEQ_MEGA_EMA_PATH forces it where the argument
+            is None.
 
     Returns:
         y (B, L, D) in the dtype of x, and the state (B, D, N) in float32 (float64, or complex of that precision) or
@@ -66,7 +71,7 @@ def damped_ema(
     Raises:
         ValueError: for a state with a bidirectional EMA, a truncation below 1, an unknown path, or coefficients
             that do not fit x.
-        RuntimeError, TypeError: where "scan" is forced and cannot run; the message says how to build it.
+        RuntimeError, TypeError: where a forced path cannot run; the message says how to get it.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
     bidirectional and padded forms as in the published code.
@@ -79,7 +84,7 @@ def damped_ema(
         raise ValueError("a bidirectional EMA sees the whole sequence and cannot carry a state")
     if truncation is not None and truncation < 1:
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
-    path = choose_path(x, coefficients, path)
+    path = choose_path(x, coefficients, path, whole=not streaming and reset_mask is None)
     with torch.autocast(x.device.type, enabled=False):
         if coefficients.log_decay.size(-1) == 0:
             y: Tensor = torch.zeros_like(x)
@@ -104,19 +109,19 @@ def damped_ema(
                 "shift": shift,
                 "truncation": None if streaming else truncation,
             }
+            convolve = ema_fft_native if path == "fft_kernel" else ema_fft
             if path == "reference":
                 y, new_state = ema_reference(inputs, coefficients, reset_mask=reset_mask, state=state, **directions)
             elif reset_mask is not None:
-                y, new_state = ema_fft_documents(
-                    inputs, coefficients, reset_mask, state=state, return_state=return_state, **directions
-                )
+                directions.update(state=state, return_state=return_state)
+                y, new_state = ema_fft_documents(inputs, coefficients, reset_mask, convolve=convolve, **directions)
             elif not streaming:
-                y, new_state = ema_fft(inputs, coefficients, **directions), None
+                y, new_state = convolve(inputs, coefficients, **directions), None
             elif x.size(1) == 1:
                 y, new_state = ema_step(inputs[:, 0], coefficients, state)
                 y = y.unsqueeze(1)
             else:
-                y, new_state = ema_fft_streaming(inputs, coefficients, state)
+                y, new_state = ema_fft_streaming(inputs, coefficients, state, convolve=convolve)
     return y.to(x.dtype), new_state if return_state else None
 
 
@@ -144,8 +149,11 @@ def gated_ema_step(
     return F.silu(torch.addcmul(y[:, 0], x, omega.to(x.dtype))), new_state
 
 
-def choose_path(x: Tensor, coefficients: EMACoefficients, path: Optional[str] = None) -> str:
-    """Path of one call, "reference", "fft" or "scan"; arguments and errors as :func:`damped_ema`."""
+def choose_path(x: Tensor, coefficients: EMACoefficients, path: Optional[str] = None, whole: bool = False) -> str:
+    """Path of one call, one of PATHS other than "auto"; arguments and errors as :func:`damped_ema`.
+
+    ``whole``: the call neither carries states nor separates documents.
+    """
     path = path or os.environ.get(PATH_VARIABLE, "auto")
     if path not in PATHS:
         raise ValueError(
@@ -154,6 +162,10 @@ def choose_path(x: Tensor, coefficients: EMACoefficients, path: Optional[str] = 
     if path == "scan":
         native.require(x, "the EMA's scan")
     elif path == "auto":
-        in_float32 = coefficients.expansion.dtype == torch.float32
-        path = "scan" if in_float32 and native.usable(x) else "fft"
+        if coefficients.expansion.dtype != torch.float32 or not native.usable(x):
+            path = "fft"
+        elif whole and x.is_cuda and coefficients.expansion.size(-1) > FFT_COMPONENTS and kernels_usable(x):
+            path = "fft_kernel"
+        else:
+            path = "scan"
     return path

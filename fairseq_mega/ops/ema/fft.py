@@ -1,4 +1,4 @@
-"""The damped EMA as an FFT convolution, and what a carried state adds to it."""
+"""The damped EMA as an FFT convolution."""
 
 from typing import Optional, Tuple
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .coefficients import EMACoefficients, ema_kernel, power_tables
+from .coefficients import EMACoefficients, ema_kernel
 
 
 def ema_fft(
@@ -32,18 +32,40 @@ def ema_fft(
     Returns:
         (B, L, D).
     """
-    length, width = x.size(1), x.size(2)
-    reach = length if truncation is None else min(truncation, length)
-    kernel = ema_kernel(coefficients, reach)  # (K, reach)
+    length = x.size(1)
+    past, future = two_sided_kernel(
+        coefficients, length, bidirectional=bidirectional, shift=shift, truncation=truncation
+    )
+    return fft_convolution(x, past, future)
+
+
+def two_sided_kernel(
+    coefficients: EMACoefficients, length: int, *, bidirectional: bool, shift: bool, truncation: Optional[int]
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """The EMA's kernel at lags 0, 1, 2, ... (D, reach), and, if bidirectional, at lags -1, -2, ... (D, <= reach)."""
+    kernel = ema_kernel(coefficients, length if truncation is None else min(truncation, length))  # (K, reach)
     if not bidirectional:
-        size = fast_fft_size(length + reach - 1)
-        return _ring_convolution(x, kernel, size)
+        return kernel, None
+    width = kernel.size(0) // 2
     past, future = kernel[:width], kernel[width:]
-    size = fast_fft_size(length + reach)
     if not shift:
         past, future = torch.cat([past[:, :1] + future[:, :1], past[:, 1:]], dim=-1), future[:, 1:]
+    return past, future
+
+
+def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
+    """A kernel laid on a ring: the past at 0, 1, 2, ..., the future at -1, -2, ..., zeros between; (D, size)."""
+    if future is None:
+        return F.pad(past, (0, size - past.size(-1)))
     gap = size - past.size(-1) - future.size(-1)
-    return _ring_convolution(x, torch.cat([F.pad(past, (0, gap)), future.flip(-1)], dim=-1), size)
+    return torch.cat([F.pad(past, (0, gap)), future.flip(-1)], dim=-1)
+
+
+def fft_convolution(x: Tensor, past: Tensor, future: Optional[Tensor]) -> Tensor:
+    """Convolution over time of x (B, L, D) with a kernel at lags 0.. and, unless None, -1.., by torch's FFT."""
+    reach = past.size(-1) - 1 if future is None else max(past.size(-1) - 1, future.size(-1))
+    size = fast_fft_size(x.size(1) + reach)  # nothing meets on the ring
+    return _ring_convolution(x, past if future is None else ring_kernel(past, future, size), size)
 
 
 def _ring_convolution(x: Tensor, ring: Tensor, size: int) -> Tensor:
@@ -61,47 +83,3 @@ def fast_fft_size(minimum: int) -> int:
             candidate *= 2
         best = min(best, candidate)
     return best
-
-
-def state_response(coefficients: EMACoefficients, state: Tensor, length: int) -> Tensor:
-    """What the state before the first step adds to the outputs: ``y[t] += sum_n projection q^(t+1) state``.
-
-    Args:
-        coefficients: each (D, N).
-        state: (B, D, N).
-        length: number of outputs.
-
-    Returns:
-        (B, length, D).
-    """
-    coarse, fine = power_tables(coefficients.log_decay, length)  # (D, N, A), (D, N, T)
-    weight = state * coefficients.projection * torch.exp(coefficients.log_decay)
-    blocks = (weight.unsqueeze(-1) * coarse).transpose(2, 3)  # (B, D, A, N)
-    return torch.matmul(blocks, fine).flatten(2)[..., :length].transpose(1, 2)
-
-
-def final_state(x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor]) -> Tensor:
-    """State after the last step: ``q^L state + sum_t expansion q^(L-1-t) x[t]``, (B, D, N).
-
-    Args:
-        x: (B, L, D), zero where padded, L at least 1.
-        coefficients: each (D, N).
-        state: (B, D, N) before the first step, or None for zeros.
-    """
-    batch, length, width = x.shape
-    coarse, fine = power_tables(coefficients.log_decay, length)
-    blocks, block = coarse.size(-1), fine.size(-1)
-    padded = F.pad(x.transpose(1, 2), (blocks * block - length, 0)).view(batch, width, blocks, block)
-    partial = torch.matmul(padded, fine.flip(-1).transpose(1, 2))  # (B, D, A, N)
-    new = torch.einsum("bdan,dna->bdn", partial, coarse.flip(-1)) * coefficients.expansion
-    if state is not None:
-        new = new + torch.exp(coefficients.log_decay * length) * state
-    return new
-
-
-def ema_fft_streaming(x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """Causal, untruncated EMA of the next L steps of a stream: outputs (B, L, D) and the state after them."""
-    y = ema_fft(x, coefficients)
-    if state is not None:
-        y = y + state_response(coefficients, state, x.size(1))
-    return y, final_state(x, coefficients, state)

@@ -1,6 +1,6 @@
 """What a carried state adds to the EMA as a convolution, and documents that share a sequence."""
 
-from typing import Optional, Tuple
+from typing import Callable, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -46,9 +46,14 @@ def final_state(x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor
     return new.to(coefficients.projection.dtype) if coefficients.projection.is_complex() else new
 
 
-def ema_fft_streaming(x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """Causal, untruncated EMA of the next L steps of a stream: outputs (B, L, D) and the state after them."""
-    y = ema_fft(x, coefficients)
+def ema_fft_streaming(
+    x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor], *, convolve: Callable[..., Tensor] = ema_fft
+) -> Tuple[Tensor, Tensor]:
+    """Causal, untruncated EMA of the next L steps of a stream: outputs (B, L, D) and the state after them.
+
+    ``convolve`` is what convolves x with the EMA's kernel, with the signature of :func:`.fft.ema_fft`.
+    """
+    y = convolve(x, coefficients)
     if state is not None:
         y = y + state_response(coefficients, state, x.size(1))
     return y, final_state(x, coefficients, state)
@@ -64,6 +69,7 @@ def ema_fft_documents(
     truncation: Optional[int] = None,
     state: Optional[Tensor] = None,
     return_state: bool = False,
+    convolve: Callable[..., Tensor] = ema_fft,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """The EMA of sequences made of documents: each becomes a batch entry of its own, as long as the longest.
 
@@ -73,6 +79,7 @@ def ema_fft_documents(
         reset_mask: (B, L) bool, True at the first step of a document.
         state: (B, D, N) before the first step; a document that begins there discards it.
         bidirectional, shift, truncation, return_state: as in :func:`fairseq_mega.ops.ema.damped_ema`.
+        convolve: what convolves with the EMA's kernel, with the signature of :func:`.fft.ema_fft`.
 
     Returns:
         (B, L, D), and the state after the last step or None.
@@ -84,7 +91,7 @@ def ema_fft_documents(
     steps = torch.arange(length, device=x.device).expand(batch, length)
     position = steps - torch.where(begins, steps, 0).cummax(1).values
     packed = x.new_zeros(int(entry[-1, -1]) + 1, int(position.max()) + 1, width).index_put((entry, position), x)
-    y = ema_fft(packed, coefficients, bidirectional=bidirectional, shift=shift, truncation=truncation)
+    y = convolve(packed, coefficients, bidirectional=bidirectional, shift=shift, truncation=truncation)
     if state is not None:
         state = state.masked_fill(reset_mask[:, 0, None, None], 0.0)
         carried = state.new_zeros(packed.size(0), *state.shape[1:]).index_put((entry[:, 0],), state)

@@ -1,0 +1,136 @@
+"""Convolution over time by the compiled FFT kernels: the Python half of the operators, and the choice of path.
+
+The kernels (csrc/fft_conv.h) work in shared memory, for CUDA tensors of up to 16384 steps. Elsewhere torch's FFT does
+the same, in :mod:`.fft`. Unlike the EMA's scan their work does not depend on the kernel: they are for kernels in
+general, and for EMAs of many components.
+"""
+
+from typing import Any, Dict, FrozenSet, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.ops import native
+
+from .coefficients import EMACoefficients, compute_dtype
+from .fft import fft_convolution, ring_kernel, two_sided_kernel
+
+SHORTEST_RING, LONGEST = 16, 16384
+
+# Types of devices for which a library (by its namespace) has these kernels; filled when it is loaded.
+_DEVICES: Dict[str, FrozenSet[str]] = {}
+
+
+def kernels_usable(x: Tensor) -> bool:
+    """Whether the compiled kernels convolve x (B, L, D): its device, dtype and length."""
+    return not _obstacle(x)
+
+
+def _obstacle(x: Tensor) -> str:
+    if native.PROBLEM is not None:
+        return f"the compiled kernels cannot be used: {native.PROBLEM}; {native.REMEDY}"
+    if x.device.type not in _DEVICES.get(native.NAMESPACE, ()):
+        remedy = "use torch's FFT" if x.device.type == "cpu" else native.REMEDY.replace("=cpu", "=cuda")
+        return f"there are no compiled kernels for tensors on {x.device.type}; {remedy}"
+    if x.dtype not in native.DTYPES:
+        return f"it computes float32, bfloat16 and float16, found {x.dtype}"
+    return f"it serves up to {LONGEST} steps, found {x.size(1)}" if x.size(1) > LONGEST else ""
+
+
+def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
+    """Cyclic convolution by the compiled kernels: ``y[b, t, d] = sum_i x[b, i, d] ring[d, (t - i) mod 2S]``.
+
+    Args:
+        x: (B, L, D), float32, bfloat16 or float16, with any strides.
+        ring: (D, 2S) in float32, S a power of two from 16 to 16384, at least L; see :func:`.fft.ring_kernel`.
+
+    Returns:
+        (B, L, D) in the dtype of x, computed in float32.
+
+    Raises:
+        RuntimeError: where the compiled kernels cannot be used for x, or the ring does not fit it.
+    """
+    obstacle = _obstacle(x)
+    if obstacle:
+        raise RuntimeError(f"the FFT convolution kernel cannot run: {obstacle}")
+    return native.ops().ring_convolution(x, ring)
+
+
+def ring_size(length: int) -> int:
+    """Columns 2S of the ring for sequences of this length."""
+    return 2 * max(SHORTEST_RING, 1 << max(0, length - 1).bit_length())
+
+
+def long_convolution(x: Tensor, kernel: Tensor, *, future: Optional[Tensor] = None) -> Tensor:
+    """Convolve every channel with its own long kernel: ``y[t] = sum_j kernel[j] x[t-j] + sum_j future[j] x[t+1+j]``.
+
+    By the compiled FFT kernels where they can, otherwise by torch's FFT.
+
+    Args:
+        x: (B, L, D), any floating dtype, L at least 1; computed in float32 (float64 for float64).
+        kernel: (D, K) at lags 0 to K-1, of that precision; what reaches beyond the sequence has no effect.
+        future: (D, F) at lags -1 to -F; None for a causal convolution.
+
+    Returns:
+        (B, L, D) in the dtype of x.
+
+    Raises:
+        ValueError: for kernels that do not have one row per channel.
+    """
+    length, width = x.size(1), x.size(2)
+    for name, part in (("kernel", kernel), ("future", future)):
+        if part is not None and (part.dim() != 2 or part.size(0) != width):
+            raise ValueError(f"{name} must be ({width}, lags), a row for each channel of x; found {tuple(part.shape)}")
+    kernel = kernel[:, :length]
+    future = None if future is None else future[:, : length - 1]
+    with torch.autocast(x.device.type, enabled=False):
+        if kernel.dtype == torch.float32 and kernels_usable(x):
+            return ring_convolution(x, ring_kernel(kernel, future, ring_size(length)))
+        return fft_convolution(x.to(compute_dtype(x)), kernel, future).to(x.dtype)
+
+
+def ema_fft_native(
+    x: Tensor,
+    coefficients: EMACoefficients,
+    *,
+    bidirectional: bool = False,
+    shift: bool = False,
+    truncation: Optional[int] = None,
+) -> Tensor:
+    """The EMA as a convolution by the compiled kernels; arguments and result as :func:`.fft.ema_fft`.
+
+    x may be float32, bfloat16 or float16, up to 16384 steps; the coefficients are float32 or complex64.
+    """
+    length = x.size(1)
+    past, future = two_sided_kernel(
+        coefficients, length, bidirectional=bidirectional, shift=shift, truncation=truncation
+    )
+    return ring_convolution(x, ring_kernel(past, future, ring_size(length)))
+
+
+def _setup_context(ctx: Any, inputs: Tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _register(namespace: str) -> None:
+    name = f"{namespace}::ring_convolution"
+    _DEVICES[namespace] = frozenset(
+        device for device in ("cpu", "cuda") if torch._C._dispatch_has_kernel_for_dispatch_key(name, device.upper())
+    )
+
+    def fake(x: Tensor, ring: Tensor) -> Tensor:
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+    def fake_backward(grad_y: Tensor, x: Tensor, ring: Tensor) -> Tuple[Tensor, Tensor]:
+        return fake(x, ring), torch.empty_like(ring, memory_format=torch.contiguous_format)
+
+    def backward(ctx: Any, grad_y: Tensor) -> Tuple[Tensor, Tensor]:
+        x, ring = ctx.saved_tensors
+        return getattr(torch.ops, namespace).ring_convolution_backward(grad_y, x, ring)
+
+    torch.library.register_fake(name)(fake)
+    torch.library.register_fake(f"{name}_backward")(fake_backward)
+    torch.library.register_autograd(name, backward, setup_context=_setup_context)
+
+
+native.register(_register)

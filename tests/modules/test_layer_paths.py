@@ -1,0 +1,111 @@
+"""A whole layer on its fast paths: the same training as on the references, one graph for the compiler, autocast."""
+
+from typing import Any, Dict
+
+import pytest
+import torch
+from numerics import assert_close
+
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.ops import native
+
+REFERENCE = {
+    "FAIRSEQ_MEGA_EMA_PATH": "reference",
+    "FAIRSEQ_MEGA_ATTENTION_PATH": "reference",
+    "FAIRSEQ_MEGA_GATE_PATH": "reference",
+}
+KINDS: Dict[str, Dict[str, Any]] = {
+    "chunks": {"chunk_size": 8, "bidirectional": True, "attention_function": "laplace"},
+    "causal": {"attention_function": "softmax", "relative_bias": "rotary"},
+    "truncated": {"bidirectional": True, "attention_function": "relu2", "truncation": 5},
+}
+
+
+def layer_of(kind, seed=1, **options):
+    torch.manual_seed(seed)
+    shape: Dict[str, Any] = {
+        "embed_dim": 16,
+        "hidden_dim": 24,
+        "z_dim": 8,
+        "ema_dim": 4,
+        "ffn_dim": 24,
+        "max_positions": 64,
+    }
+    return MegaLayer(MegaLayerConfig(**shape, normalize_before=True, **KINDS[kind], **options))
+
+
+def losses_of(kind, steps, device):
+    """Losses of training the layer to undo a fixed mixing of noise."""
+    layer = layer_of(kind).to(device)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(4, 29, 16, generator=generator).to(device)
+    mask = torch.zeros(4, 29, dtype=torch.bool, device=device)
+    mask[1, 20:] = True
+    target = x.roll(1, dims=1) + x.cumsum(1) / 8
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        error = (layer(x, padding_mask=mask).hidden - target)[~mask]
+        loss = error.square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_the_same_on_all_paths(kind, device, monkeypatch):
+    got = losses_of(kind, 40, device)
+    for name, path in REFERENCE.items():
+        monkeypatch.setenv(name, path)
+    want = losses_of(kind, 40, torch.device("cpu"))
+    assert want[-1] < 0.7 * want[0]
+    torch.testing.assert_close(got, want, rtol=2e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_compiles_into_one_graph(kind, device):
+    layer = layer_of(kind).to(device)
+    x = torch.randn(2, 16, 16, device=device, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    parameters = list(layer.parameters())
+    got, want = compiled(x).hidden, layer(x).hidden
+    torch.testing.assert_close(got, want)
+    found = torch.autograd.grad(got.square().sum(), [x, *parameters])
+    expected = torch.autograd.grad(want.square().sum(), [x, *parameters])
+    for gradient, other in zip(found, expected):
+        torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_and_half_weights(kind, dtype, device):
+    if dtype == torch.float16 and native.PROBLEM is not None and device.type == "cpu":
+        pytest.skip(f"float16 on the CPU is the compiled kernels': {native.PROBLEM}")
+    layer = layer_of(kind).to(device).eval()
+    x = torch.randn(2, 21, 16, device=device)
+    with torch.no_grad():
+        want = layer.double()(x.double()).hidden
+        layer.float()
+        with torch.autocast(device.type, dtype=dtype):
+            mixed = layer(x).hidden
+        half = layer.to(dtype)(x.to(dtype)).hidden
+    for name, out in (("autocast", mixed), ("half", half)):
+        assert_close(name, out.to(dtype), want)
+
+
+@pytest.mark.parametrize("kind", ["causal"])
+def test_streaming_in_pieces(kind, device):
+    layer = layer_of(kind).to(device).eval()
+    x = torch.randn(2, 21, 16, device=device)
+    with torch.no_grad():
+        want = layer(x).hidden
+        outputs, state = [], None
+        for piece in x.split([1, 1, 7, 1, 11], dim=1):
+            out = layer(piece, state=state, return_state=True)
+            outputs.append(out.hidden)
+            state = out.state
+    torch.testing.assert_close(torch.cat(outputs, dim=1), want, rtol=1e-4, atol=1e-5)
