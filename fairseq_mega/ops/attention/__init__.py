@@ -6,18 +6,24 @@ from typing import Any, Dict, Optional
 import torch
 from torch import Tensor
 
+from .. import native
 from .blockwise import blockwise_attention
 from .dense import dense_attention
+from .fused import fused_attention
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 
 __all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
 
-PATHS = ("auto", "reference", "dense", "blockwise")
+PATHS = ("auto", "reference", "dense", "blockwise", "fused")
 PATH_VARIABLE = "FAIRSEQ_MEGA_ATTENTION_PATH"
 
 # Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
 # blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
 DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
+
+# From these numbers of weights on, in training and in evaluation, the compiled kernels are used where they work; below
+# them their set-up costs more than they save (measured on a CPU).
+FUSED_FROM = (1 << 16, 1 << 12)
 
 
 def attention(
@@ -30,6 +36,7 @@ def attention(
     causal: bool = False,
     padding_mask: Optional[Tensor] = None,
     dropout: float = 0.0,
+    drop_key: float = 0.0,
     path: Optional[str] = None,
 ) -> Tensor:
     """Attend with softmax, squared ReLU or Laplace weights: ``f(Q K^T / tau + b) V``.
@@ -43,17 +50,21 @@ def attention(
         causal: queries are the last n positions of the keys and see no later ones.
         padding_mask: (..., m) bool, True = may not be attended to. Rows with nothing to attend to stay finite.
         dropout: probability of dropping an attention weight (pass 0 in evaluation).
-        path: "reference", "dense" or "blockwise" to force a path, "auto" or None for the choice made here (by the
-            number of weights, see DENSE_LIMIT); the environment variable FAIRSEQ_MEGA_ATTENTION_PATH forces it where
-            the argument is None.
+        drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
+            rescaling, and a query that lost all its keys gives zeros.
+        path: "reference", "dense", "blockwise" or "fused" (the compiled kernels) to force a path, "auto" or None for
+            the choice made here (see FUSED_FROM and DENSE_LIMIT); the environment variable
+            FAIRSEQ_MEGA_ATTENTION_PATH forces it where the argument is None.
 
     Returns:
         (..., n, v) in the dtype of v.
 
     Raises:
-        ValueError: for an unknown function or path.
+        ValueError: for an unknown function or path, or a probability out of range.
+        RuntimeError: if "fused" is forced and the compiled kernels are missing.
+        TypeError: if "fused" is forced for float64.
 
-    Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16.
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16; DropKey: MEGALODON (Ma et al., 2024), its code.
     """
     if function not in FUNCTIONS:
         raise ValueError(
@@ -64,28 +75,29 @@ def attention(
         raise ValueError(
             f"unknown attention path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
         )
+    if not (0.0 <= dropout <= 1.0 and 0.0 <= drop_key < 1.0):
+        raise ValueError(f"dropout and drop_key are probabilities, drop_key less than 1; found {dropout}, {drop_key}")
+    options: Dict[str, Any] = {
+        "function": function,
+        "bias": bias,
+        "causal": causal,
+        "padding_mask": padding_mask,
+        "drop_key": drop_key,
+    }
     if path == "reference":
-        weights = attention_weights(q, k, function=function, bias=bias, causal=causal, padding_mask=padding_mask)
+        weights = attention_weights(q, k, **options)
         return torch.matmul(torch.dropout(weights, dropout, dropout > 0.0), v)
+    options["dropout"] = dropout
     rows = q[..., 0].numel()  # batch x queries
+    smallest = FUSED_FROM[0 if torch.is_grad_enabled() else 1]
+    if path == "fused" or (path == "auto" and rows * k.size(-2) >= smallest and native.usable(q)):
+        return fused_attention(q, k, v, **options)
     limits = DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]
     limit = limits[0] if torch.is_grad_enabled() else limits[1]
     if path == "dense" or (path == "auto" and rows * k.size(-2) <= limit):
-        return dense_attention(
-            q, k, v, function=function, bias=bias, causal=causal, padding_mask=padding_mask, dropout=dropout
-        )
+        return dense_attention(q, k, v, **options)
     weights_per_query = rows // q.size(-2) * k.size(-2)
-    return blockwise_attention(
-        q,
-        k,
-        v,
-        function=function,
-        bias=bias,
-        causal=causal,
-        padding_mask=padding_mask,
-        dropout=dropout,
-        block_size=max(16, limits[1] // weights_per_query),
-    )
+    return blockwise_attention(q, k, v, **options, block_size=max(16, limits[1] // weights_per_query))
 
 
 def chunked_attention(
@@ -99,6 +111,8 @@ def chunked_attention(
     causal: bool = False,
     padding_mask: Optional[Tensor] = None,
     dropout: float = 0.0,
+    drop_key: float = 0.0,
+    path: Optional[str] = None,
 ) -> Tensor:
     """Attend within consecutive chunks of ``chunk_size`` positions; the last chunk may be shorter.
 
@@ -107,7 +121,7 @@ def chunked_attention(
         chunk_size: C, at least 1.
         bias: the 2C - 1 values of the relative bias of one chunk.
         padding_mask: (B, L) bool, True = padding.
-        function, causal, dropout: as in :func:`attention`.
+        function, causal, dropout, drop_key, path: as in :func:`attention`.
 
     Returns:
         (B, L, v).
@@ -116,7 +130,13 @@ def chunked_attention(
     """
     length = q.size(1)
     rest = length % chunk_size
-    options: Dict[str, Any] = {"function": function, "causal": causal, "dropout": dropout}
+    options: Dict[str, Any] = {
+        "function": function,
+        "causal": causal,
+        "dropout": dropout,
+        "drop_key": drop_key,
+        "path": path,
+    }
     outputs = []
     if length > rest:
 

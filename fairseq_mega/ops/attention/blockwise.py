@@ -21,6 +21,7 @@ def blockwise_attention(
     padding_mask: Optional[Tensor],
     dropout: float,
     block_size: int,
+    drop_key: float = 0.0,
 ) -> Tensor:
     """Attention of ``block_size`` queries at a time; in training each block is recomputed in the backward pass.
 
@@ -29,6 +30,7 @@ def blockwise_attention(
     """
     queries, past = q.size(-2), k.size(-2) - q.size(-2)
     outputs = []
+    random = dropout > 0.0 or drop_key > 0.0
     for start in range(0, queries, block_size):
         stop = min(start + block_size, queries)
         keys = past + stop if causal else k.size(-2)
@@ -38,6 +40,7 @@ def blockwise_attention(
             causal=causal,
             padding_mask=None if padding_mask is None else padding_mask[..., :keys],
             dropout=dropout,
+            drop_key=drop_key,
         )
         block = (
             q[..., start:stop, :],
@@ -46,7 +49,7 @@ def blockwise_attention(
             None if bias is None else bias[queries - stop : queries - start + keys - 1],
         )
         if torch.is_grad_enabled():
-            outputs.append(checkpoint(run, *block, use_reentrant=False, preserve_rng_state=dropout > 0.0))
+            outputs.append(checkpoint(run, *block, use_reentrant=False, preserve_rng_state=random))
         else:
             outputs.append(run(*block))
     return torch.cat(outputs, dim=-2)

@@ -20,12 +20,15 @@ def dense_attention(
     causal: bool,
     padding_mask: Optional[Tensor],
     dropout: float,
+    drop_key: float = 0.0,
 ) -> Tensor:
     """Attention of all queries at once; arguments and result as :func:`fairseq_mega.ops.attention.attention`."""
-    if function == "softmax":
+    if function == "softmax" and drop_key == 0.0:
         mask = _additive_mask(q, k, bias, causal, padding_mask)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
-    weights = attention_weights(q, k, function=function, bias=bias, causal=causal, padding_mask=padding_mask)
+    weights = attention_weights(
+        q, k, function=function, bias=bias, causal=causal, padding_mask=padding_mask, drop_key=drop_key
+    )
     if dropout > 0.0:
         weights = F.dropout(weights, dropout)
     return torch.matmul(weights, v)

@@ -51,6 +51,7 @@ def attention_weights(
     bias: Optional[Tensor] = None,
     causal: bool = False,
     padding_mask: Optional[Tensor] = None,
+    drop_key: float = 0.0,
 ) -> Tensor:
     """Weights ``f(Q K^T / tau + b)`` of single-head attention, masked.
 
@@ -61,11 +62,13 @@ def attention_weights(
         bias: relative bias as the n + m - 1 values of its Toeplitz matrix, see :func:`toeplitz`.
         causal: query i sees the keys up to m - n + i.
         padding_mask: (..., m) bool, True = padding.
+        drop_key: probability that a query does not see a key (DropKey; tau does not change). A query that lost all its
+            keys has zero weights.
 
     Returns:
         (..., n, m) in the dtype of q; softmax is computed in at least float32.
 
-    Source: MEGA, Eq. 11 and 16; the visible-key count as tau is the published code's.
+    Source: MEGA, Eq. 11 and 16; the visible-key count as tau is the published code's. DropKey: MEGALODON's code.
     """
     queries, keys = q.size(-2), k.size(-2)
     visible = visible_keys(queries, keys, causal, padding_mask, q.device)
@@ -73,13 +76,21 @@ def attention_weights(
         logits = torch.matmul(q * (1.0 / math.sqrt(q.size(-1))), k.transpose(-2, -1))
         if bias is not None:
             logits = logits + toeplitz(bias, queries, keys)
+        left = None
         if visible is not None:
             logits = logits.masked_fill(~visible, -math.inf)
+        if drop_key > 0.0:
+            dropped = torch.rand_like(logits, dtype=torch.float32) < drop_key
+            left = (logits.detach() > -math.inf).logical_and_(~dropped).any(-1, keepdim=True)
+            logits = logits.masked_fill(dropped & left, -math.inf)
         dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
-        return torch.softmax(logits, dim=-1, dtype=dtype).to(q.dtype)
+        weights = torch.softmax(logits, dim=-1, dtype=dtype).to(q.dtype)
+        return weights if left is None else weights * left
     logits = torch.matmul(q, k.transpose(-2, -1))
     logits = logits.div_(keys if visible is None else visible.sum(-1, keepdim=True).to(q.dtype))
     if bias is not None:
         logits = logits.add_(toeplitz(bias, queries, keys))
     weights = laplace(logits) if function == "laplace" else torch.relu(logits).square()
+    if drop_key > 0.0:
+        weights = weights.masked_fill(torch.rand_like(weights, dtype=torch.float32) < drop_key, 0.0)
     return weights if visible is None else weights.masked_fill(~visible, 0.0)

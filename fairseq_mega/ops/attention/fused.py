@@ -1,0 +1,291 @@
+"""Attention block by block with the compiled kernels between the matrix products: no L x L matrix, any function.
+
+A block of queries is multiplied with its keys into a buffer that stays in the processor's cache; the kernel turns the
+buffer into weights (see csrc/attention.h); a second product applies them to the values. The backward pass computes the
+weights again, block by block, from two numbers per query.
+"""
+
+import math
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import native
+from .reference import FUNCTIONS
+
+# Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block has
+# to fill the device. A product of fewer queries than MIN_QUERIES would repack the keys too often.
+BLOCK_WEIGHTS = {"cpu": 1 << 17, "cuda": 1 << 24}
+MIN_QUERIES = 128
+
+
+class Block(NamedTuple):
+    """Queries ``rows`` of the groups ``groups``, and the first ``keys`` keys."""
+
+    groups: slice
+    rows: slice
+    keys: int
+
+    @property
+    def shape(self) -> Tuple[int, int, int]:
+        return self.groups.stop - self.groups.start, self.rows.stop - self.rows.start, self.keys
+
+
+def blocks(groups: int, queries: int, keys: int, causal: bool, device: torch.device) -> Iterator[Block]:
+    """Blocks that cover all queries; a group's last queries, which see all of its keys, come first."""
+    limit = BLOCK_WEIGHTS["cpu" if device.type == "cpu" else "cuda"]
+    if queries * keys <= limit:
+        step, rows = limit // (queries * keys), queries
+    else:
+        step, rows = 1, min(queries, max(MIN_QUERIES, limit // keys))
+    for group in range(0, groups, step):
+        for stop in range(queries, 0, -rows):
+            block = slice(group, min(group + step, groups)), slice(max(0, stop - rows), stop)
+            yield Block(*block, keys - queries + stop if causal else keys)
+
+
+def visible_counts(padding: Tensor, queries: int, causal: bool) -> Tensor:
+    """How many unpadded keys (G, m) each query may attend to: (G, n) int32."""
+    if causal:
+        return (~padding).cumsum(-1, dtype=torch.int32)[:, padding.size(1) - queries :].contiguous()
+    return (~padding).sum(-1, keepdim=True, dtype=torch.int32).expand(-1, queries).contiguous()
+
+
+def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Batched product into ``out``, whose type may be wider than that of the factors."""
+    if a.dtype == out.dtype:
+        torch.bmm(a, b, out=out)
+    else:
+        torch.bmm(a, b, out_dtype=out.dtype, out=out)
+
+
+def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
+    """Add a batched product to ``total``, or write it there."""
+    if a.dtype == total.dtype:
+        torch.baddbmm(total, a, b, beta=0.0 if first else 1.0, out=total)
+    elif first:
+        multiply(a, b, total)
+    else:
+        product = torch.empty_like(total)
+        multiply(a, b, product)
+        total += product
+
+
+def working_dtype(q: Tensor) -> torch.dtype:
+    """Type of the products' factors: CPUs multiply float32 fastest, GPUs whatever the tensors are."""
+    return torch.float32 if q.device.type == "cpu" else q.dtype
+
+
+class _Call:
+    """What forward and backward share: the kernels' arguments and the buffers of a block."""
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        bias: Optional[Tensor],
+        padding: Optional[Tensor],
+        seed: Optional[Tensor],
+        function: str,
+        causal: bool,
+        dropout: float,
+        drop_key: float,
+    ) -> None:
+        groups, queries, width = q.shape
+        keys = k.size(1)
+        if bias is None:
+            bias = torch.zeros(queries + keys - 1, device=q.device)
+        self.dtype = working_dtype(q)
+        self.blocks = list(blocks(groups, queries, keys, causal, q.device))
+        self.largest = max(math.prod(block.shape) for block in self.blocks)
+        self.arguments: Dict[str, Any] = {
+            "bias": bias.to(torch.float32).contiguous(),
+            "padding": None if padding is None else padding.contiguous(),
+            "counts": None if padding is None else visible_counts(padding, queries, causal),
+            "seed": seed,
+            "function": FUNCTIONS.index(function),
+            "causal": causal,
+            "scale": 1.0 / math.sqrt(width),
+            "dropout": dropout,
+            "drop_key": drop_key,
+            "queries": queries,
+        }
+
+    def buffer(self, dtype: torch.dtype, like: Tensor) -> Tensor:
+        return torch.empty(self.largest, dtype=dtype, device=like.device)
+
+
+def _view(buffer: Tensor, block: Block) -> Tensor:
+    return buffer[: math.prod(block.shape)].view(block.shape)
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
+    function: str,
+    causal: bool,
+    dropout: float,
+    drop_key: float,
+) -> Tuple[Tensor, Tensor]:
+    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key)
+    groups, queries = q.shape[:2]
+    softmax = function == "softmax"
+    statistics = torch.empty(groups, queries if softmax else 0, 2, dtype=torch.float32, device=q.device)
+    result = torch.empty(groups, queries, v.size(2), dtype=call.dtype, device=q.device)
+    q, k, factor = q.to(call.dtype), k.to(call.dtype), v.to(call.dtype)
+    buffer = call.buffer(torch.float32, q)
+    narrow = None if call.dtype == torch.float32 else call.buffer(call.dtype, q)
+    run = native.ops().attention_weights_
+    for block in call.blocks:
+        logits = _view(buffer, block)
+        multiply(q[block.groups, block.rows], k[block.groups, : block.keys].transpose(1, 2), logits)
+        weights = None if narrow is None else _view(narrow, block)
+        run(
+            logits,
+            weights,
+            statistics=statistics if softmax else None,
+            first_group=block.groups.start,
+            first_row=block.rows.start,
+            **call.arguments,
+        )
+        applied = logits if weights is None else weights
+        multiply(applied, factor[block.groups, : block.keys], result[block.groups, block.rows])
+    return result.to(v.dtype), statistics
+
+
+def _backward(
+    grad_out: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
+    statistics: Tensor,
+    function: str,
+    causal: bool,
+    dropout: float,
+    drop_key: float,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key)
+    types = q.dtype, k.dtype, v.dtype
+    q, k, v, grad_out = (tensor.to(call.dtype) for tensor in (q, k, v, grad_out.contiguous()))
+    grad_bias = None if bias is None else torch.zeros(bias.size(0), dtype=torch.float64, device=q.device)
+    several = any(block.rows != slice(0, q.size(1)) for block in call.blocks)
+    total = torch.float32 if several else call.dtype  # sums over blocks are rounded once
+    grad_q = torch.empty_like(q, memory_format=torch.contiguous_format)
+    grad_k, grad_v = (torch.empty(tensor.shape, dtype=total, device=q.device) for tensor in (k, v))
+    buffer, grad_buffer = call.buffer(torch.float32, q), call.buffer(torch.float32, q)
+    narrow: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
+    if call.dtype != torch.float32:
+        narrow = call.buffer(call.dtype, q), call.buffer(call.dtype, q)
+    run = native.ops().attention_weights_backward_
+    for block in call.blocks:
+        here = block.groups, slice(0, block.keys)
+        first = block.rows.stop == q.size(1)
+        logits, grad_weights = _view(buffer, block), _view(grad_buffer, block)
+        multiply(q[block.groups, block.rows], k[here].transpose(1, 2), logits)
+        multiply(grad_out[block.groups, block.rows], v[here].transpose(1, 2), grad_weights)
+        weights, grad_logits = (None if tensor is None else _view(tensor, block) for tensor in narrow)
+        run(
+            logits,
+            grad_weights,
+            weights,
+            grad_logits,
+            grad_bias,
+            statistics=statistics if function == "softmax" else None,
+            first_group=block.groups.start,
+            first_row=block.rows.start,
+            **call.arguments,
+        )
+        weights = logits if weights is None else weights
+        grad_logits = grad_weights if grad_logits is None else grad_logits
+        multiply(grad_logits, k[here], grad_q[block.groups, block.rows])
+        accumulate(grad_k[here], grad_logits.transpose(1, 2), q[block.groups, block.rows], first)
+        accumulate(grad_v[here], weights.transpose(1, 2), grad_out[block.groups, block.rows], first)
+    vector = q.new_empty(0) if bias is None or grad_bias is None else grad_bias.to(bias.dtype)
+    return grad_q.to(types[0]), grad_k.to(types[1]), grad_v.to(types[2]), vector
+
+
+if hasattr(torch.library, "custom_op"):  # a torch without it is too old for the compiled kernels, too
+    _attention = torch.library.custom_op("fairseq_mega::attention", _forward, mutates_args=())
+    _attention_backward = torch.library.custom_op("fairseq_mega::attention_backward", _backward, mutates_args=())
+
+    @_attention.register_fake
+    def _(q, k, v, bias, padding, seed, function, causal, dropout, drop_key):
+        rows = q.size(1) if function == "softmax" else 0
+        return q.new_empty(q.size(0), q.size(1), v.size(2), dtype=v.dtype), q.new_empty(
+            q.size(0), rows, 2, dtype=torch.float32
+        )
+
+    @_attention_backward.register_fake
+    def _(grad_out, q, k, v, bias, padding, seed, statistics, function, causal, dropout, drop_key):
+        packed = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
+        return (*packed, q.new_empty(0) if bias is None else torch.empty_like(bias))
+
+    def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
+        ctx.options = inputs[6:]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[:6], output[1])
+
+    def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
+        if grad_out is None:
+            return (None,) * 10
+        q, k, v, bias, padding, seed, statistics = ctx.saved_tensors
+        grad_q, grad_k, grad_v, grad_bias = _attention_backward(
+            grad_out, q, k, v, bias, padding, seed, statistics, *ctx.options
+        )
+        return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 6
+
+    _attention.register_autograd(_gradients, setup_context=_save)
+
+
+def _register(namespace: str) -> None:
+    for op in ("attention_weights_", "attention_weights_backward_"):
+        torch.library.register_fake(f"{namespace}::{op}", lambda *args, **kwargs: None)
+
+
+native.register(_register)
+
+
+def fused_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    function: str,
+    bias: Optional[Tensor],
+    causal: bool,
+    padding_mask: Optional[Tensor],
+    dropout: float,
+    drop_key: float,
+) -> Tensor:
+    """Attention with the compiled kernels; arguments and result as :func:`fairseq_mega.ops.attention.attention`.
+
+    Memory grows with n + m, in training too. What is dropped follows torch's seed, but differs from the torch paths.
+
+    Raises:
+        RuntimeError: where the kernels are missing, or cannot work on the tensors' device.
+        TypeError: for other types than float32, bfloat16 and float16.
+    """
+    native.require(q, 'attention path "fused"')
+    if torch.is_autocast_enabled(q.device.type):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    leading, keys = q.shape[:-2], k.size(-2)
+    padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
+    seed = None
+    if dropout > 0.0 or drop_key > 0.0:
+        seed = torch.randint(1 << 62, (), dtype=torch.int64, device=q.device)
+    flat = tuple(tensor.expand(*leading, -1, -1).flatten(0, -3) for tensor in (q, k, v)) if leading else ()
+    q, k, v = flat if flat else (q[None], k[None], v[None])
+    run: Callable[..., Tuple[Tensor, Tensor]] = _attention
+    if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
+        run = _forward  # decoding makes many small calls: the dispatcher costs as much as they do
+    out, _ = run(q, k, v, bias, padding, seed, function, causal, dropout, drop_key)
+    return out.view(*leading, *out.shape[1:])

@@ -1,0 +1,174 @@
+"""What attention drops: dropout and DropKey on every path, and that recomputation drops the same weights."""
+
+import math
+
+import pytest
+import torch
+from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+
+from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights
+from tests.ops.attention_cases import block_size, tensors
+
+__all__ = ["block_size"]  # a fixture
+
+
+def dropped_weights(inputs, device, **options):
+    """The weights after dropping, read by attending to the rows of an identity matrix; the same at every call."""
+    keys = inputs["k"].size(-2)
+    v = torch.eye(keys, device=device).expand(*inputs["k"].shape[:-2], keys, keys)
+    torch.manual_seed(11)
+    return attention(inputs["q"], inputs["k"], v, bias=inputs["bias"], path="fused", **options)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("rates", [(0.0, 0.0), (0.1, 0.0), (0.5, 0.0), (0.0, 0.3), (0.2, 0.3), (1.0, 0.0)])
+def test_share_of_dropped_weights(kernel_device, function, rates):
+    dropout, drop_key = rates
+    inputs = {name: tensor.float().to(kernel_device) for name, tensor in tensors(64, 64, (4,)).items()}
+    inputs["bias"] += 3  # no weight is zero by itself
+    weights = dropped_weights(inputs, kernel_device, function=function, dropout=dropout, drop_key=drop_key)
+    kept = weights != 0
+    rate = (1 - dropout) * (1 - drop_key)
+    for share, count in (
+        (kept.double().mean(), kept.numel()),
+        ((kept[:, :, 1:] & kept[:, :, :-1]).double().mean().sqrt(), kept.numel() / 2),  # neighbours are independent
+        ((kept[:, 1:] & kept[:, :-1]).double().mean().sqrt(), kept.numel() / 2),
+        ((kept[1:] & kept[:-1]).double().mean().sqrt(), kept.numel() / 2),
+    ):
+        assert abs(share - rate) <= 4.5 * math.sqrt(rate * (1 - rate) / count)
+    if drop_key == 0.0 and dropout < 1.0:
+        plain = attention_weights(inputs["q"], inputs["k"], function=function, bias=inputs["bias"])
+        torch.testing.assert_close(weights[kept], plain[kept] / (1 - dropout), rtol=1e-4, atol=1e-6)
+
+
+def masks_of(inputs, device, rates, **options):
+    """Which weights dropout and DropKey keep, found by having the kernel drop from constant relu2 weights."""
+    constant = {"q": inputs["q"] * 0, "k": inputs["k"], "bias": inputs["bias"] * 0 + 1}
+    dropout, drop_key = rates
+    kept_keys = dropped_weights(constant, device, function="relu2", drop_key=drop_key) != 0
+    kept = dropped_weights(constant, device, function="relu2", dropout=dropout, drop_key=drop_key) != 0
+    return kept_keys, kept
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("rates", [(0.3, 0.0), (0.0, 0.3), (0.2, 0.4), (0.0, 0.95)])
+@pytest.mark.parametrize("shape", [(5, 5), (37, 37), (3, 300)])
+def test_dropping_is_the_formula_with_its_mask(kernel_device, block_size, function, rates, shape):
+    """Values and gradients are those of the written-out formula with the mask that the kernels use."""
+    dropout, drop_key = rates
+    base = {name: tensor.to(kernel_device) for name, tensor in tensors(*shape).items()}
+    float32 = {name: tensor.float() for name, tensor in base.items()}
+    kept_keys, kept = masks_of(float32, kernel_device, rates)
+    queries, keys = shape
+    future = torch.ones(queries, keys, dtype=torch.bool, device=kernel_device).triu(keys - queries + 1)
+    visible = kept_keys & ~future
+    alive = visible.any(-1, keepdim=True)
+    index = (queries - 1 + torch.arange(keys) - torch.arange(queries)[:, None]).to(kernel_device)
+
+    def formula(q, k, v, bias):
+        logits = q @ k.transpose(-2, -1)
+        if function == "softmax":
+            logits = (logits / math.sqrt(q.size(-1)) + bias[index]).masked_fill(~visible & alive, -math.inf)
+            weights = torch.softmax(logits, -1) * alive
+        else:
+            logits = logits / (~future).sum(-1, keepdim=True) + bias[index]
+            plain = torch.relu(logits) ** 2
+            if function == "laplace":
+                plain = 0.5 * (1 + torch.erf((logits - 0.707107) / (0.282095 * math.sqrt(2))))
+            weights = plain.masked_fill(~visible, 0.0)
+        return (weights * (kept & visible) / (1 - dropout)) @ v
+
+    results = {}
+    for key, dtype in (("want", torch.float64), ("baseline", torch.float32), ("got", torch.float32)):
+        inputs = leaves(base, dtype)
+        if key == "got":
+            torch.manual_seed(11)
+            out = attention(**inputs, function=function, causal=True, dropout=dropout, drop_key=drop_key, path="fused")
+        else:
+            out = formula(**inputs)
+        results[key] = out, gradients(out, inputs)
+    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
+    for name in base:
+        assert_close(
+            f"gradient of {name}", *(results[key][1][name] for key in ("got", "want", "baseline")), GRADIENT_FACTOR
+        )
+
+
+def expected_hash(seed, group, query, key):
+    """The kernels' number below 2^24, in Python's integers."""
+    wide, narrow = (1 << 64) - 1, (1 << 32) - 1
+
+    def mix(x):
+        x &= wide
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & wide
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & wide
+        return x ^ (x >> 31)
+
+    row = mix(mix(seed + group) + 0x9E3779B97F4A7C15 * (query + 1))
+    x = (key * 0x9E3779B1 + (row & narrow)) & narrow
+    x = ((x ^ (x >> 16)) * 0x7FEB352D + (row >> 32)) & narrow
+    x = (x ^ (x >> 15)) * 0x846CA68B & narrow
+    return (x ^ (x >> 16)) >> 8
+
+
+def test_every_device_drops_the_same_weights(kernel_device, block_size):
+    """The mask is a function of seed, group, query and key alone."""
+    constant = {
+        "q": torch.zeros(3, 20, 2, device=kernel_device),
+        "k": torch.zeros(3, 35, 2, device=kernel_device),
+        "bias": torch.ones(54, device=kernel_device),
+    }
+    weights = dropped_weights(constant, kernel_device, function="relu2", dropout=0.25)
+    torch.manual_seed(11)
+    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=kernel_device).item()
+    want = [
+        [[expected_hash(seed, g, i, j) >= 0.25 * (1 << 24) for j in range(35)] for i in range(20)] for g in range(3)
+    ]
+    assert (weights.cpu() != 0).tolist() == want
+
+
+def test_calls_drop_different_weights(kernel_device):
+    inputs = {name: tensor.float().to(kernel_device) for name, tensor in tensors(20, 20).items()}
+    first, second = (attention(**inputs, dropout=0.5, path="fused") for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+def test_torch_paths_drop_keys(path, function):
+    """Without the kernels: the share of lost keys, no rescaling but softmax's own, zeros where nothing is left."""
+    inputs = {name: tensor.float() for name, tensor in tensors(48, 4, (8,)).items()}
+    inputs["bias"] += 3
+    inputs["v"] = torch.eye(4).expand(8, 4, 4)
+    torch.manual_seed(2)
+    out = attention(**inputs, function=function, drop_key=0.5, path=path)
+    kept = out != 0
+    assert abs(kept.double().mean() - 0.5) <= 4.5 * 0.5 / math.sqrt(kept.numel())
+    nothing = ~kept.any(-1)
+    assert 0 < nothing.sum() < nothing.numel()
+    if function == "softmax":
+        torch.testing.assert_close(out.sum(-1), (~nothing).float())
+    else:
+        plain = attention_weights(inputs["q"], inputs["k"], function=function, bias=inputs["bias"])
+        torch.testing.assert_close(out[kept], plain[kept])
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+def test_gradients_of_dropped_keys(path, function):
+    inputs = leaves(tensors(7, 7, (1,), 3, 2), torch.float64)
+    mask = torch.zeros(1, 7, dtype=torch.bool)
+    mask[:, :2] = True
+
+    def run(*values):
+        torch.manual_seed(7)
+        options = {"function": function, "drop_key": 0.6, "causal": True, "padding_mask": mask, "path": path}
+        return attention(*values[:3], bias=values[3], **options)
+
+    assert torch.autograd.gradcheck(run, tuple(inputs.values()))
+
+
+@pytest.mark.parametrize("rates", [{"dropout": -0.1}, {"dropout": 1.5}, {"drop_key": 1.0}])
+def test_probabilities_out_of_range(rates):
+    with pytest.raises(ValueError, match="dropout and drop_key are probabilities"):
+        attention(**tensors(3, 3), **rates)

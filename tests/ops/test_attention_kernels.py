@@ -1,0 +1,193 @@
+"""The compiled attention as an operator: registration, compilation, memory, accuracy of exp and erf, errors."""
+
+import math
+from typing import Any, Tuple
+
+import pytest
+import torch
+from numerics import leaves
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.attention import FUNCTIONS, attention, fused
+from tests.ops.attention_cases import tensors
+
+
+def arguments(device, function="softmax", shape=(2, 5, 7), seed=True):
+    """What both operators take, for a block of all queries."""
+    groups, queries, keys = shape
+    padding = torch.zeros(groups, keys, dtype=torch.bool, device=device)
+    padding[0, -2:] = True
+    return {
+        "bias": torch.randn(queries + keys - 1, device=device),
+        "padding": padding,
+        "counts": fused.visible_counts(padding, queries, False),
+        "seed": torch.tensor(5, device=device) if seed else None,
+        "statistics": torch.rand(groups, queries, 2, device=device) if function == "softmax" else None,
+        "function": FUNCTIONS.index(function),
+        "causal": False,
+        "scale": 0.5,
+        "dropout": 0.25 if seed else 0.0,
+        "drop_key": 0.0,
+        "queries": queries,
+        "first_group": 0,
+        "first_row": 0,
+    }
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_operators_on_blocks_are_well_registered(kernel_device, function):
+    logits = torch.randn(2, 5, 7, device=kernel_device)
+    options = arguments(kernel_device, function)
+    tests = ("test_schema", "test_faketensor")  # they write into buffers, which autograd never sees
+    torch.library.opcheck(native.ops().attention_weights_.default, (logits, None), options, test_utils=tests)
+    grad_bias = torch.zeros(11, dtype=torch.float64, device=kernel_device)
+    values = (logits, torch.randn_like(logits), None, None, grad_bias)
+    torch.library.opcheck(native.ops().attention_weights_backward_.default, values, options, test_utils=tests)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("case", ["plain", "everything"])
+def test_the_operator_is_well_registered(kernel_device, function, case):
+    q, k, v, bias = leaves({n: t.to(kernel_device) for n, t in tensors(6, 6).items()}, torch.float32).values()
+    padding = torch.zeros(2, 6, dtype=torch.bool, device=kernel_device)
+    options: Tuple[Any, ...] = (None, None, None, function, False, 0.0, 0.0)
+    if case == "everything":
+        options = (bias, padding, torch.tensor(3, device=kernel_device), function, True, 0.3, 0.2)
+    torch.library.opcheck(torch.ops.fairseq_mega.attention.default, (q, k, v, *options))
+
+
+def check_compiled(device, function, backend):
+    torch._dynamo.reset()
+    inputs = leaves({n: t.to(device) for n, t in tensors(9, 9).items()}, torch.float32)
+
+    def run(q, k, v, bias, dropout):
+        return attention(q * 2, k, v, bias=bias, function=function, causal=True, dropout=dropout, path="fused") + 1
+
+    compiled = torch.compile(run, fullgraph=True, backend=backend, dynamic=False)
+    found, wanted = compiled(**inputs, dropout=0.0), run(**inputs, dropout=0.0)
+    torch.testing.assert_close(found, wanted)
+    for got, want in zip(*(torch.autograd.grad(out.sum(), list(inputs.values())) for out in (found, wanted))):
+        torch.testing.assert_close(got, want)
+    assert (compiled(**inputs, dropout=0.5) != wanted).any()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_compiles_as_one_graph(kernel_device, function):
+    check_compiled(kernel_device, function, "aot_eager")
+
+
+@pytest.mark.slow
+def test_compiles_with_inductor(kernel_device):
+    check_compiled(kernel_device, "softmax", "inductor")
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_memory_is_linear_in_the_length(kernel_device, function, training, request, monkeypatch):
+    """All that a call on L = 4096 allocates at any moment is a small part of one L x L matrix."""
+    length = 4096
+    if request.node.callspec.params["kernel_device"] == "simulator":  # which is slow
+        length = 512
+        monkeypatch.setattr(fused, "BLOCK_WEIGHTS", {"cpu": 1 << 11})
+        monkeypatch.setattr(fused, "MIN_QUERIES", 4)
+    inputs = leaves({n: t.to(kernel_device) for n, t in tensors(length, length, (1,), 4, 4).items()}, torch.float32)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        with torch.set_grad_enabled(training):
+            out = attention(**inputs, function=function, path="fused", causal=True, dropout=0.1)
+        if training:
+            out.sum().backward()
+    held = peak = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    assert 0 < peak < length * length * 4 / 8
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_gradients_repeat_to_the_last_bit(kernel_device, function):
+    inputs = leaves({n: t.to(kernel_device) for n, t in tensors(70, 70, (3,)).items()}, torch.float32)
+    runs = []
+    for _ in range(2):
+        out = attention(**inputs, function=function, path="fused")
+        runs.append(torch.autograd.grad(out.square().sum(), list(inputs.values())))
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+def weights_of(x, function, device):
+    """Weights of one query whose logits are x, and their derivatives, from the kernels."""
+    keys = x.numel()
+    rest = arguments(device, function, (1, 1, keys), seed=False)
+    rest.update(padding=None, counts=None, bias=torch.zeros(keys, device=device), scale=1.0)
+    rest["bias"] += x  # logits of zero: nothing is rounded on the way
+    logits, gradient = torch.zeros(1, 1, keys, device=device), torch.ones(1, 1, keys, device=device)
+    native.ops().attention_weights_(logits, None, **rest)
+    native.ops().attention_weights_backward_(torch.zeros_like(logits), gradient, None, None, None, **rest)
+    return logits[0, 0].cpu().double(), gradient[0, 0].cpu().double() * keys
+
+
+def test_accuracy_of_laplace(kernel_device):
+    x = torch.cat([torch.linspace(-3, 4, 20011), torch.tensor([-1e4, -30.0, 30.0, 1e4, -math.inf, math.inf])])
+    weights, slopes = weights_of(x.to(kernel_device), "laplace", kernel_device)
+    t = (x.double() - 0.707107) / (0.282095 * math.sqrt(2))
+    assert (weights - 0.5 * torch.erfc(-t)).abs().max() < 1e-7
+    peak = 1 / (0.282095 * math.sqrt(2 * math.pi))
+    assert (slopes - peak * torch.exp(-t.square())).abs().max() < 4e-7 * peak  # t is rounded first
+
+
+def test_accuracy_of_exp(kernel_device):
+    x = torch.cat([torch.linspace(-75, 0, 20011), torch.tensor([-1e4, -math.inf])])
+    weights, _ = weights_of(x.to(kernel_device), "softmax", kernel_device)
+    powers, want = weights / weights[20010], torch.exp(x.double())  # divided by that of x = 0: not normalised
+    assert ((powers - want).abs() <= 3e-7 * want).all()
+
+
+def test_forced_path_is_an_error_where_it_cannot_run(monkeypatch):
+    inputs = tensors(3, 3)
+    monkeypatch.setattr(native, "PROBLEM", None)
+    with pytest.raises(TypeError, match="float32, bfloat16 and float16.*float64"):
+        attention(**inputs, path="fused")
+    monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
+    with pytest.raises(RuntimeError, match='attention path "fused" needs the compiled kernels.*build it with'):
+        attention(**{n: t.float() for n, t in inputs.items()}, path="fused")
+
+
+def test_without_the_kernels_the_torch_paths_serve(monkeypatch):
+    """The automatic choice of a size that the kernels would be used for."""
+    monkeypatch.setattr(native, "PROBLEM", "there are none")
+    inputs = {name: tensor.float() for name, tensor in tensors(300, 300).items()}
+    out = attention(**inputs, function="laplace", drop_key=0.1)
+    assert torch.isfinite(out).all()
+
+
+def test_the_kernels_are_chosen(kernel_device, monkeypatch):
+    calls = []
+    monkeypatch.setattr("fairseq_mega.ops.attention.fused_attention", lambda q, *_, **__: calls.append(q.shape))
+    small, large = ({n: t.float().to(kernel_device) for n, t in tensors(size, size).items()} for size in (4, 300))
+    attention(**small)
+    assert not calls
+    attention(**large)
+    assert calls
+    attention(**{n: t.double() for n, t in large.items()})
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": None}, "a seed is needed exactly where something is dropped"),
+        ({"counts": None}, "padding and counts belong together"),
+        ({"statistics": None}, "softmax needs statistics"),
+        ({"first_row": 1}, "must lie within the queries and keys"),
+        ({"bias": torch.zeros(11, dtype=torch.float64)}, "bias must be contiguous float32"),
+        ({"bias": torch.zeros(12)}, "must hold all visible keys"),
+        ({"dropout": 1.5}, "dropout must be a probability"),
+        ({"function": 3}, "function must be"),
+    ],
+)
+def test_errors_of_the_operators(kernel_device, change, message):
+    change = {n: v.to(kernel_device) if isinstance(v, torch.Tensor) else v for n, v in change.items()}
+    options = {**arguments(kernel_device), **change}
+    with pytest.raises(RuntimeError, match=f"attention_weights_: .*{message}"):
+        native.ops().attention_weights_(torch.zeros(2, 5, 7, device=kernel_device), None, **options)
