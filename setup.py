@@ -178,7 +178,7 @@ def extensions() -> List[Extension]:
             ("FM_SOURCES_HASH", f'"{sources_hash()}"'),
         ],
         extra_compile_args=[
-            *("-std=c++20", "-O3", "-fopenmp-simd", "-fvisibility=hidden", "-g0"),
+            *("-std=c++20", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fvisibility=hidden", "-g0"),
             *("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-psabi"),
         ],
         optional=build == "auto",

@@ -1,0 +1,84 @@
+"""What the benchmark scripts share: time and peak memory of some work, measured in a process of its own."""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import torch
+
+
+def resident_mib(field: str) -> float:
+    """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
+    found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found, f"/proc/self/status has no {field}; measuring memory needs Linux"
+    return int(found.group(1)) / 2**10
+
+
+def reset_peak_memory() -> float:
+    """Forget the peak so far and return the resident memory now, in MiB (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident_mib("VmRSS")
+
+
+def available_gib(device: torch.device) -> float:
+    """Memory that is free on the device, in GiB."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**30
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert found, "/proc/meminfo has no MemAvailable; measuring memory needs Linux"
+    return int(found.group(1)) / 2**20
+
+
+def median_seconds(work: Callable[[], object], repeat: int, device: torch.device) -> float:
+    """Median time of ``repeat`` runs after one that does not count."""
+    seconds: List[float] = []
+    for _ in range(repeat + 1):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
+
+
+def time_and_memory(work: Callable[[], object], repeat: int, device: torch.device) -> Dict[str, float]:
+    """Median ``seconds`` of the work and ``memory_mib``, its peak on top of what is held before."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device) / 2**20
+    else:
+        before = reset_peak_memory()
+    seconds = median_seconds(work, repeat, device)
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device) / 2**20
+    else:
+        peak = resident_mib("VmHWM")
+    return {"seconds": seconds, "memory_mib": peak - before}
+
+
+def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
+    """Bytes per second, read and written together, of torch copying a tensor of ``mib`` MiB."""
+    source = torch.ones(mib * 2**18, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
+
+
+def run_apart(command: List[str], threads: int, what: str) -> Dict[str, float]:
+    """Run a command that prints one JSON object last, in a fresh process; SystemExit with its errors if it fails."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"measuring {what} failed (exit status {done.returncode}):\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def keep_the_faster(best: Dict[str, float], found: Dict[str, float]) -> Dict[str, float]:
+    """The smaller of two measurements of the same thing, figure by figure."""
+    return {key: min(best[key], found[key]) for key in found}

@@ -1,0 +1,119 @@
+"""Timestep normalisation (MEGALODON, section 3.2): one public function, :func:`timestep_norm`, and its paths."""
+
+import os
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import native
+from .kernels import timestep_norm_native
+from .parallel import timestep_norm_parallel
+from .reference import TimestepNormState, timestep_norm_reference
+
+__all__ = ["TimestepNormState", "timestep_norm"]
+
+PATHS = ("auto", "reference", "torch", "native")
+PATH_VARIABLE = "FAIRSEQ_MEGA_TIMESTEP_NORM_PATH"
+
+
+def timestep_norm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    *,
+    state: Optional[TimestepNormState] = None,
+    padding_mask: Optional[Tensor] = None,
+    eps: float = 1e-5,
+    path: Optional[str] = None,
+) -> Tuple[Tensor, TimestepNormState]:
+    """Normalise every step with the mean and variance of its feature group over all steps up to it.
+
+    Args:
+        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), L may be 0.
+        weight: (D,), the scale minus one.
+        bias: (D,).
+        groups: G, a divisor of D; a group is D / G features side by side.
+        state: statistics of the steps before, to continue a stream or as a prior that counts as ``count`` steps: count
+            (B,) int64, mean (B, G), variance (B, G). None starts afresh: 0, 0, 1; where a count is 0, mean and variance
+            play no part.
+        padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics pass over it.
+        eps: added to the variance.
+        path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" or None for the compiled
+            kernels where they can be used and PyTorch elsewhere; the environment variable
+            FAIRSEQ_MEGA_TIMESTEP_NORM_PATH forces it where the argument is None.
+
+    Returns:
+        y (B, L, D) in the dtype of x, and the state after the last step, its mean and variance in float32 (float64);
+        gradients flow into and out of both.
+
+    Raises:
+        ValueError: for groups that do not divide D, a weight, bias, state or mask that does not fit x, or an unknown
+            path.
+        RuntimeError: where path "native" is forced and there are no compiled kernels for x.
+        TypeError: where path "native" is forced for a dtype the kernels do not compute.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2, Eq. 4; counts, prior and padding as in the published code.
+    """
+    path = path or os.environ.get(PATH_VARIABLE, "auto")
+    if path not in PATHS:
+        raise ValueError(
+            f"unknown timestep norm path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
+        )
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    if state is None:
+        _check_groups(x, groups)
+        count = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
+        mean = torch.zeros(x.size(0), groups, dtype=dtype, device=x.device)
+        state = TimestepNormState(count, mean, torch.ones_like(mean))
+    _check(x, weight, bias, groups, state, padding_mask)
+    state = TimestepNormState(state.count, state.mean.to(dtype), state.variance.to(dtype))
+    weight, bias = weight.to(dtype), bias.to(dtype)
+
+    if path == "native":
+        native.require(x, f"timestep norm path {path!r}")
+    if x.numel() == 0:
+        return torch.zeros_like(x), state
+    if path == "native" or (path == "auto" and native.usable(x)):
+        return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
+    run = timestep_norm_reference if path == "reference" else timestep_norm_parallel
+    if padding_mask is not None:
+        x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)  # whatever stands there must reach no gradient
+    with torch.autocast(x.device.type, enabled=False):
+        y, state = run(x.to(dtype), weight, bias, state, padding_mask, eps)
+    return y.to(x.dtype), state
+
+
+def _check_groups(x: Tensor, groups: int) -> None:
+    if groups < 1 or x.size(-1) % groups != 0:
+        raise ValueError(f"timestep norm: {groups} groups (norm_num_groups) do not divide {x.size(-1)} features")
+
+
+def _check(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    state: TimestepNormState,
+    padding_mask: Optional[Tensor],
+) -> None:
+    """Raise ValueError for a tensor that does not fit x."""
+    _check_groups(x, groups)
+    batch, length, width = x.shape
+    expected = {
+        "weight": (weight, (width,)),
+        "bias": (bias, (width,)),
+        "state count": (state.count, (batch,)),
+        "state mean": (state.mean, (batch, groups)),
+        "state variance": (state.variance, (batch, groups)),
+    }
+    if padding_mask is not None:
+        expected["padding mask"] = (padding_mask, (batch, length))
+    for name, (tensor, shape) in expected.items():
+        if tensor.shape != shape:
+            raise ValueError(f"timestep norm: {name} has shape {tuple(tensor.shape)}, expected {tuple(shape)}")
+    if state.count.dtype != torch.int64:
+        raise ValueError(f"timestep norm: the state's count must be int64, found {state.count.dtype}")
+    if padding_mask is not None and padding_mask.dtype != torch.bool:
+        raise ValueError(f"timestep norm: the padding mask must be bool, found {padding_mask.dtype}")

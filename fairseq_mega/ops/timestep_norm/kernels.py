@@ -1,0 +1,74 @@
+"""Timestep normalisation by the compiled kernels, and the Python half of their operators."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import native
+from .reference import TimestepNormState
+
+
+def timestep_norm_native(
+    x: Tensor, weight: Tensor, bias: Tensor, state: TimestepNormState, padding_mask: Optional[Tensor], eps: float
+) -> Tuple[Tensor, TimestepNormState]:
+    """The norm by the compiled kernels; everything but x in float32, gradients save the inputs only.
+
+    Arguments and result as those of the reference; x and y may also be bfloat16 or float16.
+    """
+    y, mean, variance = native.ops().timestep_norm(
+        x, weight, bias, state.count, state.mean, state.variance, padding_mask, eps
+    )
+    steps = x.size(1) if padding_mask is None else (~padding_mask).sum(1)
+    return y, TimestepNormState(state.count + steps, mean, variance)
+
+
+def _register(namespace: str) -> None:
+    ops = getattr(torch.ops, namespace)
+
+    def shapes(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        count: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        padding_mask: Optional[Tensor],
+        eps: float,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        return y, mean.new_empty(mean.shape), mean.new_empty(mean.shape)
+
+    def backward_shapes(
+        grad_y: Tensor,
+        grad_mean: Tensor,
+        grad_variance: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        count: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        padding_mask: Optional[Tensor],
+        eps: float,
+    ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+        of_width, of_groups = weight.new_empty, mean.new_empty
+        return grad_x, of_width(weight.shape), of_width(weight.shape), of_groups(mean.shape), of_groups(mean.shape)
+
+    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, ...]) -> None:
+        x, weight, _, count, mean, variance, padding_mask, eps = inputs
+        ctx.save_for_backward(x, weight, count, mean, variance, padding_mask)
+        ctx.eps = eps
+
+    def gradient(ctx: Any, grad_y: Tensor, grad_mean: Tensor, grad_variance: Tensor) -> Tuple[Optional[Tensor], ...]:
+        grad_x, grad_weight, grad_bias, grad_before, grad_variance_before = ops.timestep_norm_backward(
+            grad_y, grad_mean, grad_variance, *ctx.saved_tensors, ctx.eps
+        )
+        return grad_x, grad_weight, grad_bias, None, grad_before, grad_variance_before, None, None
+
+    torch.library.register_fake(f"{namespace}::timestep_norm", shapes)
+    torch.library.register_fake(f"{namespace}::timestep_norm_backward", backward_shapes)
+    torch.library.register_autograd(f"{namespace}::timestep_norm", gradient, setup_context=keep)
+
+
+native.register(_register)
