@@ -9,11 +9,7 @@ machine.
 import argparse
 import json
 import os
-import re
-import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -22,8 +18,15 @@ MODELS = {
     "transformer": "torch.nn.TransformerEncoderLayer, fused attention",
     "mega": "MEGA layer, full attention",
     "mega-chunk": "MEGA layer, attention in chunks",
+    "published-chunk": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
+    "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
-REFERENCE = {"FAIRSEQ_MEGA_EMA_PATH": "reference", "FAIRSEQ_MEGA_ATTENTION_PATH": "reference"}
+REFERENCE = {
+    "FAIRSEQ_MEGA_EMA_PATH": "reference",
+    "FAIRSEQ_MEGA_ATTENTION_PATH": "reference",
+    "FAIRSEQ_MEGA_GATE_PATH": "reference",
+}
+PUBLISHED = {name: path for name, path in REFERENCE.items() if name != "FAIRSEQ_MEGA_EMA_PATH"}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -36,6 +39,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--n-dim", type=int, default=16, help="MEGA: EMA dimensions N")
     parser.add_argument("--chunk-size", type=int, default=128, help="MEGA-chunk: attention chunk C")
     parser.add_argument("--heads", type=int, default=4, help="Transformer: attention heads (its FFN is 4 d wide)")
+    parser.add_argument(
+        "--models",
+        default=",".join(MODELS),
+        help="what to measure, of " + "; ".join(f"{name}: {what}" for name, what in MODELS.items()),
+    )
+    parser.add_argument("--causal", action="store_true", help="MEGA: look into the past only")
     parser.add_argument("--attention", default="softmax", help="MEGA: attention function")
     parser.add_argument("--repeat", type=int, default=5, help="timed runs per measurement; the median is reported")
     parser.add_argument("--sweeps", type=int, default=2, help="passes over all measurements; the faster median counts")
@@ -46,6 +55,9 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.tokens < max(map(int, arguments.lengths.split(","))):
         parser.error(f"--tokens {arguments.tokens} must be at least the longest of --lengths {arguments.lengths}")
+    unknown = set(arguments.models.split(",")) - set(MODELS)
+    if unknown:
+        parser.error(f"--models names {', '.join(sorted(unknown))}: choose from {', '.join(MODELS)}")
     return arguments
 
 
@@ -57,23 +69,73 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     from fairseq_mega.modules.mega_layer import MegaLayer
 
     d = arguments.embed_dim
-    if model == "transformer":
-        return torch.nn.TransformerEncoderLayer(
+    if model in ("transformer", "explicit-transformer"):
+        layer = torch.nn.TransformerEncoderLayer(
             d, arguments.heads, 4 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
         )
+        if model == "explicit-transformer":
+            layer.self_attn = explicit_attention(layer.self_attn)
+        return layer
     config = MegaLayerConfig(
         embed_dim=d,
         hidden_dim=arguments.hidden_dim,
         z_dim=arguments.z_dim,
         ema_dim=arguments.n_dim,
         ffn_dim=arguments.hidden_dim,
-        chunk_size=arguments.chunk_size if model == "mega-chunk" else -1,
+        chunk_size=-1 if model == "mega" else arguments.chunk_size,
         max_positions=length,
-        bidirectional=True,
+        bidirectional=not arguments.causal,
         attention_function=arguments.attention,
         normalize_before=True,
     )
-    return MegaLayer(config)
+    mega = MegaLayer(config)
+    if model == "published-chunk":
+        mega.attention.ema = published_ema(mega.attention.ema)
+        os.environ.update(PUBLISHED)
+    return mega
+
+
+def published_ema(ours: Any) -> Any:
+    """An EMA sub-layer with the parameters of ours, computed in the arrangement of the published code."""
+    import torch
+    import torch.nn.functional as F
+
+    from fairseq_mega.cli.kernel_cases import Shape, dxnxl_ema
+
+    class PublishedEMA(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.alpha, self.delta, self.beta = ours.alpha, ours.delta, ours.beta
+            self.eta, self.omega = ours.eta, ours.omega
+
+        def forward(self, x: Any, **_: Any) -> Any:
+            inputs = {"x": x, "alpha": self.alpha, "delta": self.delta, "beta": self.beta, "eta": self.eta}
+            shape = Shape(x.size(0), x.size(2), ours.ema_dim, x.size(1))
+            y = dxnxl_ema(inputs, shape, bidirectional=ours.bidirectional)
+            return F.silu(y + x * self.omega), None
+
+    return PublishedEMA()
+
+
+def explicit_attention(fused: Any) -> Any:
+    """Multi-head attention with the parameters of torch's, the weights written out as one matrix per head."""
+    import torch
+
+    class ExplicitAttention(torch.nn.Module):
+        batch_first = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fused = fused
+
+        def forward(self, x: Any, *_: Any, **__: Any) -> Any:
+            heads = fused.num_heads
+            projected = torch.nn.functional.linear(x, fused.in_proj_weight, fused.in_proj_bias)
+            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in projected.chunk(3, dim=-1))
+            weights = torch.softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, dim=-1)
+            return fused.out_proj((weights @ v).transpose(1, 2).flatten(2)), None
+
+    return ExplicitAttention()
 
 
 def output(layer: Any, x: Any) -> Any:
@@ -92,16 +154,23 @@ def check(model: str, arguments: argparse.Namespace) -> None:
         for parameter in layer.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     results: List[List[Any]] = []
-    for environment in ({}, REFERENCE):
+    reference = build(model.replace("published", "mega").replace("explicit-", ""), length, arguments)
+    reference = reference.to(arguments.device)
+    with torch.no_grad():
+        for target, source in zip(reference.parameters(), layer.parameters()):
+            target.copy_(source)
+    for tested, environment in ((layer, PUBLISHED if model == "published-chunk" else {}), (reference, REFERENCE)):
+        for name in REFERENCE:
+            os.environ.pop(name, None)
         os.environ.update(environment)
         x = torch.randn(2, length, arguments.embed_dim, generator=torch.Generator().manual_seed(1))
         x = x.to(arguments.device).requires_grad_()
-        y = output(layer, x)
-        gradients = torch.autograd.grad(y.square().mean(), [x, *layer.parameters()])
+        y = output(tested, x)
+        gradients = torch.autograd.grad(y.square().mean(), [x, *tested.parameters()])
         results.append([y, *gradients])
     for name in REFERENCE:
-        del os.environ[name]
-    names = ["output", "gradient of x", *(f"gradient of {name}" for name, _ in layer.named_parameters())]
+        os.environ.pop(name, None)
+    names = ["output", "gradient of x", *(f"gradient of {name}" for name, _ in reference.named_parameters())]
     for name, got, want in zip(names, *results):
         error = (got - want).norm() / want.norm().clamp(min=1e-6)
         assert error < 1e-4, f"{model}: {name} differs from the reference by {error:.2g}; nothing is measured"
@@ -110,6 +179,8 @@ def check(model: str, arguments: argparse.Namespace) -> None:
 def measure(model: str, length: int, arguments: argparse.Namespace) -> Dict[str, float]:
     """Median seconds of a forward and backward pass and peak extra memory in MiB; runs in a process of its own."""
     import torch
+
+    from fairseq_mega.cli.measure import time_and_memory
 
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
@@ -122,59 +193,27 @@ def measure(model: str, length: int, arguments: argparse.Namespace) -> Dict[str,
     run(build(model, 64, arguments).to(device), torch.randn(2, 64, arguments.embed_dim, device=device))
     layer = build(model, length, arguments).to(device)
     x = torch.randn(batch, length, arguments.embed_dim, device=device, requires_grad=True)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated() / 2**20
-    else:
-        before = reset_peak_memory()
-    seconds = []
-    for _ in range(arguments.repeat + 1):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        run(layer, x)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated() / 2**20
-    else:
-        peak = resident_mib("VmHWM")
-    return {"seconds": statistics.median(seconds[1:]), "memory_mib": peak - before}
-
-
-def resident_mib(field: str) -> float:
-    """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
-    found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found, f"/proc/self/status has no {field}; measuring memory needs Linux"
-    return int(found.group(1)) / 2**10
-
-
-def reset_peak_memory() -> float:
-    """Forget the peak so far and return the resident memory now, in MiB (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return resident_mib("VmRSS")
+    return time_and_memory(lambda: run(layer, x), arguments.repeat, device)
 
 
 def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dict[str, float]:
     """Run :func:`measure` in a fresh process."""
+    from fairseq_mega.cli.measure import run_apart
+
     command = [sys.executable, __file__, *sys.argv[1:], "--measure", f"{model}:{length}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"measuring {model} at L = {length} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(command, arguments.threads, f"{model} at L = {length}")
 
 
 def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
-    """The measurements as a Markdown table, with ratios to the Transformer layer."""
+    """The measurements as a Markdown table, with ratios to the first of the models."""
     lines = ["| L | layer | ms | speed | peak MiB | memory |", "|---|---|---|---|---|---|"]
-    for length in sorted(measured["transformer"]):
-        base = measured["transformer"][length]
-        for model in MODELS:
+    first = next(iter(measured))
+    for length in sorted(measured[first]):
+        base = measured[first][length]
+        for model in measured:
             found = measured[model][length]
             speed, memory = base["seconds"] / found["seconds"], found["memory_mib"] / max(base["memory_mib"], 1e-9)
-            name = f"{model} {arguments.chunk_size}" if model == "mega-chunk" else model
+            name = f"{model} {arguments.chunk_size}" if model.endswith("-chunk") else model
             lines.append(
                 f"| {length} | {name} | {1e3 * found['seconds']:.1f} | {speed:.2f}x "
                 f"| {found['memory_mib']:.0f} | {memory:.2f}x |"
@@ -189,20 +228,21 @@ def main() -> None:
         model, length = arguments.measure.split(":")
         print(json.dumps(measure(model, int(length), arguments)))
         return
+    from fairseq_mega.cli.measure import keep_the_faster
     from fairseq_mega.cli.results import make_result, write_result
 
-    for model in ("mega", "mega-chunk"):
+    models = [model for model in MODELS if model in arguments.models.split(",")]
+    for model in models:
         check(model, arguments)
     print("the measured paths agree with the reference, outputs and gradients", file=sys.stderr)
     lengths = [int(length) for length in arguments.lengths.split(",")]
-    measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in MODELS}
+    measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
     for sweep in range(arguments.sweeps):
         for length in lengths:
-            for model in MODELS:
+            for model in models:
                 print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
                 found = measure_apart(model, length, arguments)
-                best = measured[model].get(length, found)
-                measured[model][length] = {key: min(best[key], found[key]) for key in found}
+                measured[model][length] = keep_the_faster(measured[model].get(length, found), found)
     print(table(measured, arguments))
     if arguments.json:
         settings = {key: value for key, value in vars(arguments).items() if key not in ("json", "measure")}

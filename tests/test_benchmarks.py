@@ -1,0 +1,132 @@
+"""The benchmark scripts: they run, refuse to print where a path is wrong, and say what they leave out."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_mega.cli import kernel_cases
+from fairseq_mega.cli.results import read_result
+from fairseq_mega.ops import native
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+
+
+def load(name):
+    """A script as a module."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(script, *arguments):
+    """Run a script; returns the finished process."""
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def call_main(monkeypatch, *arguments):
+    """The kernel benchmark's main function in this process."""
+    module = load("benchmark_kernels")
+    monkeypatch.setattr(sys, "argv", ["benchmark_kernels.py", *arguments])
+    monkeypatch.setattr(module, "measure_apart", lambda what, arguments: module.measure(what, arguments))
+    threads = torch.get_num_threads()
+    try:
+        module.main()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_smoke_of_the_kernel_benchmark(tmp_path, device):
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    result, plot = tmp_path / "kernels.json", tmp_path / "kernels.png"
+    done = run("benchmark_kernels.py", "--smoke", "--device", device.type, "--json", result, "--plot", plot)
+    assert done.returncode == 0, done.stderr
+    written = read_result(result)
+    measured = [row for row in written["rows"] if not row["skipped"]]
+    assert written["examples"] == len(measured)
+    paths = {(row["op"], row["path"]) for row in measured}
+    everything = {(name, path) for name, op in kernel_cases.OPS.items() for path in op.paths}
+    compiled = {(name, path) for name, path in everything if kernel_cases.OPS[name].paths[path].compiled}
+    assert paths == (everything if native.PROBLEM is None else everything - compiled)
+    for row in measured:
+        assert row["seconds"] > 0 and row["forward_seconds"] > 0
+        assert any(row["title"] in line and f"| {row['path']} |" in line for line in done.stdout.splitlines())
+    assert "GB/s" in done.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_measurement_runs_in_a_process_of_its_own(monkeypatch):
+    module = load("benchmark_kernels")
+    monkeypatch.setattr(sys, "argv", ["benchmark_kernels.py", "--repeat", "1"])
+    found = module.measure_apart("timestep-norm:torch:2,256,1,512", module.parse_arguments())
+    assert found["seconds"] > 0 and found["forward_seconds"] > 0
+    assert found["memory_mib"] > 1  # at the very least the input's gradient, 1 MiB
+
+
+DAMAGES = {
+    "scaled": lambda y: y * 1.001,
+    "not a number": lambda y: y * float("nan"),
+    "only the gradient": lambda y: y.detach() + 0 * y,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_nothing_is_printed_where_a_path_is_wrong(damage, monkeypatch, capsys):
+    op = kernel_cases.OPS["ema"]
+    path = op.paths["fft"]
+    broken = path._replace(run=lambda inputs, shape: damage(path.run(inputs, shape)))
+    monkeypatch.setitem(kernel_cases.OPS, "ema", op._replace(paths={**op.paths, "fft": broken}))
+    with pytest.raises(SystemExit, match="nothing is measured.*\n.*EMA, causal, fft, L = 1: ") as error:
+        call_main(monkeypatch, "--smoke", "--ops", "ema")
+    assert "DxNxL" not in str(error.value)
+    assert capsys.readouterr().out == ""
+
+
+def test_what_does_not_fit_is_left_out_with_the_reason(monkeypatch, capsys):
+    limit = kernel_cases.OPS["ema"].paths["DxNxL"].needs(kernel_cases.Shape(1, 8, 4, 512)) / 2**30 * 0.9
+    options = ["--ops", "ema", "--shape", "1,8,4", "--lengths", "64,512", "--memory-limit", str(limit)]
+    call_main(monkeypatch, "--smoke", *options)
+    lines = capsys.readouterr().out.splitlines()
+    left_out = [line for line in lines if "skipped" in line and "compiled" not in line]
+    assert len(left_out) == 1
+    assert "1, 8, 4, 512 | DxNxL | skipped: may need" in left_out[0]
+    assert any("1, 8, 4, 512 | fft" in line and "skipped" not in line and " - |" in line for line in lines)
+
+
+def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
+    options = ["--ops", "timestep-norm", "--shape", "1,8,1", "--lengths", "64,128", "--time-limit", "1e-6"]
+    call_main(monkeypatch, "--smoke", *options)
+    out = capsys.readouterr().out
+    assert "1, 8, 1, 128 | torch | skipped: would take about" in out
+    assert "1, 8, 1, 64 | torch | skipped" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ops", "ema,convolution"], "'convolution' is unknown, choose from ema, "),
+        (["--shape", "4,128"], "--shape takes B,D,N"),
+        (["--shape", "4,128,0"], "all at least 1"),
+        (["--lengths", "64,x"], "--lengths a list"),
+        (["--ops", "ema", "--memory-limit", "1e-9"], "nothing could be measured:\n.*--memory-limit"),
+    ],
+)
+def test_errors(options, message, monkeypatch):
+    with pytest.raises(SystemExit, match=message):
+        call_main(monkeypatch, "--smoke", *options)
+
+
+def test_the_layer_benchmark_runs(device):
+    sizes = ["--lengths", 16, "--tokens", 32, "--embed-dim", 8, "--hidden-dim", 16, "--z-dim", 4, "--n-dim", 2]
+    options = ["--chunk-size", 8, "--heads", 2, "--repeat", 1, "--sweeps", 1, "--device", device.type]
+    done = run("benchmark_layer.py", *sizes, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| 16 |") == 3
