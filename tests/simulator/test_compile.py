@@ -1,0 +1,53 @@
+"""Every CUDA source compiles for the GPUs we build for without a warning and without spilling a register."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.simulator import build
+
+KERNELS = sorted((build.SOURCES / "cuda").glob("*.cu"))
+NVCC = (build.cuda_home() or Path("/")) / "bin" / "nvcc"
+
+pytestmark = pytest.mark.skipif(
+    not NVCC.exists() and shutil.which("nvcc") is None, reason="nvcc is not installed: set CUDA_HOME"
+)
+
+
+def compile_kernel(source: Path, capability: str, target: Path) -> "subprocess.CompletedProcess[str]":
+    command = [
+        *(str(NVCC) if NVCC.exists() else "nvcc", "-std=c++17", "-O3", "--expt-relaxed-constexpr"),
+        *("-Xptxas", "-v,-warn-spills", "-Xcompiler", "-Wall", "-Werror", "all-warnings"),
+        *(f"-arch=sm_{capability}", f"-I{build.SOURCES}", "-DFM_WITH_CUDA=1", "-c", str(source), "-o", str(target)),
+    ]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", ["80", "90"])
+@pytest.mark.parametrize("source", KERNELS, ids=lambda path: path.name)
+def test_compiles_without_warnings_and_spills(source, capability, tmp_path):
+    done = compile_kernel(source, capability, tmp_path / "kernel.o")
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("fault", ["", "warning", "spill"])
+def test_the_check_sees_faults(fault, tmp_path):
+    body = {
+        "": "y[threadIdx.x] = 1.f;",
+        "warning": "int unused = 1; y[threadIdx.x] = 1.f;",
+        # more values alive at once than a thread of a full block has registers for
+        "spill": """
+          float v[200];
+          #pragma unroll
+          for (int i = 0; i < 200; ++i) v[i] = y[i];
+          #pragma unroll
+          for (int i = 0; i < 200; ++i) y[i] = v[199 - i] * v[(7 * i) % 200];
+        """,
+    }[fault]
+    source = tmp_path / "kernel.cu"
+    source.write_text(f"__global__ void __launch_bounds__(1024, 2) kernel(float* y) {{ {body} }}\n")
+    done = compile_kernel(source, "90", tmp_path / "kernel.o")
+    assert (done.returncode == 0) == (fault == ""), done.stderr[-2000:]

@@ -1,0 +1,32 @@
+"""The EMA's CUDA kernels in the simulator: right under every schedule, and inside their buffers."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.simulator import build, check_ema, planted_defects
+
+ORDERS = ["0", "1", "2", "3", "4", "5"]
+
+pytestmark = pytest.mark.skipif(
+    build.cuda_home() is None, reason="the simulator needs the CUDA toolkit's headers: set CUDA_HOME"
+)
+
+
+def test_the_same_results_under_every_schedule():
+    torch.ops.load_library(str(build.build()))
+    assert check_ema.failures(ORDERS) == []
+
+
+def test_no_access_out_of_bounds(tmp_path):
+    if build.sanitizer_library() is None:
+        pytest.skip("g++ has no libasan")
+    planted_defects.copy_sources(planted_defects.OPERATORS["ema"], tmp_path)  # alone: a sanitized build takes long
+    library = build.build(tmp_path, sanitize=True)
+    command = [sys.executable, check_ema.__file__, str(library), "0"]
+    environment = {**os.environ, **build.sanitizer_environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]

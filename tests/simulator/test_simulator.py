@@ -1,0 +1,98 @@
+"""The simulator finds the faults it is there to find, and its errors reach Python."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.simulator import build
+
+PROBE = build.HERE / "probe"
+ROTATE, ROTATE_WITHOUT_BARRIER, DIVERGE, DIVERGE_IN_WARP, UNWRITTEN, FAR, FAR_IN_SHARED, VOTE, TOO_MANY = range(9)
+
+pytestmark = pytest.mark.skipif(
+    build.cuda_home() is None, reason="the simulator needs the CUDA toolkit's headers: set CUDA_HOME"
+)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree of sources that holds nothing but the probe."""
+    folder = tmp_path_factory.mktemp("probe")
+    for place in ("common.h", "cuda/launch.h", "bindings/bindings.h"):
+        (folder / place).parent.mkdir(exist_ok=True)
+        shutil.copy(build.SOURCES / place, folder / place)
+    for name, place in (("probe.cu", "cuda"), ("probe.cpp", "bindings"), ("probe.h", "")):
+        shutil.copy(PROBE / name, folder / place)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def probe(sources: Path):
+    """The operator that runs a kernel of the probe by number."""
+    torch.ops.load_library(str(build.build(sources)))
+    return getattr(torch.ops, build.NAMESPACE).probe
+
+
+@pytest.mark.parametrize("order", range(8))
+def test_a_correct_kernel_is_correct_under_every_schedule(probe, order, monkeypatch):
+    monkeypatch.setenv("FM_SIM_ORDER", str(order))
+    x = torch.randn(64)
+    assert torch.equal(probe(x, ROTATE), x.roll(-1))
+
+
+def test_a_missing_barrier_shows_under_some_schedule(probe, monkeypatch):
+    x = torch.randn(64)
+    wrong = []
+    for order in range(8):
+        monkeypatch.setenv("FM_SIM_ORDER", str(order))
+        wrong.append(not torch.equal(probe(x, ROTATE_WITHOUT_BARRIER), x.roll(-1)))
+    assert wrong.count(True) >= 4
+
+
+@pytest.mark.parametrize(
+    "which, message",
+    [
+        (DIVERGE, "is not reached by every thread"),
+        (DIVERGE_IN_WARP, "wait for each other"),
+        (TOO_MANY, "1 to 1024 threads"),
+    ],
+)
+def test_errors_reach_python(probe, which, message):
+    with pytest.raises(RuntimeError, match=message):
+        probe(torch.zeros(64), which)
+    assert torch.equal(probe(torch.ones(64), ROTATE), torch.ones(64))  # and leave the simulator usable
+
+
+def test_shared_memory_is_nan_at_the_start_of_a_block(probe):
+    assert probe(torch.zeros(64), UNWRITTEN).isnan().all()
+
+
+@pytest.mark.parametrize("order", range(8))
+def test_threads_that_have_finished_have_no_vote(probe, order, monkeypatch):
+    monkeypatch.setenv("FM_SIM_ORDER", str(order))
+    x = torch.ones(64)
+    x[3] = -2.0
+    want = torch.full((40,), 31001.0)
+    want[2] = 30998.0
+    want[32:] = 8001.0
+    assert torch.equal(probe(x, VOTE)[:40], want)
+
+
+@pytest.mark.parametrize("which", [FAR, FAR_IN_SHARED, ROTATE])
+def test_the_sanitizer_ends_a_process_that_reads_out_of_bounds(sources, which):
+    if build.sanitizer_library() is None:
+        pytest.skip("g++ has no libasan")
+    library = build.build(sources, sanitize=True)
+    load = f"import torch; torch.ops.load_library({str(library)!r})"
+    program = f"{load}; torch.ops.{build.NAMESPACE}.probe(torch.zeros(64), {which})"
+    environment = {**os.environ, **build.sanitizer_environment()}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    if which == ROTATE:
+        assert done.returncode == 0, done.stderr[-2000:]
+    else:
+        assert done.returncode == 99 and "AddressSanitizer" in done.stderr, done.stderr[-2000:]
