@@ -153,6 +153,8 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
     problem = missing(path, torch.device(arguments.device))
     if problem:
         return problem
+    if path.longest is not None and shape.length > path.longest:
+        return f"serves up to {path.longest} steps"
     gib = path.needs(shape) / 2**30
     if gib > limit:
         return f"may need {gib:.0f} GiB, the limit is {limit:.0f} (--memory-limit)"

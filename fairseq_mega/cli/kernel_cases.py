@@ -10,6 +10,7 @@ from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import attention
 from fairseq_mega.ops.ema import PATHS as EMA_PATHS
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients
+from fairseq_mega.ops.ema.fft_conv import LONGEST as FFT_KERNEL_STEPS
 from fairseq_mega.ops.timestep_norm import timestep_norm
 
 Inputs = Dict[str, Tensor]
@@ -45,6 +46,8 @@ class OpPath(NamedTuple):
     run: Callable[[Inputs, Shape], Tensor]
     needs: Callable[[Shape], int]  # rough peak of memory in bytes, forward and backward
     compiled: bool = False  # needs the extension
+    cuda_only: bool = False
+    longest: Optional[int] = None  # steps it can serve
 
 
 class Op(NamedTuple):
@@ -150,6 +153,8 @@ def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> O
         if name not in ("auto", "reference"):
             needs = (lambda shape: 6 * floats(shape)) if name == "scan" else (lambda shape: 16 * floats(shape))
             paths[name] = OpPath(our_ema(name, bidirectional, complex_), needs, compiled=name != "fft")
+            if name == "fft_kernel":
+                paths[name] = paths[name]._replace(cuda_only=True, longest=FFT_KERNEL_STEPS)
     paths["DxNxL"] = OpPath(
         lambda inputs, shape: dxnxl_ema(inputs, shape, bidirectional, complex_),
         lambda shape: 4 * powers(shape) + 24 * floats(shape),
@@ -262,6 +267,8 @@ def leaves(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> Inputs:
 
 def missing(path: OpPath, device: torch.device) -> Optional[str]:
     """Why a path cannot run on the device, or None."""
+    if path.cuda_only and device.type != "cuda":
+        return "a path for CUDA"
     if not path.compiled:
         return None
     if native.PROBLEM is not None:

@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 CASES = (
     Case(1, 1, 1, 1, complex=True, state=True),
-    Case(1, 16, 2, 2, state=True, masks=True),
+    Case(2, 16, 2, 2, state=True, masks=True),
     Case(2, 37, 33, 17, bidirectional=True, shift=True, masks=True),
     Case(1, 300, 2, 3, state=True, slow=True),  # few channels: several blocks share a sequence
     Case(1, 273, 2, 5, complex=True, state=True, masks=True),
@@ -47,7 +47,7 @@ CASES = (
     Case(4, 200, 1, 5, truncation=140, masks=True, slow=True),
     Case(1, 140, 1, 5, truncation=1, bidirectional=True),
     Case(1, 20, 1, 35, state=True),  # carried states do not fit in shared memory
-    Case(1, 50, 3, 2, masks=True, state=True, dtype=torch.bfloat16),
+    Case(2, 50, 3, 2, masks=True, state=True, dtype=torch.bfloat16),
     Case(1, 50, 3, 2, bidirectional=True, dtype=torch.float16),
 )
 
@@ -68,6 +68,7 @@ def draw(case: Case) -> Dict[str, Any]:
     padding = reset = None
     if case.masks:
         padding, reset = (torch.rand(case.batch, case.length, generator=generator) < 0.1 for _ in range(2))
+        padding[0, 0], reset[0, 0] = True, case.batch > 1
         reset[-1, : case.length // 2] = False  # one long document
     return {
         "x": x,

@@ -24,7 +24,6 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from tests.simulator import build
 
 ORDERS = ("0", "1", "2", "3", "4", "5", "6")
-TIME_LIMIT = 300
 COMMON = ("common.h", "cuda/launch.h", "bindings/bindings.h", "bindings/bindings.cpp")
 NO_DEFECT = re.compile(r"^\s*(//|#|static_assert|using|template)|FM_LAUNCH|kInvalid")
 
@@ -49,6 +48,7 @@ class Operator(NamedTuple):
     sources: Tuple[str, ...]  # patterns under csrc
     alone: bool  # whether the check needs no other operator in the library
     check: Tuple[str, ...]  # arguments of Python; LIBRARY stands for the library, ORDERS for the schedules
+    seconds: int = 600  # after which it is taken not to end
 
 
 def tests_of(*files: str) -> Tuple[str, ...]:
@@ -60,6 +60,7 @@ OPERATORS = {
         ("*.h", "cuda/ema*", "bindings/ema.cpp"),
         True,
         (str(build.HERE / "check_ema.py"), "LIBRARY", "ORDERS"),
+        60,
     ),
     "fft_conv": Operator(("cuda/fft_conv*",), False, tests_of("tests/ops/test_fft_conv.py")),
     "attention": Operator(("cuda/attention*",), False, tests_of("tests/ops/test_attention_kernels.py")),
@@ -71,12 +72,13 @@ OPERATORS = {
 class Defect(NamedTuple):
     file: str  # under csrc
     line: int
+    column: int
     name: str
     before: str
     text: str  # of the whole file, with the defect
 
     def title(self) -> str:
-        return f"{self.file}:{self.line}  {self.name:22}  {self.before}"
+        return f"{self.file}:{self.line}:{self.column}  {self.name:22}  {self.before}"
 
 
 def code_part(line: str) -> str:
@@ -92,9 +94,8 @@ def defects_in(path: str, text: str) -> Iterator[Defect]:
         for name, pattern, replacement in DEFECTS:
             for match in re.finditer(pattern, code_part(line)):
                 changed = line[: match.start()] + match.expand(replacement) + line[match.end() :]
-                yield Defect(
-                    path, number + 1, name, line.strip(), "\n".join([*lines[:number], changed, *lines[number + 1 :]])
-                )
+                text = "\n".join([*lines[:number], changed, *lines[number + 1 :]])
+                yield Defect(path, number + 1, match.start(), name, line.strip(), text)
 
 
 def copy_sources(operator: Operator, target: Path) -> List[str]:
@@ -125,7 +126,7 @@ def check(operator: Operator, library: Path, orders: Tuple[str, ...], sanitize: 
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=TIME_LIMIT,
+                timeout=operator.seconds,
             )
         except subprocess.TimeoutExpired:
             return "did not end in time"
@@ -166,16 +167,19 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(OPERATORS), action="append", help="operator to test (default: all)")
     parser.add_argument("--match", default="", help="only defects whose title contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="defects tried side by side")
-    parser.add_argument("--json", type=Path, help="file for the results")
+    parser.add_argument("--json", type=Path, help="file for the results; what stands there already is not tried again")
     parser.add_argument("--list", action="store_true", help="only print the defects")
     arguments = parser.parse_args()
     results: List[Dict[str, object]] = []
+    if arguments.json and arguments.json.exists():
+        results = json.loads(arguments.json.read_text())
+    done = {tuple(result[field] for field in ("file", "line", "column", "name", "before")) for result in results}
     for name in arguments.only or sorted(OPERATORS):
         operator = OPERATORS[name]
         with tempfile.TemporaryDirectory() as folder:
             files = copy_sources(operator, Path(folder))
         found = [d for path in files for d in defects_in(path, (build.SOURCES / path).read_text())]
-        found = [defect for defect in found if arguments.match in defect.title()]
+        found = [defect for defect in found if arguments.match in defect.title() and defect[:5] not in done]
         if arguments.list:
             print("\n".join(defect.title() for defect in found))
             continue

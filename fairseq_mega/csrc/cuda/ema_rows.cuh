@@ -72,11 +72,11 @@ __device__ __forceinline__ void unstage(void* data, const EmaShape& shape, int64
   }
 }
 
-// Bit j: flags[start + j], false outside of the sequence. All lanes must call it.
+// Bit j, of kLanes: flags[start + j], false outside of the sequence. All lanes must call it.
 __device__ __forceinline__ unsigned load_flags(const bool* flags, const EmaShape& shape, int64_t sequence, int start) {
   if (flags == nullptr) return 0;
   const int t = start + lane();
-  const bool inside = lane() < kSteps && t >= 0 && t < static_cast<int>(shape.length);
+  const bool inside = t >= 0 && t < static_cast<int>(shape.length);
   return __ballot_sync(kWholeWarp, inside && flags[sequence * shape.length + t]);
 }
 
