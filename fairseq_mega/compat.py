@@ -5,14 +5,20 @@ mends reach each fairseq command: those import the plugin before they parse argu
 """
 
 import argparse
+import atexit
 import collections
+import contextlib
 import functools
 import logging
 import os
+import queue
 import shutil
 import sys
+import threading
+import time
 import types
 import typing
+import weakref
 
 import numpy as np
 import torch
@@ -33,6 +39,7 @@ def apply() -> None:
     keep_last_batch()
     redraw_batches_each_epoch()
     copy_checkpoints_atomically()
+    end_background_loading_at_exit()
     separate_bf16_from_tpu()
 
 
@@ -234,6 +241,41 @@ def copy_checkpoints_atomically() -> None:
 
     copy.is_atomic = True  # type: ignore[attr-defined]
     PathManager.copy = staticmethod(copy)
+
+
+def end_background_loading_at_exit() -> None:
+    """End the threads in which fairseq loads batches ahead before the interpreter shuts down.
+
+    A training that reaches --max-update in mid-epoch leaves such a thread at work. Where the shutdown finds it inside
+    torch, Python unwinds it, and C++ aborts the process: "terminate called without an active exception", exit status
+    -6 after a complete training (seen once in some hundred runs, on a busy machine).
+    """
+    from fairseq.data.iterators import BackgroundConsumer
+
+    original = BackgroundConsumer.run
+    if hasattr(original, "ends_at_exit"):
+        return
+    running: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+    @functools.wraps(original)
+    def run(self: typing.Any) -> None:
+        running.add(self)
+        original(self)
+
+    run.ends_at_exit = True  # type: ignore[attr-defined]
+    BackgroundConsumer.run = run
+    atexit.register(end_background_loading, running)
+
+
+def end_background_loading(threads: typing.Iterable[typing.Any], seconds: float = 10.0) -> None:
+    """Let each BackgroundConsumer finish the batch at hand and end; waits at most ``seconds`` in all."""
+    deadline = time.monotonic() + seconds
+    for thread in list(threads):
+        thread._max_len = 0  # its loop ends after the batch at hand
+        while thread.is_alive() and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                thread._queue.get_nowait()  # a full queue would hold it
+            thread.join(0.01)
 
 
 def separate_bf16_from_tpu() -> None:

@@ -8,9 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
-from typing import Optional
+from typing import Iterator, Optional
 
 import numpy as np
 import omegaconf
@@ -18,6 +19,7 @@ import pytest
 import torch
 from fairseq import options
 from fairseq.data import FairseqDataset, data_utils
+from fairseq.data.iterators import BufferedIterator
 from fairseq.data.token_block_dataset import TokenBlockDataset
 from fairseq.file_io import PathManager
 from hypothesis import given, settings
@@ -216,3 +218,49 @@ class TestLeakedLogging:
         before = list(root.handlers)
         compat.undo_leaked_logging()
         assert root.handlers == before and root.level == logging.DEBUG
+
+
+@pytest.mark.parametrize("queued", [1, 100])
+def test_background_loading_ends_before_the_interpreter_does(queued: int) -> None:
+    loaded = []
+
+    def batches() -> Iterator[int]:
+        for number in range(100_000):
+            loaded.append(number)
+            time.sleep(0.001)
+            yield number
+
+    class Source:
+        def __iter__(self) -> Iterator[int]:
+            return batches()
+
+        def __len__(self) -> int:
+            return 100_000
+
+    iterator = BufferedIterator(queued, Source())
+    assert next(iterator) == 0
+    thread = iterator._consumer
+    assert thread.is_alive()
+    compat.end_background_loading([thread])
+    assert not thread.is_alive() and len(loaded) < 1000
+
+
+def test_running_threads_are_known_at_exit() -> None:
+    program = """
+import threading, time
+from fairseq_mega import compat
+from fairseq.data.iterators import BufferedIterator
+class Slow(list):
+    def __iter__(self):
+        for item in range(1000):
+            time.sleep(0.002)
+            yield item
+iterator = BufferedIterator(2, Slow(range(1000)))
+next(iterator)
+import atexit
+atexit._run_exitfuncs()
+print("alive" if iterator._consumer.is_alive() else "ended")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "ended", done.stdout + done.stderr

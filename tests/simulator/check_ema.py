@@ -38,6 +38,7 @@ CASES = (
     Case(1, 1, 1, 1, complex=True, state=True),
     Case(2, 16, 2, 2, state=True, masks=True),
     Case(2, 37, 33, 17, bidirectional=True, shift=True, masks=True),
+    Case(1, 64, 2, 3, state=True),  # a tile that is full but shorter than the largest
     Case(1, 300, 2, 3, state=True, slow=True),  # few channels: several blocks share a sequence
     Case(1, 273, 2, 5, complex=True, state=True, masks=True),
     Case(4, 300, 2, 3, slow=True),  # one block walks over several tiles
