@@ -126,13 +126,11 @@ def gencode(cuda: Path) -> List[str]:
     if not listed:
         known = subprocess.run([str(cuda / "bin" / "nvcc"), "--list-gpu-arch"], capture_output=True, text=True).stdout
         listed = "8.0;9.0" + (";10.0" if "compute_100\n" in known else "")
-    flags = []
-    for capability in listed.replace(" ", ";").split(";"):
-        number = capability.replace("+PTX", "").replace(".", "")
-        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
-        if capability.endswith("+PTX"):
-            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
-    return flags
+    capabilities = [int(part.replace("+PTX", "").replace(".", "")) for part in listed.replace(" ", ";").split(";")]
+    # One front end for all: no kernel asks for its architecture, so the oldest one's PTX is assembled for each.
+    oldest = f"compute_{min(capabilities)}"
+    targets = [f"sm_{number}" for number in capabilities] + ([oldest] if "+PTX" in listed else [])
+    return [f"-gencode=arch={oldest},code=[{','.join(targets)}]"]
 
 
 def sources(pattern: str) -> List[str]:
@@ -191,6 +189,11 @@ def extensions() -> List[Extension]:
     return [extension]
 
 
+def compile_time(source: str) -> int:
+    """Rough measure of how long a source takes to compile: the longest are started first."""
+    return (ROOT / source).stat().st_size * (4 if source.endswith(".cu") else 1)
+
+
 class BuildExtension(build_ext):
     """Compiles C++ with the system's compiler, several files at a time, and CUDA with nvcc; no part of torch runs."""
 
@@ -219,7 +222,7 @@ class BuildExtension(build_ext):
 
         jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
         with ThreadPoolExecutor(jobs) as pool:
-            ext.extra_objects = list(pool.map(compile_one, ext.sources))
+            ext.extra_objects = list(pool.map(compile_one, sorted(ext.sources, key=compile_time, reverse=True)))
         ext.sources = []
         super().build_extension(ext)
 
@@ -236,7 +239,7 @@ class BuildExtension(build_ext):
         cuda = find_cuda()
         assert cuda is not None
         return [
-            *(str(cuda / "bin" / "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr"),
+            *(str(cuda / "bin" / "nvcc"), "-std=c++17", "-O3", "--expt-relaxed-constexpr"),
             *("-Xcompiler", "-fPIC,-fvisibility=hidden", f"-I{SOURCES.as_posix()}", "-DFM_WITH_CUDA=1"),
             *gencode(cuda),
             *os.environ.get("NVCC_FLAGS", "").split(),
