@@ -1,5 +1,5 @@
 """fairseq models; importing this package registers them."""
 
-from . import mega
+from . import mega, mega_lm
 
-__all__ = ["mega"]
+__all__ = ["mega", "mega_lm"]

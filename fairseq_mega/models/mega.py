@@ -1,17 +1,18 @@
 """MEGA encoder-decoder for translation (MEGA, Ma et al., ICLR 2023, section 4.4 and Table 10)."""
 
 from argparse import Namespace
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 from fairseq import utils
 from fairseq.data import Dictionary
-from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
+from fairseq.models import FairseqEncoderDecoderModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mega.modules.embedding import token_table
 
-from .mega_config import PRESETS, MegaConfig, complete
+from .checkpoints import check_state_dict
+from .mega_config import PRESETS, MegaConfig, check_embedding_norm, complete, register_presets
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
 
@@ -28,10 +29,7 @@ class MegaModel(FairseqEncoderDecoderModel):
             ValueError: where options are out of range or contradict each other or the task's dictionaries.
         """
         cfg = complete(MegaConfig, cfg)
-        if cfg.normalize_embedding and cfg.normalize_before:
-            raise ValueError(
-                "--normalize-embedding is for post-norm models: leave out --normalize-before or the former"
-            )
+        check_embedding_norm(cfg)
         for option in ("encoder_layers", "decoder_layers"):
             if cfg[option] < 1:
                 raise ValueError(f"--{option.replace('_', '-')} {cfg[option]}: must be at least 1")
@@ -72,28 +70,6 @@ class MegaModel(FairseqEncoderDecoderModel):
         check_state_dict(self, state_dict)
 
 
-def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Raise a ValueError if a checkpoint's tensors do not fit the model, saying how they differ."""
-    own = model.state_dict()
-    if any(".mega_layer." in key for key in state_dict):
-        raise ValueError(
-            "this checkpoint was written by the published code (facebookresearch/mega), whose tensors are named and "
-            "laid out differently: convert it with python -m fairseq_mega.cli.convert_checkpoint"
-        )
-    missing, foreign = sorted(own.keys() - state_dict.keys()), sorted(state_dict.keys() - own.keys())
-    if missing or foreign:
-        raise ValueError(
-            f"this checkpoint is not of this model: {len(missing)} tensors missing (such as {missing[:2]}), "
-            f"{len(foreign)} unknown (such as {foreign[:2]}); check --path / --restore-file, --arch and layer options"
-        )
-    for key, tensor in own.items():
-        if tensor.shape != state_dict[key].shape:
-            raise ValueError(
-                f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} there and "
-                f"{tuple(tensor.shape)} here; give the options it was trained with, or another --save-dir"
-            )
-
-
 def build_embedding(dictionary: Dictionary, embed_dim: int, path: Optional[str] = None) -> nn.Embedding:
     """Embedding table drawn from Normal(0, d^-0.5) with a zero row for padding, or read from a file."""
     embedding = token_table(len(dictionary), embed_dim, dictionary.pad())
@@ -102,13 +78,4 @@ def build_embedding(dictionary: Dictionary, embed_dim: int, path: Optional[str] 
     return embedding
 
 
-def _preset(values: Dict[str, Any]) -> Callable[[Namespace], None]:
-    def fill(args: Namespace) -> None:
-        for name, value in values.items():
-            setattr(args, name, getattr(args, name, value))
-
-    return fill
-
-
-for _name, _values in PRESETS.items():
-    register_model_architecture("mega", _name)(_preset(_values))
+register_presets("mega", PRESETS)

@@ -1,10 +1,11 @@
-"""Options, presets and checks of the MEGA encoder-decoder."""
+"""Options of MEGA's layers, and options, presets and checks of the encoder-decoder."""
 
 from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Type, Union
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model_architecture
 from omegaconf import II, DictConfig, OmegaConf
 from torch import nn
 
@@ -25,8 +26,8 @@ BiasChoice = ChoiceEnum(list(BIASES))
 
 
 @dataclass
-class MegaConfig(FairseqDataclass):
-    """Command-line options of ``--arch mega``, named as in the published code."""
+class LayerOptions(FairseqDataclass):
+    """Command-line options of MEGA's layers that every model has, named as in the published code."""
 
     activation_fn: ActivationChoice = field(default="silu", metadata={"help": "activation function"})  # type: ignore[valid-type]
     attention_activation_fn: FunctionChoice = field(  # type: ignore[valid-type]
@@ -39,6 +40,25 @@ class MegaConfig(FairseqDataclass):
     hidden_dropout: float = field(default=0.0, metadata={"help": "dropout of the attention's values"})
     activation_dropout: float = field(default=0.0, metadata={"help": "dropout after the activation of the FFN"})
     feature_dropout: bool = field(default=False, metadata={"help": "drop whole features instead of single elements"})
+    normalization_type: NormChoice = field(default="layernorm", metadata={"help": "norm of all sub-layers"})  # type: ignore[valid-type]
+    normalize_before: bool = field(default=False, metadata={"help": "norm before each sub-layer instead of after it"})
+    normalize_embedding: bool = field(
+        default=False, metadata={"help": "norm on the embeddings (post-norm models only)"}
+    )
+    no_scale_embedding: bool = field(default=False, metadata={"help": "do not scale embeddings by sqrt(d)"})
+    rel_pos_bias: BiasChoice = field(default="simple", metadata={"help": "relative positional bias"})  # type: ignore[valid-type]
+    truncation_length: int = field(
+        default=0, metadata={"help": "reach of the EMA's kernel in training; below 1 for no truncation"}
+    )
+    checkpoint_activations: bool = field(
+        default=False,
+        metadata={"help": "recompute each layer in the backward pass: less memory, a third more time"},
+    )
+
+
+@dataclass
+class MegaConfig(LayerOptions):
+    """Command-line options of ``--arch mega``, named as in the published code."""
 
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "pretrained encoder embeddings"})
     encoder_embed_dim: int = field(default=512, metadata={"help": "encoder width d"})
@@ -70,26 +90,12 @@ class MegaConfig(FairseqDataclass):
         default=False,
         metadata={"help": "one table for source, target and output (needs a joined dictionary)"},
     )
-    normalization_type: NormChoice = field(default="layernorm", metadata={"help": "norm of all sub-layers"})  # type: ignore[valid-type]
-    normalize_before: bool = field(default=False, metadata={"help": "norm before each sub-layer instead of after it"})
-    normalize_embedding: bool = field(
-        default=False, metadata={"help": "norm on the embeddings (post-norm models only)"}
-    )
-    no_scale_embedding: bool = field(default=False, metadata={"help": "do not scale embeddings by sqrt(d)"})
-    rel_pos_bias: BiasChoice = field(default="simple", metadata={"help": "relative positional bias"})  # type: ignore[valid-type]
-    truncation_length: int = field(
-        default=0, metadata={"help": "reach of the EMA's kernel in training; below 1 for no truncation"}
-    )
     published_source_padding: bool = field(
         default=False,
         metadata={
             "help": "let cross attention count source positions from the start of the padded batch, as the published "
             "code does, so that a left-padded sentence's scores depend on its batch; by default they do not"
         },
-    )
-    checkpoint_activations: bool = field(
-        default=False,
-        metadata={"help": "recompute each layer in the backward pass: less memory, a third more time"},
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
@@ -122,6 +128,17 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 }
 
 
+def register_presets(model: str, presets: Dict[str, Dict[str, Any]]) -> None:
+    """Register each preset (architecture name to option values) as a fairseq architecture of ``model``."""
+    for name, values in presets.items():
+
+        def fill(args: Namespace, values: Dict[str, Any] = values) -> None:
+            for option, value in values.items():
+                setattr(args, option, getattr(args, option, value))
+
+        register_model_architecture(model, name)(fill)
+
+
 def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
     """Fill a model configuration of any origin with the defaults of its dataclass.
 
@@ -137,10 +154,34 @@ def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Name
     return OmegaConf.merge(base, known)
 
 
-def token_embedding(cfg: DictConfig, tokens: nn.Embedding) -> TokenEmbedding:
+def check_embedding_norm(cfg: DictConfig) -> None:
+    """Raise a ValueError where a norm on the embeddings would be followed by another one."""
+    if cfg.normalize_embedding and cfg.normalize_before:
+        raise ValueError("--normalize-embedding is for post-norm models: leave out --normalize-before or the former")
+
+
+def token_embedding(cfg: DictConfig, tokens: nn.Module) -> TokenEmbedding:
     """Input embeddings of the encoder or decoder over a table (V, d)."""
     norm = str(cfg.normalization_type) if cfg.normalize_embedding else None
     return TokenEmbedding(tokens, cfg.dropout, scale=not cfg.no_scale_embedding, norm=norm)
+
+
+def shared_arguments(cfg: DictConfig) -> Dict[str, Any]:
+    """The arguments of MegaLayerConfig that LayerOptions decides."""
+    return {
+        "truncation": cfg.truncation_length if cfg.truncation_length > 0 else None,
+        "attention_function": str(cfg.attention_activation_fn),
+        "activation": str(cfg.activation_fn),
+        "relative_bias": str(cfg.rel_pos_bias),
+        "norm": str(cfg.normalization_type),
+        "normalize_before": cfg.normalize_before,
+        "dropout": cfg.dropout,
+        "attention_dropout": cfg.attention_dropout,
+        "hidden_dropout": cfg.hidden_dropout,
+        "activation_dropout": cfg.activation_dropout,
+        "feature_dropout": cfg.feature_dropout,
+        "checkpoint_activations": cfg.checkpoint_activations,
+    }
 
 
 def layer_config(cfg: DictConfig, side: str) -> MegaLayerConfig:
@@ -169,20 +210,9 @@ def layer_config(cfg: DictConfig, side: str) -> MegaLayerConfig:
         chunk_size=option("chunk_size"),
         max_positions=cfg.max_target_positions if decoder else cfg.max_source_positions,
         max_positions_option="--max-target-positions" if decoder else "--max-source-positions",
-        truncation=cfg.truncation_length if cfg.truncation_length > 0 else None,
         bidirectional=not decoder,
         cross_attention=decoder,
         cross_max_positions=max(cfg.max_source_positions, cfg.max_target_positions),
-        attention_function=str(cfg.attention_activation_fn),
-        activation=str(cfg.activation_fn),
-        relative_bias=str(cfg.rel_pos_bias),
-        norm=str(cfg.normalization_type),
-        normalize_before=cfg.normalize_before,
-        dropout=cfg.dropout,
-        attention_dropout=cfg.attention_dropout,
-        hidden_dropout=cfg.hidden_dropout,
-        activation_dropout=cfg.activation_dropout,
-        feature_dropout=cfg.feature_dropout,
-        checkpoint_activations=cfg.checkpoint_activations,
+        **shared_arguments(cfg),
         option_prefix=f"{side}-",
     )

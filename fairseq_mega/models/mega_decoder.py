@@ -1,32 +1,18 @@
 """Decoder of the MEGA encoder-decoder, with incremental decoding."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
-from fairseq.models import FairseqIncrementalDecoder
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.modules.embedding import padding_of, zero_padding
-from fairseq_mega.modules.mega_layer import MegaLayer
-from fairseq_mega.modules.norm import build_norm
-from fairseq_mega.modules.state import LayerState, reorder_state
-
+from .decoder_stack import DecoderStack, IncrementalState
 from .mega_config import layer_config, token_embedding
 
-IncrementalState = Dict[str, Dict[str, Any]]
 
-
-class DecoderState(NamedTuple):
-    """Memory of the whole decoder: tokens read so far, and what each layer remembers of them."""
-
-    step: int
-    layers: List[LayerState]
-
-
-class MegaDecoder(FairseqIncrementalDecoder):
+class MegaDecoder(DecoderStack):
     """Causal MEGA layers with gated cross attention over token embeddings.
 
     Args:
@@ -36,13 +22,9 @@ class MegaDecoder(FairseqIncrementalDecoder):
     """
 
     def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
-        super().__init__(dictionary)
         config = layer_config(cfg, "decoder")
-        self.padding_idx = dictionary.pad()
+        super().__init__(dictionary, config, cfg.decoder_layers, token_embedding(cfg, embed_tokens))
         self.max_target_positions = cfg.max_target_positions
-        self.embedding = token_embedding(cfg, embed_tokens)
-        self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.decoder_layers))
-        self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
         self.share_input_output_embed = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         if not self.share_input_output_embed:
             self.output_projection = nn.Linear(config.embed_dim, len(dictionary), bias=False)
@@ -81,53 +63,21 @@ class MegaDecoder(FairseqIncrementalDecoder):
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """The decoder without its output layer; arguments and result as :meth:`forward`."""
         assert encoder_out is not None, "an encoder-decoder model needs the encoder's output"
-        state: Optional[DecoderState] = None
-        if incremental_state is not None:
-            state = self.get_incremental_state(incremental_state, "layers")
-            tokens = prev_output_tokens if state is None else prev_output_tokens[:, state.step :]
-        else:
-            tokens = prev_output_tokens
-        padding_mask = padding_of(tokens, self.padding_idx)
-        x = self.embedding(tokens, padding_mask)
-        source = encoder_out["encoder_out"][0].transpose(0, 1)
-        source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
-        new_states: List[LayerState] = []
-        weights: Optional[Tensor] = None
-        for index, layer in enumerate(self.layers):
-            last = index + 1 == len(self.layers)
-            out = layer(
-                x,
-                padding_mask=padding_mask,
-                encoder_out=source,
-                encoder_padding_mask=source_mask,
-                state=None if state is None else state.layers[index],
-                return_state=incremental_state is not None,
-                need_weights=last and not self.training,
-            )
-            x = out.hidden
-            weights = out.cross_weights
-            if out.state is not None:
-                new_states.append(out.state)
-        if self.final_norm is not None:
-            x = self.final_norm(x)
-        x = zero_padding(x, padding_mask)
-        if incremental_state is not None:
-            read = 0 if state is None else state.step
-            new_state = DecoderState(read + tokens.size(1), new_states)
-            self.set_incremental_state(incremental_state, "layers", new_state)
-        return x, {"attn": [_source_columns(weights, encoder_out)], "inner_states": None}
+        masks = encoder_out["encoder_padding_mask"]
+        out = self.run_incrementally(
+            prev_output_tokens,
+            incremental_state,
+            need_weights=not self.training,
+            encoder_out=encoder_out["encoder_out"][0].transpose(0, 1),
+            encoder_padding_mask=masks[0] if masks else None,
+        )
+        return out.hidden, {"attn": [_source_columns(out.cross_weights, encoder_out)], "inner_states": None}
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
         """Project features (..., d) to logits (..., V)."""
         if self.share_input_output_embed:
-            return F.linear(features, self.embedding.tokens.weight)
+            return F.linear(features, self.embedding.table)
         return self.output_projection(features)
-
-    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Select batch rows of the decoder's memory, as beam search does."""
-        state = self.get_incremental_state(incremental_state, "layers")
-        if state is not None:
-            self.set_incremental_state(incremental_state, "layers", reorder_state(state, new_order))
 
     def max_positions(self) -> int:
         """Longest target the model takes."""

@@ -13,7 +13,8 @@ class TokenEmbedding(nn.Module):
     """Look tokens up, scale by sqrt(d), optionally normalise, drop out, and set padding to zero.
 
     Args:
-        tokens: embedding table (V, d); may be shared with other modules.
+        tokens: embedding table (V, d), which may be shared with other modules, or another module from tokens (B, L) to
+            (B, L, d) with an attribute ``embedding_dim``, d.
         dropout: probability of dropping an element.
         scale: multiply by sqrt(d).
         norm: kind of norm on the embeddings, None for none.
@@ -21,12 +22,19 @@ class TokenEmbedding(nn.Module):
     Source: the published code; no positions are added, see the relative biases.
     """
 
-    def __init__(self, tokens: nn.Embedding, dropout: float, scale: bool = True, norm: Optional[str] = None) -> None:
+    def __init__(self, tokens: nn.Module, dropout: float, scale: bool = True, norm: Optional[str] = None) -> None:
         super().__init__()
+        dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
         self.tokens = tokens
-        self.scale = math.sqrt(tokens.embedding_dim) if scale else 1.0
-        self.norm = build_norm(norm, tokens.embedding_dim) if norm is not None else None
+        self.scale = math.sqrt(dim) if scale else 1.0
+        self.norm = build_norm(norm, dim) if norm is not None else None
         self.dropout = Dropout(dropout)
+
+    @property
+    def table(self) -> Tensor:
+        """The plain embedding table (V, d)."""
+        assert isinstance(self.tokens, nn.Embedding)
+        return self.tokens.weight
 
     def forward(self, tokens: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
         """Embed tokens (B, L) long as (B, L, d); ``padding_mask`` (B, L) bool, True = padding."""

@@ -1,0 +1,27 @@
+"""Whether a checkpoint fits a model, said in the user's words."""
+
+from typing import Dict
+
+from torch import Tensor, nn
+
+
+def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Raise a ValueError if a checkpoint's tensors do not fit the model, saying how they differ."""
+    own = model.state_dict()
+    if any(".mega_layer." in key for key in state_dict):
+        raise ValueError(
+            "this checkpoint was written by the published code (facebookresearch/mega), whose tensors are named and "
+            "laid out differently: convert it with python -m fairseq_mega.cli.convert_checkpoint"
+        )
+    missing, foreign = sorted(own.keys() - state_dict.keys()), sorted(state_dict.keys() - own.keys())
+    if missing or foreign:
+        raise ValueError(
+            f"this checkpoint is not of this model: {len(missing)} tensors missing (such as {missing[:2]}), "
+            f"{len(foreign)} unknown (such as {foreign[:2]}); check --path / --restore-file, --arch and layer options"
+        )
+    for key, tensor in own.items():
+        if tensor.shape != state_dict[key].shape:
+            raise ValueError(
+                f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} there and "
+                f"{tuple(tensor.shape)} here; give the options it was trained with, or another --save-dir"
+            )

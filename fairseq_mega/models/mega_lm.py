@@ -1,0 +1,78 @@
+"""MEGA language model (MEGA, Ma et al., ICLR 2023, section 4.3 and Table 9)."""
+
+from argparse import Namespace
+from typing import Any, Dict, Union
+
+from fairseq.models import FairseqLanguageModel, register_model
+from omegaconf import DictConfig
+from torch import Tensor
+
+from .checkpoints import check_state_dict
+from .mega_config import register_presets
+from .mega_lm_config import LM_PRESETS, MegaLanguageModelConfig, complete_language_model
+from .mega_lm_decoder import MegaLanguageModelDecoder
+
+
+@register_model("mega_lm", dataclass=MegaLanguageModelConfig)
+class MegaLanguageModel(FairseqLanguageModel):
+    """MEGA language model: ``--arch mega_lm`` and its presets ``mega_lm_adaptive_big``, ``mega_lm_enwik8_base``,
+    ``mega_lm_tiny``. It reads streams of any length in pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
+    """
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaLanguageModel":
+        """Build a model for a language modelling task.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other or the dictionary.
+        """
+        if len(task.source_dictionary) != len(task.target_dictionary):
+            raise ValueError("--output-dictionary-size: a MEGA language model reads and writes the same symbols")
+        return cls(MegaLanguageModelDecoder(complete_language_model(cfg), task.source_dictionary))
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """Load a checkpoint to generate from; arguments of fairseq's function of this name.
+
+        Returns:
+            A :class:`fairseq_mega.models.text_generator.TextGenerator`.
+        """
+        from .text_generator import TextGenerator
+
+        hub = super().from_pretrained(*args, **kwargs)
+        return TextGenerator(hub.cfg, hub.task, hub.models)
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Fit a checkpoint to a smaller chunk or refuse it, with a message that says what is wrong.
+
+        Raises:
+            ValueError: if it is of another model or dictionary, or its simple bias is too short for the chunk.
+        """
+        own = self.state_dict()
+        for key in own:
+            if key.endswith(("._float_tensor", ".version")):  # of fairseq's adaptive tables; they hold nothing
+                state_dict.setdefault(key, own[key])
+        super().upgrade_state_dict_named(state_dict, name)
+        key = "decoder.dictionary_fingerprint"
+        if not state_dict.setdefault(key, own[key]).equal(own[key].cpu()):
+            raise ValueError(
+                f"this checkpoint was trained with another dict.txt than that of the data folder "
+                f"({len(self.decoder.dictionary)} symbols): give the folder it was trained on, or binarise the text "
+                f"with its dictionary (fairseq-preprocess --srcdict)"
+            )
+        for key in own:
+            if not key.endswith("relative_bias.weight") or key not in state_dict:
+                continue
+            trained, needed = state_dict[key].numel(), own[key].numel()
+            if trained < needed:
+                raise ValueError(
+                    f"a chunk of {(needed + 1) // 2} is longer than the {(trained + 1) // 2} positions that the simple "
+                    f"relative bias of this checkpoint covers: give a chunk of at most that (--test-chunk-size, "
+                    f"decoder_chunk_size in --model-overrides), or train with --rel-pos-bias rotary"
+                )
+            rest = (trained - needed) // 2
+            state_dict[key] = state_dict[key][rest : rest + needed]
+        check_state_dict(self, state_dict)
+
+
+register_presets("mega_lm", LM_PRESETS)

@@ -1,0 +1,169 @@
+"""Decoder of the MEGA language model: plain or adaptive tables, streams of any length."""
+
+import hashlib
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.modules import AdaptiveInput, AdaptiveSoftmax
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from fairseq_mega.data.text_streams import Carry
+from fairseq_mega.modules.embedding import token_table
+from fairseq_mega.modules.state import reorder_state
+
+from .decoder_stack import DecoderStack, DecoderState, IncrementalState
+from .mega_config import token_embedding
+from .mega_lm_config import band_ends, decoder_layer_config
+
+UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
+
+
+class AdaptiveEmbedding(AdaptiveInput):
+    """fairseq's adaptive input, under autocast too, and without undefined memory in checkpoints."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._float_tensor.zero_()
+
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input)
+
+
+class MegaLanguageModelDecoder(DecoderStack):
+    """Causal MEGA layers between an input table and a softmax, plain or adaptive.
+
+    Args:
+        cfg: a completed MegaLanguageModelConfig.
+        dictionary: of the tokens.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 4.3; adaptive tables: Baevski and Auli (ICLR 2019).
+    """
+
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
+        config = decoder_layer_config(cfg)
+        symbols, width = len(dictionary), config.embed_dim
+        tokens: nn.Module
+        if cfg.adaptive_input:
+            ends = cfg.adaptive_input_cutoff or cfg.adaptive_softmax_cutoff
+            if ends is None:
+                raise ValueError("--adaptive-input needs --adaptive-input-cutoff or --adaptive-softmax-cutoff")
+            cutoff = band_ends("--adaptive-input-cutoff", ends, symbols)
+            first = cfg.decoder_input_dim or width
+            tokens = AdaptiveEmbedding(symbols, dictionary.pad(), first, cfg.adaptive_input_factor, width, cutoff)
+        else:
+            tokens = token_table(symbols, width, dictionary.pad())
+        embedding = token_embedding(cfg, tokens)
+        super().__init__(dictionary, config, cfg.decoder_layers, embedding, not cfg.no_affine_final_norm)
+        unlimited = config.chunk_size > 0 or config.relative_bias == "rotary"
+        self.longest = UNLIMITED if unlimited else cfg.max_target_positions
+        self.chunk_size = config.chunk_size
+        self.shared_output = cfg.share_decoder_input_output_embed
+        self.adaptive_softmax: Optional[AdaptiveSoftmax] = None
+        if cfg.adaptive_softmax_cutoff is not None:
+            self.adaptive_softmax = AdaptiveSoftmax(
+                symbols,
+                width,
+                band_ends("--adaptive-softmax-cutoff", cfg.adaptive_softmax_cutoff, symbols),
+                cfg.adaptive_softmax_dropout,
+                cfg.adaptive_softmax_factor,
+                tokens if cfg.tie_adaptive_weights else None,
+                cfg.tie_adaptive_proj,
+            )
+            for name, buffer in self.adaptive_softmax.named_buffers():
+                if name.endswith("_float_tensor"):
+                    buffer.zero_()  # undefined otherwise, in every checkpoint
+        elif not self.shared_output:
+            self.output_projection = nn.Linear(width, symbols, bias=False)
+            nn.init.normal_(self.output_projection.weight, std=width**-0.5)
+        self.register_buffer("dictionary_fingerprint", fingerprint(dictionary))
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: Optional[IncrementalState] = None,
+        features_only: bool = False,
+        carry: Optional[Carry] = None,
+        streams: Optional[List[int]] = None,
+        position: int = 0,
+        **unused: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Predict the next token at every position.
+
+        Args:
+            prev_output_tokens: (B, L) long, right padded; with ``incremental_state`` all tokens read so far.
+            encoder_out: nothing; fairseq's generators pass it.
+            incremental_state: fairseq's store for state during decoding.
+            features_only: return the features (B, L, d) instead of logits.
+            carry: memory of streams between calls: the tokens continue the streams numbered ``streams`` (one per row)
+                at ``position``, which is how many tokens of each were read before.
+
+        Returns:
+            Logits (B, L, V), with an adaptive softmax the features (B, L, d), and a dictionary.
+
+        Raises:
+            ValueError: if ``carry`` does not hold what was before ``position``.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, carry, streams, position)
+        return (x if features_only else self.output_layer(x)), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: Optional[IncrementalState] = None,
+        carry: Optional[Carry] = None,
+        streams: Optional[List[int]] = None,
+        position: int = 0,
+        **unused: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """The decoder without its output layer; arguments as :meth:`forward`, returns features (B, L, d)."""
+        if carry is None:
+            out = self.run_incrementally(prev_output_tokens, incremental_state)
+        else:
+            assert streams is not None
+            rows = carry.rows(self, streams, position)
+            state = None if rows is None else reorder_state(rows.state, rows.order.to(prev_output_tokens.device))
+            out = self.run(prev_output_tokens, state, return_state=True)
+            carry.keep(self, streams, position + prev_output_tokens.size(1), out.state)
+        return out.hidden, {"attn": None, "inner_states": None}
+
+    def advance(self, tokens: Tensor, state: Optional[DecoderState] = None) -> Tuple[Tensor, DecoderState]:
+        """Read the next tokens of streams and predict what follows the last one.
+
+        Args:
+            tokens: (B, L) long, L at least 1, without padding.
+            state: what the call before returned; None at the beginning.
+
+        Returns:
+            Log probabilities (B, V), and the new state: of constant size for a model with chunks.
+        """
+        out = self.run(tokens, state, return_state=True)
+        assert out.state is not None
+        last = out.hidden[:, -1:]
+        if self.adaptive_softmax is not None:
+            return self.adaptive_softmax.get_log_prob(last, None)[:, 0], out.state
+        logits = self.output_layer(last)[:, 0]
+        return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)), out.state
+
+    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
+        """Project features (..., d) to logits (..., V); an adaptive softmax takes the features themselves."""
+        if self.adaptive_softmax is not None:
+            return features
+        if self.shared_output:
+            return F.linear(features, self.embedding.table)
+        return self.output_projection(features)
+
+    def max_positions(self) -> int:
+        """Longest sequence the model takes."""
+        return self.longest
+
+
+def fingerprint(dictionary: Dictionary) -> Tensor:
+    """A number (1,) int64 that differs between dictionaries of different symbols or order."""
+    digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).digest()
+    return torch.tensor([int.from_bytes(digest[:7], "big")])
