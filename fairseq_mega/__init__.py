@@ -1,11 +1,11 @@
-"""MEGA (Ma et al., ICLR 2023) for fairseq: importing the package registers its models and schedulers."""
+"""MEGA (Ma et al., ICLR 2023) for fairseq: importing the package registers its models, tasks and schedulers."""
 
 from . import compat
 
 compat.apply()
 
-from . import models, optim  # noqa: E402  registering needs the mended fairseq
+from . import models, optim, tasks  # noqa: E402  registering needs the mended fairseq
 
 __version__ = "0.1.0"
 
-__all__ = ["compat", "models", "optim"]
+__all__ = ["compat", "models", "optim", "tasks"]

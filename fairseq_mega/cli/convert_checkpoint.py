@@ -2,7 +2,8 @@
 
 The tensors are renamed to the paper's symbols (the published "alpha" and "delta" of the EMA are each other's),
 trailing axes of length one are dropped, and copies of shared tables are left out. The published positions of
-left-padded sources are kept (--published-source-padding), so that scores agree with the published code's.
+left-padded sources are kept (--published-source-padding), so that scores agree with the published code's. Language
+models become models of --task mega_language_modeling.
 """
 
 import argparse
@@ -61,7 +62,7 @@ def convert_name(name: str) -> str:
 
 
 def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Dict[str, Tensor]:
-    """Rename the tensors of a published encoder-decoder.
+    """Rename the tensors of a published encoder-decoder or language model.
 
     Args:
         state_dict: published names to tensors; not changed.
@@ -81,26 +82,30 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
 
 
 def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
-    """Convert a whole published checkpoint of a translator; the optimiser's state is left out.
+    """Convert a whole published checkpoint; the optimiser's state is left out.
 
     Args:
         checkpoint: what torch.load returned.
         where: its path, for messages.
 
     Raises:
-        ValueError: if it is not a translator's checkpoint of the published code.
+        ValueError: if it is no translator's or language model's checkpoint of the published code.
     """
     args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
     names = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
     if args is None or not any(".mega_layer." in name for name in names):
         raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
-    if not any(name.startswith("encoder.layers.") for name in names):
+    if not any(name.startswith("decoder.layers.") for name in names):
         raise ValueError(
             f"--input {where}: this is a checkpoint of --arch {getattr(args, 'arch', '?')}; only encoder-decoders "
-            f"(--arch mega...) can be converted"
+            f"(--arch mega...) and language models (--arch mega_lm...) can be converted"
         )
-    shared = args.share_all_embeddings or args.share_decoder_input_output_embed
-    values = {**vars(args), "published_source_padding": True}
+    values = dict(vars(args))
+    if any(name.startswith("encoder.layers.") for name in names):
+        values["published_source_padding"] = True
+    else:
+        values["task"] = "mega_language_modeling"
+    shared = values.get("share_all_embeddings") or values["share_decoder_input_output_embed"]
     return {
         **{key: value for key, value in checkpoint.items() if key not in ("model", "last_optimizer_state")},
         "args": argparse.Namespace(**values),

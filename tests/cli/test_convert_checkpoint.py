@@ -11,6 +11,7 @@ from tiny_mega import dictionary
 
 from fairseq_mega.cli.convert_checkpoint import convert_checkpoint, convert_name
 from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 
@@ -73,6 +74,27 @@ def test_invariant_padding_differs_from_the_published_one_only_where_padded(mode
     assert (logits[1] - outputs["logits"][1]).abs().max() > 1e-3
 
 
+def test_language_model():
+    converted = convert_checkpoint(torch.load(GOLDENS / "language_model.official.pt"), "language_model.official.pt")
+    assert converted["args"].task == "mega_language_modeling"
+    symbols = dictionary(26)
+    task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
+    language_model = MegaLanguageModel.build_model(converted["args"], task)
+    language_model.load_state_dict(converted["model"])
+    expected = torch.load(GOLDENS / "language_model.expected.pt")
+    inputs, outputs = expected["inputs"], expected["outputs"]
+    real = inputs["src_tokens"].ne(symbols.pad())
+    found = language_model.eval()(inputs["src_tokens"])
+    close(found[0][real], outputs["logits"][real])
+    close(language_model.get_normalized_probs(found, log_probs=True)[real], outputs["log_probs"][real])
+    state, steps = None, []
+    for token in inputs["src_tokens"][:1].unbind(1):
+        scores, state = language_model.decoder.advance(token.unsqueeze(1), state)
+        steps.append(scores)
+    row = real[0]
+    close(torch.stack(steps, dim=1)[0][row], outputs["log_probs"][0][row])
+
+
 def test_names():
     assert convert_name("decoder.layers.1.mega_layer.move.alpha") == "decoder.layers.1.attention.ema.delta"
     assert convert_name("decoder.layers.1.mega_layer.beta") == "decoder.layers.1.attention.mu"
@@ -82,6 +104,8 @@ def test_names():
 def test_other_files_are_refused(model):
     with pytest.raises(ValueError, match=r"--input x\.pt: this is no checkpoint of the published code"):
         convert_checkpoint({"model": model.state_dict(), "args": SimpleNamespace()}, "x.pt")
-    with pytest.raises(ValueError, match=r"checkpoint of --arch mega_lm; only encoder-decoders"):
-        language_model = {"decoder.layers.0.mega_layer.gamma": torch.zeros(2, 4)}
-        convert_checkpoint({"model": language_model, "args": SimpleNamespace(arch="mega_lm")}, "x.pt")
+    with pytest.raises(
+        ValueError, match=r"checkpoint of --arch mega_lra; only encoder-decoders .* and language models"
+    ):
+        classifier = {"encoder.encoder.layers.0.mega_layer.gamma": torch.zeros(2, 4)}
+        convert_checkpoint({"model": classifier, "args": SimpleNamespace(arch="mega_lra")}, "x.pt")

@@ -11,8 +11,11 @@ from helpers import make_parallel_corpus
 
 import fairseq_mega
 from fairseq_mega.models.mega_config import PRESETS
+from fairseq_mega.models.mega_lm_config import LM_PRESETS
 
 FOLDER = Path(fairseq_mega.__file__).parent / "presets"
+ALL = {name: ("mega", values) for name, values in PRESETS.items()}
+ALL.update({name: ("mega_lm", values) for name, values in LM_PRESETS.items()})
 
 # What a person writes for a run of their own; "model=..." then names a preset.
 RUN = """# @package _global_
@@ -30,14 +33,15 @@ hydra: {run: {dir: .}}
 
 
 def test_each_architecture_has_its_preset():
-    assert {path.stem for path in (FOLDER / "model").glob("*.yaml")} == set(PRESETS)
+    assert {path.stem for path in (FOLDER / "model").glob("*.yaml")} == set(ALL)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", ALL)
 def test_presets_equal_architectures(name):
+    model, values = ALL[name]
     text = (FOLDER / "model" / f"{name}.yaml").read_text()
     assert text.startswith("# @package model\n")
-    assert yaml.safe_load(text) == {"_name": "mega", **PRESETS[name]}
+    assert yaml.safe_load(text) == {"_name": model, **values}
 
 
 @pytest.mark.slow

@@ -1,0 +1,110 @@
+"""Training blocks of whole lines, whose lengths are drawn anew in every epoch."""
+
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data.monolingual_dataset import collate
+
+from .text_lines import TextLines, inputs_of
+
+
+class TextBlockDataset(FairseqDataset):
+    """Blocks of whole lines for training a language model.
+
+    For every block a target length is drawn from {low, low + 1, ..., high} chunks; lines are added while the block
+    stays within it (a longer single line is a block of its own). Input is ``</s>`` and the block without its last
+    token. The cuts depend on seed and epoch only, so that a resumed run repeats them.
+
+    Args:
+        text: lines to cut.
+        dictionary: for padding and ``</s>``.
+        chunk: tokens of a chunk.
+        low, high: chunks of the shortest and longest block.
+        seed: of the cuts.
+        longest: tokens that a block may have at most, and the option that says so, for the message.
+
+    Raises:
+        ValueError: if a line is longer than ``longest``, or the lengths are out of range.
+
+    Source: the published code (facebookresearch/mega) for WikiText-103 and enwik8.
+    """
+
+    def __init__(
+        self,
+        text: TextLines,
+        dictionary: Dictionary,
+        chunk: int,
+        low: int,
+        high: int,
+        seed: int,
+        longest: Optional[int] = None,
+        longest_option: str = "",
+    ) -> None:
+        if not 1 <= low <= high:
+            raise ValueError(
+                f"--variant-block-multiple-min {low} and --variant-block-multiple-max {high}: give whole numbers of "
+                f"chunks with 1 <= min <= max"
+            )
+        if longest is not None:
+            line, tokens = text.longest()
+            if tokens > longest:
+                raise ValueError(
+                    f"line {line + 1} of the split {text.name!r} has {tokens} tokens, more than {longest_option} "
+                    f"{longest}: split the line or raise the option"
+                )
+            if chunk * high > longest:
+                raise ValueError(
+                    f"blocks of up to --variant-block-multiple-max {high} chunks of {chunk} tokens exceed "
+                    f"{longest_option} {longest}: give a smaller multiple or raise the option"
+                )
+        self.text, self.dictionary = text, dictionary
+        self.chunk, self.low, self.high, self.seed = chunk, low, high, seed
+        self.starts = np.zeros(1, dtype=np.int64)
+        self.set_epoch(1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Cut the text for an epoch."""
+        draw = np.random.default_rng((self.seed, epoch))
+        lines, starts = len(self.text.ends), [0]
+        while starts[-1] < lines:
+            target = self.chunk * int(draw.integers(self.low, self.high + 1))
+            starts.append(self.text.take(starts[-1], target))
+        before = np.concatenate([[0], self.text.ends])[starts]
+        self.starts = before[:-1]  # tokens before each block
+        self.sizes = np.diff(before)
+        kept = self.sizes > 0  # lines without any token
+        self.starts, self.sizes = self.starts[kept], self.sizes[kept]
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """False: blocks change from epoch to epoch."""
+        return False
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        begin = int(self.starts[index])
+        target = self.text.span(begin, begin + int(self.sizes[index]))
+        return {"id": index, "source": inputs_of(target, self.dictionary.eos()), "target": target}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """Batch of blocks, right padded."""
+        return collate(samples, self.dictionary.pad(), self.dictionary.eos())
+
+    def num_tokens(self, index: int) -> int:
+        """Length of a block."""
+        return int(self.sizes[index])
+
+    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        """Lengths of blocks."""
+        return self.sizes[indices]
+
+    def size(self, index: int) -> int:
+        """Length of a block."""
+        return int(self.sizes[index])
+
+    def ordered_indices(self) -> np.ndarray:
+        """Blocks by length, those of equal length in random order."""
+        return np.lexsort([np.random.permutation(len(self)), self.sizes])

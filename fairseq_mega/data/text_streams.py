@@ -1,0 +1,151 @@
+"""Evaluation of long texts: segments that are read group by group, with the model's memory carried along."""
+
+import math
+import weakref
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data.monolingual_dataset import collate
+from torch import Tensor
+
+from .text_lines import TextLines, inputs_of
+
+
+class StreamRows(NamedTuple):
+    """Where the memory of some streams is."""
+
+    state: Any  # of the streams of the call before
+    order: Tensor  # (B,) long: the row of each stream in it
+
+
+class Carry:
+    """What models remember of each stream from one call to the next."""
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakKeyDictionary[Any, Tuple[List[int], int, Any]] = weakref.WeakKeyDictionary()
+
+    def rows(self, model: Any, streams: List[int], position: int) -> Optional[StreamRows]:
+        """Memory of the streams after ``position`` tokens of each, or None at their beginning.
+
+        Raises:
+            ValueError: if the call before did not end there.
+        """
+        if position == 0:
+            return None
+        before, end, state = self._kept.get(model, ([], 0, None))
+        if end != position or not set(streams) <= set(before):
+            raise ValueError(
+                f"streams {streams} are to go on at token {position}, but streams {before} were read up to {end}: "
+                f"batches of a streamed text have to be read in their order, each once"
+            )
+        return StreamRows(state, torch.tensor([before.index(stream) for stream in streams]))
+
+    def keep(self, model: Any, streams: List[int], position: int, state: Any) -> None:
+        """Remember ``state`` as that of the streams after ``position`` tokens of each."""
+        self._kept[model] = (list(streams), position, state)
+
+
+def cut_segments(text: TextLines, count: int) -> np.ndarray:
+    """Cut a text at line ends into segments of at most ceil(tokens / count) tokens.
+
+    Args:
+        text: lines to cut.
+        count: K; as whole lines are kept, there may be a short segment more.
+
+    Returns:
+        (segments, 2) int64, the tokens before the beginning and before the end of each.
+    """
+    longest = math.ceil(text.tokens / count)
+    cuts = [0]
+    while cuts[-1] < len(text.ends):
+        cuts.append(text.take(cuts[-1], longest))
+    bounds = np.array([text.start(line) for line in cuts], dtype=np.int64)
+    segments = np.stack([bounds[:-1], bounds[1:]], axis=1)
+    return segments[segments[:, 0] < segments[:, 1]]
+
+
+class TextStreamDataset(FairseqDataset):
+    """Segments of a text, each read from an empty memory in groups of some chunks.
+
+    Every token of the text is the target of exactly one item. A batch holds the same group of some segments; it names
+    them (``streams``) and how much of them was read before (``position``), for a :class:`Carry`.
+
+    Args:
+        text: lines to evaluate.
+        dictionary: for padding and ``</s>``, which is read before the first token of a segment.
+        segments: K.
+        group: tokens that are read in one call.
+
+    Source: the published code's test protocol for WikiText-103 and enwik8.
+    """
+
+    def __init__(self, text: TextLines, dictionary: Dictionary, segments: int, group: int) -> None:
+        self.text, self.dictionary, self.group = text, dictionary, group
+        self.segments = cut_segments(text, segments)
+        items = [
+            (segment, begin)
+            for segment, (first, end) in enumerate(self.segments)
+            for begin in range(int(first), int(end), group)
+        ]
+        self.items = np.array(items, dtype=np.int64)  # (items, 2): segment, tokens of the text before the item
+        self.sizes = np.minimum(group, self.segments[self.items[:, 0], 1] - self.items[:, 1])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        segment, begin = self.items[index].tolist()
+        first = int(self.segments[segment, 0])
+        target = self.text.span(begin, begin + int(self.sizes[index]))
+        if begin == first:
+            source = inputs_of(target, self.dictionary.eos())
+        else:
+            source = self.text.span(begin - 1, begin - 1 + int(self.sizes[index]))
+        return {"id": index, "source": source, "target": target, "stream": segment, "position": begin - first}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """Batch of the same group of several segments, right padded where a segment ends."""
+        batch = collate(samples, self.dictionary.pad(), self.dictionary.eos())
+        if batch:
+            (position,) = {sample["position"] for sample in samples}
+            batch["net_input"].update(streams=[sample["stream"] for sample in samples], position=position)
+        return batch
+
+    def batches(self, max_tokens: Optional[int], max_sentences: Optional[int], shards: int = 1) -> List[List[int]]:
+        """Items of each batch, in the order in which they have to be read.
+
+        Args:
+            max_tokens: of a batch; decides how many segments are read side by side, one at least.
+            max_sentences: segments side by side at most.
+            shards: processes; each takes every ``shards``-th batch and so reads whole segments. Where one has fewer,
+                batches are empty.
+        """
+        lengths = self.segments[:, 1] - self.segments[:, 0]
+        side_by_side = max(1, (max_tokens or self.group) // min(self.group, int(lengths.max())))
+        side_by_side = min(side_by_side, max_sentences or side_by_side, math.ceil(len(lengths) / shards))
+        longest_first = np.argsort(-lengths, kind="stable")
+        first_item = np.searchsorted(self.items[:, 0], np.arange(len(lengths)))
+        groups = -(-lengths // self.group)
+        of_shard: List[List[List[int]]] = [[] for _ in range(shards)]
+        for start in range(0, len(lengths), side_by_side):
+            some = longest_first[start : start + side_by_side]
+            shard = min(of_shard, key=len) if shards > 1 else of_shard[0]
+            for group in range(int(groups[some[0]])):
+                shard.append([int(first_item[segment]) + group for segment in some if group < groups[segment]])
+        length = max(map(len, of_shard))
+        padded = [batches + [[]] * (length - len(batches)) for batches in of_shard]
+        return [batches[i] for i in range(length) for batches in padded]
+
+    def ordered_indices(self) -> np.ndarray:
+        """All items in the order of the text."""
+        return np.arange(len(self))
+
+    def num_tokens(self, index: int) -> int:
+        """Length of an item."""
+        return int(self.sizes[index])
+
+    def size(self, index: int) -> int:
+        """Length of an item."""
+        return int(self.sizes[index])

@@ -1,0 +1,242 @@
+"""Language modelling over long texts: training on blocks of drawn lengths, evaluation on streams with a memory."""
+
+import logging
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional
+
+from fairseq import utils
+from fairseq.data import FairseqDataset, data_utils, iterators
+from fairseq.tasks import register_task
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+from omegaconf import II, OmegaConf
+
+from fairseq_mega.data.text_blocks import TextBlockDataset
+from fairseq_mega.data.text_lines import TextLines
+from fairseq_mega.data.text_streams import Carry, TextStreamDataset
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class MegaLanguageModelingConfig(LanguageModelingConfig):
+    """Options of ``--task mega_language_modeling``, beside those of fairseq's language_modeling."""
+
+    tokens_per_sample: int = field(
+        default=1024, metadata={"help": "tokens that count as a chunk where the model has no --decoder-chunk-size"}
+    )
+    variant_block_multiple_min: int = field(
+        default=2, metadata={"help": "chunks of the shortest training block; lengths are drawn anew every epoch"}
+    )
+    variant_block_multiple_max: int = field(default=6, metadata={"help": "chunks of the longest training block"})
+    valid_block: str = field(
+        default="splits:10",
+        metadata={
+            "help": "how validation and test text are read: splits:K, in K segments with the memory carried along "
+            "each; or lines, each line for itself (prompts for fairseq-generate)"
+        },
+    )
+    chunk_nums: int = field(default=2, metadata={"help": "chunks that one call of an evaluation reads"})
+    test_chunk_size: int = field(
+        default=0, metadata={"help": "attention chunk of a checkpoint in evaluation (default: as trained)"}
+    )
+    max_tokens: Optional[int] = II("dataset.max_tokens")
+
+
+@register_task("mega_language_modeling", dataclass=MegaLanguageModelingConfig)
+class MegaLanguageModelingTask(LanguageModelingTask):
+    """Train on blocks of whole lines of {min..max} chunks; validate and test on streams of any length.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 4.3, and the published recipes.
+    """
+
+    def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
+        super().__init__(args, dictionary, output_dictionary, targets)
+        self.carry = Carry()
+        self.chunk_size = args.tokens_per_sample
+        self.segments = segments_of(args.valid_block)
+        for option in ("chunk_nums", "tokens_per_sample"):
+            if getattr(args, option) < 1:
+                raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
+        if args.test_chunk_size < 0:
+            raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
+        if self.targets != ["future"]:
+            raise ValueError("--self-target and --past-target: a MEGA language model predicts the next token only")
+
+    def build_model(self, args: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model and learn its chunk.
+
+        Raises:
+            ValueError: if the model cannot carry a memory.
+        """
+        if from_checkpoint and self.args.test_chunk_size > 0:
+            if OmegaConf.is_config(args):
+                args = OmegaConf.merge(args, {"decoder_chunk_size": self.args.test_chunk_size})
+            else:
+                args.decoder_chunk_size = self.args.test_chunk_size
+        model = super().build_model(args, from_checkpoint)
+        if not isinstance(model, MegaLanguageModel):
+            raise ValueError(
+                f"--task mega_language_modeling carries a memory along the text, which {type(model).__name__} does "
+                f"not have: give --arch mega_lm or one of its presets, or --task language_modeling"
+            )
+        if model.decoder.chunk_size > 0:
+            self.chunk_size = model.decoder.chunk_size
+        return model
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> FairseqDataset:
+        """Load a split: "train" as blocks, every other one as streams (or lines, see ``--valid-block``).
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            ValueError: if it is empty or does not fit the options.
+        """
+        if split != "train" and self.segments == 0:
+            self.args.sample_break_mode = "eos"
+            return super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        paths = utils.split_paths(self.args.data)
+        path = os.path.join(paths[(epoch - 1) % len(paths)], split)
+        if os.path.exists(f"{path}.bin") and os.path.getsize(f"{path}.bin") == 0:
+            raise ValueError(
+                f"the split {split!r} has no token ({path}.bin is empty): binarise a text that is not empty"
+            )
+        lines = data_utils.load_indexed_dataset(path, self.dictionary, self.args.dataset_impl, combine=combine)
+        if lines is None:
+            raise FileNotFoundError(f"Dataset not found: {split} ({path})")
+        text = TextLines(lines, split)
+        self.datasets[split] = self._blocks(text) if split == "train" else self._streams(text)
+        return self.datasets[split]
+
+    def _blocks(self, text: TextLines) -> TextBlockDataset:
+        limits = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
+        option = min((name for name in limits if limits[name]), key=lambda name: limits[name], default="")
+        dataset = TextBlockDataset(
+            text,
+            self.dictionary,
+            self.chunk_size,
+            self.args.variant_block_multiple_min,
+            self.args.variant_block_multiple_max,
+            self.args.seed,
+            limits.get(option),
+            option,
+        )
+        logger.info(f"{text.name}: {text.tokens:,} tokens in {len(dataset):,} blocks, drawn anew every epoch")
+        return dataset
+
+    def _streams(self, text: TextLines) -> TextStreamDataset:
+        dataset = TextStreamDataset(text, self.dictionary, self.segments, self.chunk_size * self.args.chunk_nums)
+        logger.info(
+            f"{text.name}: {text.tokens:,} tokens in {len(dataset.segments)} segments, read {dataset.group:,} tokens "
+            f"({self.args.chunk_nums} chunks of {self.chunk_size}) at a time"
+        )
+        return dataset
+
+    def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
+        """As fairseq's; streams keep the order of their groups and are never filtered by length."""
+        if not isinstance(dataset, TextStreamDataset):
+            return super().get_batch_iterator(dataset, *args, **kwargs)
+        assert not args, "streams take keyword arguments only"
+        shards = kwargs.get("num_shards", 1)
+        return iterators.EpochBatchIterator(
+            dataset=dataset,
+            collate_fn=dataset.collater,
+            batch_sampler=dataset.batches(kwargs.get("max_tokens"), kwargs.get("max_sentences"), shards),
+            num_shards=shards,
+            shard_id=kwargs.get("shard_id", 0),
+            num_workers=kwargs.get("num_workers", 0),
+            buffer_size=kwargs.get("data_buffer_size", 0),
+            disable_shuffling=True,
+        )
+
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+        """Score a batch; the memory of streams goes from one batch to the next."""
+        return super().valid_step(self._with_carry(sample), model, criterion)
+
+    def eval_lm_dataloader(self, dataset: FairseqDataset, **kwargs: Any) -> Any:
+        """Batches for fairseq-eval-lm, in the order of the text; the end checks that every token was scored once.
+
+        Raises:
+            ValueError: for options that a carried memory excludes.
+        """
+        if not isinstance(dataset, TextStreamDataset):
+            return super().eval_lm_dataloader(dataset, **kwargs)
+        shards = kwargs.pop("num_shards", 1)
+        if shards > 1:
+            raise ValueError(
+                f"--num-shards {shards}: a text with carried memory is read by one process; leave it out (on a machine "
+                f"with several GPUs give --distributed-world-size 1)"
+            )
+        if kwargs.pop("context_window", 0) > 0:
+            raise ValueError("--context-window: streams carry their whole context along; leave it out")
+        batches = self.get_batch_iterator(
+            dataset=dataset,
+            max_tokens=kwargs.get("max_tokens"),
+            max_sentences=kwargs.get("batch_size"),
+            num_workers=kwargs.get("num_workers", 0),
+            data_buffer_size=kwargs.get("data_buffer_size", 0),
+        )
+        return ScoredOnce(batches.next_epoch_itr(shuffle=False), dataset, self)
+
+    def _with_carry(self, sample: Dict[str, Any]) -> Dict[str, Any]:
+        """The batch with the task's carried memory, if it is of streams."""
+        if "streams" not in sample.get("net_input", {}):
+            return sample
+        return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
+
+    def build_generator(self, models: List[Any], args: Any, *further: Any, **kwargs: Any) -> Any:
+        """As fairseq's, but ``--max-len-b`` counts what follows the prompt: prompts longer than it are taken whole."""
+        if getattr(args, "max_len_a", 0) == 0:
+            args.max_len_a = 1
+        return super().build_generator(models, args, *further, **kwargs)
+
+
+class ScoredOnce:
+    """The batches of an evaluation, with the memory to carry; counts that they hold each token once.
+
+    Args:
+        batches: of ``dataset``, in order.
+        dataset: of streams.
+        task: whose memory goes along.
+    """
+
+    def __init__(self, batches: Any, dataset: TextStreamDataset, task: MegaLanguageModelingTask) -> None:
+        self.batches, self.dataset, self.task = batches, dataset, task
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @property
+    def n(self) -> int:
+        """Number of batches given out."""
+        return self.batches.n
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        items = tokens = 0
+        for sample in self.batches:
+            items += sample["id"].numel()
+            tokens += sample["ntokens"]
+            yield self.task._with_carry(sample)
+        expected = self.dataset.text.tokens
+        if tokens != expected or items != len(self.dataset):
+            raise RuntimeError(f"{tokens:,} of {expected:,} tokens were scored: the batches do not cover the text")
+        longest = int((self.dataset.segments[:, 1] - self.dataset.segments[:, 0]).max())
+        logger.info(
+            f"scored {tokens:,} of {expected:,} tokens, each once, in {len(self.dataset.segments)} segments of up to "
+            f"{longest:,} tokens"
+        )
+
+
+def segments_of(valid_block: str) -> int:
+    """K of ``--valid-block splits:K``; 0 for lines.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    match = re.fullmatch(r"splits:(\d+)", valid_block)
+    if valid_block == "lines":
+        return 0
+    if match is None or int(match.group(1)) < 1:
+        raise ValueError(f"--valid-block {valid_block}: give splits:K with a number of segments K >= 1, or lines")
+    return int(match.group(1))

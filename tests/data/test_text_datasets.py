@@ -1,0 +1,144 @@
+"""Training blocks and evaluation streams over a text of lines."""
+
+import itertools
+from typing import Dict, List
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_mega.data.text_blocks import TextBlockDataset
+from fairseq_mega.data.text_lines import TextLines
+from fairseq_mega.data.text_streams import TextStreamDataset
+
+EOS, PAD = 2, 1
+
+
+class Lines(list):
+    """As fairseq's indexed dataset: tensors and their sizes."""
+
+    @property
+    def sizes(self):
+        return np.array([len(line) for line in self])
+
+
+def text(lengths):
+    """Lines of consecutive numbers, so that every token is known by its value."""
+    ends = np.cumsum(lengths)
+    return TextLines(Lines(torch.arange(10 + end - n, 10 + end) for n, end in zip(lengths, ends)), "test")
+
+
+lines = st.lists(st.integers(0, 9), min_size=1, max_size=30).filter(lambda lengths: sum(lengths) > 0)
+
+
+@given(lines, st.data())
+def test_spans(lengths, data):
+    source = text(lengths)
+    begin = data.draw(st.integers(0, source.tokens - 1))
+    end = data.draw(st.integers(begin + 1, source.tokens))
+    assert source.span(begin, end).tolist() == list(range(10 + begin, 10 + end))
+
+
+def test_empty_text():
+    with pytest.raises(ValueError, match="'valid' has no token"):
+        TextLines(Lines([torch.zeros(0)]), "valid")
+    with pytest.raises(ValueError, match="'valid' has no token"):
+        TextLines(Lines(), "valid")
+
+
+@given(lines, st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
+def test_blocks_are_whole_lines_in_order(lengths, chunk, low, more, epoch):
+    source = text(lengths)
+    dataset = TextBlockDataset(source, Dictionary(), chunk, low, low + more, seed=3)
+    dataset.set_epoch(epoch)
+    targets = [dataset[i]["target"].tolist() for i in range(len(dataset))]
+    assert list(itertools.chain(*targets)) == list(range(10, 10 + source.tokens))
+    ends = set((10 + np.cumsum(lengths)).tolist())
+    for i, target in enumerate(targets):
+        assert target[-1] + 1 in ends
+        assert dataset[i]["source"].tolist() == [EOS, *target[:-1]]
+        assert len(target) == dataset.size(i) == dataset.num_tokens(i) == dataset.num_tokens_vec(np.array([i]))[0]
+        assert len(target) <= chunk * (low + more) or not any(target[0] < end <= target[-1] for end in ends)
+    assert sorted(dataset.ordered_indices()) == list(range(len(dataset)))
+
+
+def test_blocks_are_drawn_anew_and_again():
+    def cuts(seed, epoch):
+        dataset = TextBlockDataset(text([3] * 400), Dictionary(), 4, 2, 6, seed)
+        dataset.set_epoch(epoch)
+        return dataset.sizes.tolist()
+
+    assert cuts(1, 2) == cuts(1, 2)
+    assert cuts(1, 1) != cuts(1, 2) and cuts(1, 1) != cuts(2, 1)
+    sizes = cuts(1, 1)[:-1]
+    assert {size // 3 * 3 for size in sizes} == {6, 12, 15, 18, 24}  # whole lines of 3 in 8, 12, 16, 20, 24
+    counts = [sizes.count(size) for size in (6, 12, 15, 18, 24)]
+    assert min(counts) > 0.5 * max(counts)  # uniform
+
+
+@pytest.mark.parametrize(
+    "low, high, longest, message",
+    [
+        (0, 2, None, "multiple-min 0 and --variant-block-multiple-max 2"),
+        (3, 2, None, "1 <= min <= max"),
+        (1, 1, 8, r"line 2 of the split 'test' has 9 tokens, more than --max-tokens 8: split the line"),
+        (1, 3, 11, r"--variant-block-multiple-max 3 chunks of 4 tokens exceed --max-tokens 11"),
+    ],
+)
+def test_bad_blocks(low, high, longest, message):
+    with pytest.raises(ValueError, match=message):
+        TextBlockDataset(text([3, 9, 4]), Dictionary(), 4, low, high, 1, longest, "--max-tokens")
+
+
+def read_streams(dataset, max_tokens, max_sentences, shards=1):
+    """Follow the batches of each shard; returns the targets of each segment, in the order of reading."""
+    found: Dict[int, List[int]] = {}
+    batches = dataset.batches(max_tokens, max_sentences, shards)
+    assert len(batches) % shards == 0
+    for shard in range(shards):
+        before: List[int] = []
+        end = 0
+        for batch in batches[shard::shards]:
+            if not batch:
+                continue
+            sample = dataset.collater([dataset[i] for i in batch])
+            streams, position = sample["net_input"]["streams"], sample["net_input"]["position"]
+            if position > 0:
+                assert position == end and set(streams) <= set(before)
+            before, end = streams, position + sample["target"].size(1)
+            for row, stream in enumerate(streams):
+                target = sample["target"][row][sample["target"][row] != PAD].tolist()
+                source = sample["net_input"]["src_tokens"][row][: len(target)].tolist()
+                assert source == [EOS if position == 0 else target[0] - 1, *target[:-1]]
+                found.setdefault(stream, []).extend(target)
+            assert sample["ntokens"] == sum(len(dataset[i]["target"]) for i in batch)
+    return found
+
+
+@settings(max_examples=200)
+@given(lines, st.integers(1, 6), st.integers(1, 9), st.integers(1, 30), st.integers(1, 4), st.integers(1, 3))
+def test_streams_hold_every_token_once(lengths, count, group, max_tokens, max_sentences, shards):
+    source = text(lengths)
+    dataset = TextStreamDataset(source, Dictionary(), count, group)
+    longest = -(-source.tokens // count)
+    ends = set((10 + np.cumsum(lengths)).tolist())
+    found = read_streams(dataset, max_tokens, max_sentences, shards)
+    assert sorted(found) == list(range(len(dataset.segments)))
+    assert list(itertools.chain(*(found[stream] for stream in sorted(found)))) == list(range(10, 10 + source.tokens))
+    for target in found.values():
+        assert target[-1] + 1 in ends
+        assert len(target) <= longest or not any(target[0] < end <= target[-1] for end in ends)
+
+
+def test_streams_side_by_side():
+    dataset = TextStreamDataset(text([4] * 30), Dictionary(), 6, 5)  # six segments of 20 tokens
+    assert len(dataset.segments) == 6
+    assert [len(batch) for batch in dataset.batches(15, None)] == [3] * 8
+    assert [len(batch) for batch in dataset.batches(15, 2)] == [2] * 12
+    assert [len(batch) for batch in dataset.batches(1, None)] == [1] * 24
+    assert [len(batch) for batch in dataset.batches(1000, None)] == [6] * 4
+    assert [len(batch) for batch in dataset.batches(1000, None, 2)] == [3] * 8
+    assert [len(batch) for batch in dataset.batches(1000, None, 4)] == [2, 2, 2, 0] * 4

@@ -1,0 +1,93 @@
+"""Sampling, and generation through MegaLanguageModel.from_pretrained."""
+
+import math
+
+import pytest
+import torch
+from helpers import random_sentences, run_fairseq
+
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.text_generator import check_sampling, draw
+
+EOS = 2
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory, device_flags):
+    folder = tmp_path_factory.mktemp("generator")
+    text = "".join(f"{line}\n" for line in random_sentences(120, 3))
+    (folder / "text.txt").write_text(text)
+    data = folder / "data-bin"
+    run_fairseq("preprocess", ["--only-source", "--trainpref", folder / "text.txt", "--destdir", data])
+    options = ["--arch", "mega_lm_tiny", "--decoder-chunk-size", 8, "--max-tokens", 100, "--lr", 0.01, *device_flags]
+    options += ["--optimizer", "adam", "--max-update", 20, "--disable-validation", "--num-workers", 0]
+    run_fairseq("train", [data, "--task", "mega_language_modeling", *options, "--save-dir", folder])
+    return MegaLanguageModel.from_pretrained(str(folder), "checkpoint_last.pt", str(data))
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 19])
+def test_greedy_stream_equals_full_forwards(generator, length):
+    (model,) = generator.models
+    prompt = [EOS, *(4 + i % 15 for i in range(length - 1))]
+    tokens = list(prompt)
+    for _ in range(12):
+        scores = model(torch.tensor([tokens]))[0][0, -1]
+        scores[[0, 1]] = -math.inf
+        tokens.append(int(scores.argmax()))
+    stream = generator.stream(prompt, temperature=0.0)
+    assert [next(stream) for _ in range(12)] == tokens[length:]
+
+
+def test_two_models_vote(generator):
+    both = type(generator)(generator.cfg, generator.task, [*generator.models, *generator.models])
+    one, two = (item.complete("w3 w4", 20, seed=2) for item in (generator, both))
+    assert one == two
+
+
+def test_complete(generator):
+    assert generator.complete("w1\nw2 w3", 15, seed=1) == generator.complete("w1\nw2 w3", 15, seed=1)
+    assert generator.complete("w1", 15, seed=1) != generator.complete("w1", 15, seed=2)
+    text = generator.complete("w1", 200, seed=1)
+    assert "\n" in text and set(text.split()) <= {f"w{i}" for i in range(20)} | {"<unk>"}
+    assert len(text.split()) + text.count("\n") == 200
+    assert "\n" not in generator.complete("w1", 200, seed=1, stop_at_line_end=True)
+    assert generator.complete("w1", 0) == ""
+
+
+def test_an_empty_prompt_is_refused(generator):
+    with pytest.raises(ValueError, match="one token at least is needed"):
+        next(generator.stream([]))
+
+
+def frequencies(options, count=20000):
+    scores = torch.tensor([0.5, 0.25, 0.15, 0.1]).log().repeat(count, 1)
+    drawn = draw(scores, generator=torch.Generator().manual_seed(1), **options)
+    return torch.bincount(drawn, minlength=4) / count
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({}, [0.5, 0.25, 0.15, 0.1]),
+        ({"temperature": 0.0}, [1, 0, 0, 0]),
+        ({"temperature": 0.5}, [0.7246, 0.1812, 0.0652, 0.0290]),
+        ({"top_k": 2}, [2 / 3, 1 / 3, 0, 0]),
+        ({"top_k": 9}, [0.5, 0.25, 0.15, 0.1]),
+        ({"top_p": 0.5}, [1, 0, 0, 0]),
+        ({"top_p": 0.51}, [2 / 3, 1 / 3, 0, 0]),
+        ({"top_p": 0.89}, [5 / 9, 2.5 / 9, 1.5 / 9, 0]),
+        ({"top_p": 0.7, "top_k": 2}, [2 / 3, 1 / 3, 0, 0]),
+    ],
+)
+def test_sampling(options, expected):
+    torch.testing.assert_close(frequencies(options), torch.tensor(expected, dtype=torch.float), atol=0.015, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [((-1.0, 0, 1.0), "temperature -1.0"), ((math.nan, 0, 1.0), "temperature nan"), ((1.0, -1, 1.0), "top_k -1")]
+    + [((1.0, 0, 0.0), "top_p 0.0"), ((1.0, 0, 1.5), "top_p 1.5")],
+)
+def test_bad_sampling(options, message):
+    with pytest.raises(ValueError, match=message):
+        check_sampling(*options)

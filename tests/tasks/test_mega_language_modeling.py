@@ -1,0 +1,196 @@
+"""The task through fairseq's commands: training, resume, streamed evaluation, generation, and bad input."""
+
+import json
+import re
+
+import pytest
+import torch
+from helpers import hypotheses, random_sentences, run_fairseq
+
+from fairseq_mega.tasks.mega_language_modeling import segments_of
+
+TASK = ["--task", "mega_language_modeling"]
+MODEL = ["--arch", "mega_lm_tiny", "--decoder-layers", 1, "--decoder-embed-dim", 16, "--decoder-hidden-dim", 32]
+MODEL += ["--decoder-z-dim", 8, "--decoder-n-dim", 4, "--decoder-chunk-size", 8]
+ADAPTIVE = ["--adaptive-softmax-cutoff", "8,16", "--adaptive-input", "--tie-adaptive-weights", "--tie-adaptive-proj"]
+TRAINING = ["--optimizer", "adam", "--lr", 0.01, "--max-tokens", 100, "--num-workers", 0, "--no-progress-bar"]
+TRAINING += ["--log-format", "json", "--log-interval", 1]
+TEST_TOKENS = 597
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A binarised text with empty lines; 597 test tokens."""
+    folder = tmp_path_factory.mktemp("text")
+    arguments = ["--only-source", "--destdir", folder / "data-bin"]
+    for seed, (split, count) in enumerate((("train", 200), ("valid", 40), ("test", 97))):
+        lines = random_sentences(count, seed + 8)
+        lines[3] = lines[7] = ""
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines))
+        arguments += [f"--{split}pref", folder / f"{split}.txt"]
+    run_fairseq("preprocess", arguments)
+    return folder / "data-bin"
+
+
+def train(data, folder, *options, model=(*MODEL, "--share-decoder-input-output-embed")):
+    return run_fairseq("train", [data, *TASK, *model, *TRAINING, "--save-dir", folder, *options])
+
+
+@pytest.fixture(scope="module", params=["plain", "adaptive"])
+def trained(request, data, device_flags, tmp_path_factory):
+    """A checkpoint after three epochs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    options = [*device_flags, "--max-epoch", 3, "--no-epoch-checkpoints"]
+    if request.param == "adaptive":
+        model = [*MODEL[:1], "mega_lm", *MODEL[2:], *ADAPTIVE, "--adaptive-softmax-factor", 2]
+        model += ["--adaptive-input-factor", 2, "--normalize-before", "--rel-pos-bias", "rotary"]
+        train(data, folder, *options, "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", model=model)
+    else:
+        train(data, folder, *options)
+    return folder / "checkpoint_last.pt"
+
+
+def evaluate(data, checkpoint, device_flags, *options):
+    output = run_fairseq(
+        "eval-lm",
+        [data, *TASK, "--path", checkpoint, "--no-progress-bar", *device_flags, "--gen-subset", "test", *options],
+    )
+    scored = re.search(r"scored ([\d,]+) of ([\d,]+) tokens, each once, in (\d+) segments", output)
+    assert scored is not None and scored.group(1) == scored.group(2)
+    loss = re.search(r"Loss \(base 2\): ([\d.]+)", output)
+    assert loss is not None
+    return float(loss.group(1)), int(scored.group(1).replace(",", "")), int(scored.group(3))
+
+
+def test_loss_depends_on_neither_groups_nor_batches(data, trained, device_flags):
+    losses = set()
+    for options in (
+        [],
+        ["--chunk-nums", 1, "--max-tokens", 8],
+        ["--chunk-nums", 100],
+        ["--softmax-batch", 16],
+        ["--batch-size", 1, "--num-workers", 1],
+    ):
+        loss, tokens, segments = evaluate(data, trained, device_flags, "--valid-block", "splits:3", *options)
+        assert tokens == TEST_TOKENS and segments in (3, 4)
+        losses.add(loss)
+    assert max(losses) - min(losses) <= 1e-4 + 1e-9, losses  # fairseq prints four digits
+
+
+def test_context_and_chunks_count(data, trained, device_flags):
+    """Segments without memory of each other, or another chunk, give another loss; each token is scored all the same."""
+    one = evaluate(data, trained, device_flags, "--valid-block", "splits:1")
+    many = evaluate(data, trained, device_flags, "--valid-block", "splits:40")
+    longer = evaluate(data, trained, device_flags, "--valid-block", "splits:1", "--test-chunk-size", 16)
+    overridden = evaluate(
+        data, trained, device_flags, "--valid-block", "splits:1", "--model-overrides", "{'decoder_chunk_size': 16}"
+    )
+    assert {one[1], many[1], longer[1]} == {TEST_TOKENS}
+    assert one[0] != many[0] and one[0] != longer[0] and longer == overridden
+
+
+def test_validation_in_training_equals_evaluation(data, device_flags, tmp_path):
+    output = train(
+        data, tmp_path, *device_flags, "--max-epoch", 2, "--valid-subset", "test", "--ignore-unused-valid-subsets"
+    )
+    losses = [json.loads(line) for line in re.findall(r"\| test \| (\{.*\})", output)]
+    loss, _, _ = evaluate(data, tmp_path / "checkpoint2.pt", device_flags, "--valid-block", "splits:10")
+    assert abs(float(losses[-1]["test_loss"]) - loss) < 2e-3  # logged with three digits
+    again = run_fairseq(
+        "validate",
+        [
+            data,
+            *TASK,
+            "--path",
+            tmp_path / "checkpoint2.pt",
+            "--valid-subset",
+            "test",
+            *device_flags,
+            "--no-progress-bar",
+        ]
+        + ["--max-tokens", 50, "--log-format", "json"],
+    )
+    validated = re.search(r'"test_loss": "?([\d.]+)', again)
+    assert validated is not None and abs(float(validated.group(1)) - loss) < 2e-3
+
+
+def test_resume_in_mid_epoch_is_exact(data, device_flags, tmp_path):
+    def losses(output):
+        return {
+            int(entry["num_updates"]): entry["loss"]
+            for entry in (json.loads(line) for line in re.findall(r"train_inner \| (\{.*\})", output))
+        }
+
+    options = [*device_flags, "--disable-validation", "--save-interval-updates", 17]
+    whole = losses(train(data, tmp_path / "whole", *options, "--max-update", 40))
+    first = losses(train(data, tmp_path / "parts", *options, "--max-update", 17))
+    second = losses(train(data, tmp_path / "parts", *options, "--max-update", 40))
+    assert sorted(first) == list(range(1, 18)) and sorted(second) == list(range(18, 41))
+    assert {**first, **second} == whole
+    weights = [torch.load(tmp_path / name / "checkpoint_last.pt")["model"] for name in ("whole", "parts")]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+def test_generate_continues_lines(data, trained, device_flags):
+    output = run_fairseq(
+        "generate",
+        [data, *TASK, "--path", trained, "--valid-block", "lines", "--gen-subset", "test", *device_flags]
+        + ["--beam", 2, "--max-len-b", 4, "--max-tokens", 400, "--no-progress-bar"],
+    )
+    found, source = hypotheses(output), hypotheses(output, "S")
+    assert len(found) == 97
+    assert all(found[i].startswith(source[i]) for i in found) and any(found[i] != source[i] for i in found)
+
+
+def test_interactive_takes_prompts_longer_than_chunks(data, trained, device_flags):
+    prompt = " ".join(f"w{i % 20}" for i in range(230))
+    output = run_fairseq(
+        "interactive",
+        [data, *TASK, "--path", trained, *device_flags, "--beam", 1, "--sampling", "--max-len-b", 5, "--min-len", 233],
+        stdin=f"{prompt}\n",
+    )
+    (text,) = hypotheses(output).values()
+    assert text.startswith(prompt) and len(text.split()) > 230
+
+
+def test_bad_input(data, trained, device_flags, tmp_path):
+    def refused(message, *options):
+        with pytest.raises(ValueError, match=message):
+            evaluate(data, trained, device_flags, *options)
+
+    refused("--valid-block splits:0: give splits:K", "--valid-block", "splits:0")
+    refused("--num-shards 2: a text with carried memory", "--num-shards", 2, "--shard-id", 0)
+    refused("--context-window: streams carry", "--context-window", 4)
+    refused("--chunk-nums 0: must be", "--chunk-nums", 0)
+    refused("--test-chunk-size -3", "--test-chunk-size", -3)
+    with pytest.raises(ValueError, match="carries a memory along the text, which TransformerLanguageModel does not"):
+        train(data, tmp_path, *device_flags, model=["--arch", "transformer_lm", "--decoder-layers", 1])
+    with pytest.raises(ValueError, match=r"line \d+ of the split 'train' has \d+ tokens, more than --max-tokens 5"):
+        train(data, tmp_path, *device_flags, "--max-tokens", 5)
+    with pytest.raises(FileNotFoundError, match="Dataset not found: nowhere"):
+        evaluate(data, trained, device_flags, "--gen-subset", "nowhere")
+
+
+def test_empty_test_set_is_refused(data, trained, device_flags, tmp_path):
+    """fairseq-eval-lm would print a perplexity of 1.00 for no token at all."""
+    (tmp_path / "empty.txt").write_text("")
+    arguments = ["--only-source", "--srcdict", data / "dict.txt", "--testpref", tmp_path / "empty.txt"]
+    run_fairseq("preprocess", [*arguments, "--destdir", tmp_path / "data-bin"])
+    with pytest.raises(ValueError, match="the split 'test' has no token"):
+        evaluate(tmp_path / "data-bin", trained, device_flags)
+
+
+def test_another_dictionary_is_refused(data, trained, device_flags, tmp_path):
+    symbols = (data / "dict.txt").read_text().splitlines()
+    (tmp_path / "dict.txt").write_text("\n".join([symbols[1], symbols[0], *symbols[2:]]) + "\n")
+    for file in data.glob("test.*"):
+        (tmp_path / file.name).symlink_to(file)
+    with pytest.raises(ValueError, match=r"trained with another dict\.txt"):
+        evaluate(tmp_path, trained, device_flags)
+
+
+def test_segments():
+    assert segments_of("splits:10") == 10 and segments_of("lines") == 0
+    for wrong in ("splits:", "split:3", "10", "splits:-1", ""):
+        with pytest.raises(ValueError, match="give splits:K"):
+            segments_of(wrong)

@@ -1,0 +1,52 @@
+"""A tiny MEGA language model."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from tests.tiny_mega import dictionary
+
+TINY = {
+    "decoder_embed_dim": 8,
+    "decoder_hidden_dim": 12,
+    "decoder_ffn_embed_dim": 10,
+    "decoder_z_dim": 4,
+    "decoder_n_dim": 3,
+    "decoder_layers": 2,
+    "decoder_chunk_size": 5,
+    "normalize_before": True,
+    "no_affine_final_norm": True,
+    "rel_pos_bias": "rotary",
+    "share_decoder_input_output_embed": True,
+    "max_target_positions": 64,
+}
+ADAPTIVE = {
+    "share_decoder_input_output_embed": False,
+    "adaptive_input": True,
+    "adaptive_input_factor": 2.0,
+    "adaptive_softmax_factor": 2.0,
+    "adaptive_softmax_cutoff": "6,13",
+    "tie_adaptive_weights": True,
+    "tie_adaptive_proj": True,
+}
+
+
+def task(symbols=20):
+    symbols = dictionary(symbols)
+    return SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, dictionary=symbols)
+
+
+def build(seed=0, arch=None, symbols=20, **options):
+    torch.manual_seed(seed)
+    namespace = Namespace(**({**TINY, **options} if arch is None else options))
+    if arch is not None:
+        ARCH_CONFIG_REGISTRY[arch](namespace)
+    return MegaLanguageModel.build_model(namespace, task(symbols))
+
+
+def tokens(batch, length, seed=1, symbols=24):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(2, symbols, (batch, length), generator=generator)
