@@ -1,0 +1,77 @@
+"""A MEGA and a Transformer language model of equal size, with random weights, for the benchmarks of their speed."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+MODELS = ("mega", "mega-full", "transformer")
+
+
+def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int) -> Any:
+    """A model with tied plain tables, without dropout.
+
+    Args:
+        name: "mega" with chunks, "mega-full" with one chunk for everything, or "transformer", fairseq's transformer_lm
+            with an FFN as wide as makes the layers equal in parameters.
+        width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformer has d / 32 heads.
+        layers: how many.
+        chunk: of "mega".
+        symbols: V.
+        longest: positions.
+
+    Returns:
+        A fairseq language model.
+    """
+    dictionary = Dictionary()
+    for number in range(symbols - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
+    options: Dict[str, Any] = {"decoder_embed_dim": width, "decoder_layers": layers, "dropout": 0.0}
+    options.update(share_decoder_input_output_embed=True, max_target_positions=longest, tokens_per_sample=longest)
+    if name == "transformer":
+        options.update(
+            decoder_ffn_embed_dim=_equal_ffn(width),
+            decoder_attention_heads=max(1, width // 32),
+            decoder_input_dim=width,
+            decoder_output_dim=width,
+            decoder_normalize_before=True,
+            attention_dropout=0.0,
+        )
+        return ARCH_MODEL_REGISTRY["transformer_lm"].build_model(_transformer_options(options), task)
+    options.update(
+        decoder_hidden_dim=2 * width,
+        decoder_z_dim=width // 2,
+        decoder_n_dim=16,
+        decoder_chunk_size=chunk if name == "mega" else -1,
+        normalize_before=True,
+        no_affine_final_norm=True,
+        rel_pos_bias="rotary",
+    )
+    return ARCH_MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task)
+
+
+def layer_parameters(model: Any) -> int:
+    """Parameters outside the embedding."""
+    return sum(parameter.numel() for parameter in model.decoder.layers.parameters())
+
+
+def _equal_ffn(width: int) -> int:
+    """Inner width of a Transformer's FFN that makes its layer as large as MEGA's."""
+    d, v, z, n = width, 2 * width, width // 2, 16
+    mega = 4 * d * n + 3 * d + (d + 1) * (2 * d + z + 2 * v) + (v + 1) * d + 6 * z + 2 * d * v + v + 3 * d
+    attention = 4 * d * (d + 1) + 4 * d
+    return (mega - attention - d) // (2 * d + 1)
+
+
+def _transformer_options(options: Any) -> Any:
+    """fairseq's defaults for a Transformer language model, changed by ``options``."""
+    from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+    from omegaconf import OmegaConf
+
+    base = OmegaConf.structured(TransformerLanguageModelConfig)
+    interpolated: List[str] = [key for key in base if OmegaConf.is_interpolation(base, key)]
+    known = {"add_bos_token": False, "tpu": False}
+    return OmegaConf.merge(base, {**{key: known.get(key) for key in interpolated}, **options})

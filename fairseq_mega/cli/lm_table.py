@@ -1,0 +1,71 @@
+"""Print the result files of language models as a table: perplexity and bits per token over contexts and chunks."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from fairseq_mega.cli.results import read_results
+
+COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexity", "bits per token", "tokens/s")
+
+
+def context_of(settings: Dict[str, Any]) -> str:
+    """What a token can see of the text before it."""
+    if settings.get("longest_segment") is not None:
+        mean = f"{settings['mean_segment']:,.0f}"
+        return f"segments of {mean} tokens, all of them seen" if settings.get("segments") != 1 else "the whole text"
+    block, window = settings["trained_chunk_or_block"], settings.get("context_window")
+    return f"blocks of {block}" if window is None else f"the last {window} to {block}"
+
+
+def order(result: Dict[str, Any]) -> Any:
+    """Models by name, contexts from short to long."""
+    settings = result["settings"]
+    return result["label"], settings.get("mean_segment") or settings.get("context_window") or 0
+
+
+def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
+    """Cells of the table."""
+    found = []
+    for result in sorted(results, key=order):
+        settings, scores = result["settings"], result["scores"]
+        streamed = settings.get("longest_segment") is not None
+        found.append(
+            [
+                result["label"],
+                f"{settings['parameters']:,}",
+                context_of(settings),
+                str(settings.get("chunk_size", settings["trained_chunk_or_block"])) if streamed else "-",
+                f"{result['examples']:,}",
+                f"{scores['perplexity']:.2f}",
+                f"{scores['bits_per_token']:.4f}",
+                f"{scores['tokens_per_second']:,.0f}",
+            ]
+        )
+    return found
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="lm_table", description=__doc__)
+    parser.add_argument("results", type=Path, help="folder of result files")
+    parser.add_argument("--benchmark", default="language-modeling", help="name in the result files")
+    options = parser.parse_args(arguments)
+    try:
+        results = read_results(options.results, options.benchmark)
+    except (OSError, ValueError) as error:
+        print(f"lm_table: error: {error}", file=sys.stderr)
+        return 1
+    if not results:
+        print(f"lm_table: error: {options.results} holds no result of {options.benchmark!r}", file=sys.stderr)
+        return 1
+    print("| " + " | ".join(COLUMNS) + " |")
+    print("|" + "---|" * len(COLUMNS))
+    for row in rows(results):
+        print("| " + " | ".join(row) + " |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

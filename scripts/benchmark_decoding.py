@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Speed of decoding at several positions of a text: MEGA's language model beside fairseq's transformer_lm.
+
+Both have equally many parameters and random weights. Each model reads a text up to a position and then decodes token
+by token, greedily; the median time per token is reported. First it is checked that decoding step by step gives the
+logits of one call over the whole text; nothing is measured if it does not. Run it on an otherwise idle machine.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = (
+    "| model | parameters of the layers | position | ms per token | tokens/s | against the Transformer | state, KiB |"
+)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--positions", default="100,1000,10000", help="comma separated (default: 100,1000,10000)")
+    add("--models", default="mega,mega-full,transformer", help="of: mega, mega-full, transformer (default: all)")
+    add("--width", type=int, default=256, help="d (default: 256)")
+    add("--layers", type=int, default=6, help="(default: 6)")
+    add("--chunk", type=int, default=256, help="MEGA's chunk (default: 256)")
+    add("--symbols", type=int, default=10000, help="of the dictionary (default: 10000)")
+    add("--batch", type=int, default=1, help="texts side by side (default: 1)")
+    add("--tokens", type=int, default=30, help="tokens decoded at each position (default: 30)")
+    add("--threads", type=int, default=1, help="CPU threads (default: 1)")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: cpu)")
+    add("--json", type=Path, help="also write the measurements to this file")
+    add("--measure", help=argparse.SUPPRESS)
+    add("--smoke", action="store_true", help="tiny models at short positions, to see that it works")
+    arguments = parser.parse_args()
+    if arguments.smoke:
+        arguments.positions, arguments.width, arguments.layers, arguments.chunk = "10,40", 32, 1, 16
+        arguments.symbols, arguments.tokens = 50, 3
+    return arguments
+
+
+class Decoder:
+    """Decodes with fairseq's incremental state, as its generators do."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.memory: Dict[str, Any] = {}
+
+    def step(self, tokens: Any) -> Any:
+        """Logits (B, V) after ``tokens`` (B, t), of which all but those not seen before are remembered."""
+        return self.model.decoder(tokens, incremental_state=self.memory)[0][:, -1]
+
+    def bytes(self) -> int:
+        """Size of what is remembered."""
+        return _bytes(self.memory)
+
+
+def _bytes(item: Any) -> int:
+    import torch
+
+    if isinstance(item, torch.Tensor):
+        return item.numel() * item.element_size()
+    if isinstance(item, dict):
+        return sum(map(_bytes, item.values()))
+    return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 0
+
+
+def build(name: str, arguments: argparse.Namespace, longest: int) -> Any:
+    import torch
+
+    from fairseq_mega.cli import lm_pair
+
+    torch.manual_seed(0)
+    sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, longest)
+    return lm_pair.build(name, *sizes).to(arguments.device).eval()
+
+
+def check(name: str, arguments: argparse.Namespace) -> None:
+    """Compare decoding in steps with one call."""
+    import torch
+
+    length = min(2 * arguments.chunk + 5, 300)
+    model = build(name, arguments, length)
+    tokens = torch.randint(4, arguments.symbols, (2, length), device=arguments.device)
+    with torch.no_grad():
+        whole = model(tokens)[0]
+        decoder = Decoder(model)
+        for end in range(1, length + 1):
+            difference = (decoder.step(tokens[:, :end]) - whole[:, end - 1]).abs().max()
+            assert difference < 1e-4 * whole.abs().max(), f"{name}: step {end} differs by {difference:.2g}"
+
+
+def measure(name: str, arguments: argparse.Namespace) -> List[Dict[str, float]]:
+    """Median seconds per token and bytes of state at every position; runs in a process of its own."""
+    import torch
+
+    from fairseq_mega.cli.lm_pair import layer_parameters
+
+    torch.set_num_threads(arguments.threads)
+    positions = [int(position) for position in arguments.positions.split(",")]
+    longest = max(positions) + arguments.tokens + 2
+    model = build(name, arguments, longest)
+    decoder, found = Decoder(model), []
+    tokens = torch.full((arguments.batch, longest), 4, device=arguments.device)
+    tokens[:, :1] = 2
+    length = 1
+    with torch.no_grad():
+        for position in sorted(positions):
+            seconds: List[float] = []
+            while length < position + arguments.tokens:
+                start = time.perf_counter()
+                tokens[:, length] = decoder.step(tokens[:, :length]).argmax(dim=-1)
+                if arguments.device == "cuda":
+                    torch.cuda.synchronize()
+                if length >= position:
+                    seconds.append(time.perf_counter() - start)
+                length += 1
+            found.append({"position": position, "seconds": statistics.median(seconds), "bytes": decoder.bytes()})
+    return [{**row, "parameters": layer_parameters(model)} for row in found]
+
+
+def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Namespace) -> str:
+    """The measurements as a Markdown table."""
+    lines = [COLUMNS, "|---|---|---|---|---|---|---|"]
+    base = {row["position"]: row["seconds"] for row in measured.get("transformer", [])}
+    for name, rows in measured.items():
+        for row in rows:
+            ratio = f"{base[row['position']] / row['seconds']:.2f}x" if base else "-"
+            title = f"{name}, chunk {arguments.chunk}" if name == "mega" else name
+            lines.append(
+                f"| {title} | {row['parameters']:,} | {row['position']:,} | {1e3 * row['seconds']:.2f} "
+                f"| {arguments.batch / row['seconds']:,.0f} | {ratio} | {row['bytes'] / 1024:,.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    sys.path.insert(0, str(ROOT))
+    if arguments.measure:
+        print(json.dumps({"rows": measure(arguments.measure, arguments)}))
+        return
+    from fairseq_mega.cli.lm_pair import MODELS
+    from fairseq_mega.cli.measure import run_apart
+    from fairseq_mega.cli.results import make_result, write_result
+
+    names = arguments.models.split(",")
+    if not set(names) <= set(MODELS):
+        raise SystemExit(f"--models {arguments.models}: choose from {', '.join(MODELS)}")
+    for name in names:
+        check(name, arguments)
+    print("decoding in steps agrees with one call for every model", file=sys.stderr)
+    measured: Dict[str, Any] = {}
+    for name in names:
+        print(f"measuring {name}", file=sys.stderr)
+        command = [sys.executable, __file__, *sys.argv[1:], "--measure", name]
+        measured[name] = run_apart(command, arguments.threads, name)["rows"]
+    print(table(measured, arguments))
+    if arguments.json:
+        settings = {key: value for key, value in vars(arguments).items() if key not in ("json", "measure")}
+        pairs: List[Tuple[str, float]] = [
+            (f"{name} position={row['position']} {key}", row[key])
+            for name, rows in measured.items()
+            for row in rows
+            for key in ("seconds", "bytes", "parameters")
+        ]
+        command_line = "python scripts/benchmark_decoding.py " + " ".join(sys.argv[1:])
+        steps = arguments.tokens * len(pairs)
+        result = make_result(
+            "decoding", f"decoding-{arguments.device}", dict(pairs), steps, command_line, settings=settings
+        )
+        write_result(arguments.json, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Scores of language models as result files: streams and blocks, against fairseq-eval-lm."""
+
+import json
+import re
+
+import pytest
+from helpers import random_sentences, run_fairseq
+
+from fairseq_mega.cli import evaluate_lm, lm_table
+
+TOKENS = 449
+TRAINING = ["--optimizer", "adam", "--lr", 0.01, "--num-workers", 0, "--max-update", 20, "--disable-validation"]
+TRAINING += ["--decoder-layers", 1, "--decoder-embed-dim", 16, "--no-epoch-checkpoints"]
+ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", "--adaptive-softmax-cutoff", "8,16"]
+MODELS = {
+    "mega": ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-hidden-dim", 32]
+    + ["--decoder-chunk-size", 8, "--max-tokens", 100],
+    "transformer": ["--task", "language_modeling", "--arch", "transformer_lm", "--tokens-per-sample", 30]
+    + ["--decoder-ffn-embed-dim", 32, "--decoder-input-dim", 16, "--decoder-output-dim", 16]
+    + ["--decoder-attention-heads", 2, "--max-tokens", 90, *ADAPTIVE],
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, device_flags):
+    """A data folder, and a checkpoint of each model."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    for seed, (split, count) in enumerate((("train", 120), ("test", 80))):
+        lines = random_sentences(count, seed + 3)
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines))
+    data = folder / "data-bin"
+    preprocess = ["--only-source", "--trainpref", folder / "train.txt", "--testpref", folder / "test.txt"]
+    run_fairseq("preprocess", [*preprocess, "--destdir", data])
+    for name, options in MODELS.items():
+        run_fairseq("train", [data, *options, *TRAINING, *device_flags, "--save-dir", folder / name])
+    return data, {name: folder / name / "checkpoint_last.pt" for name in MODELS}
+
+
+def evaluate(trained, device, name, output, *options):
+    data, checkpoints = trained
+    command = [data, "--path", checkpoints[name], "--label", name, "--output", output, "--device", device, *options]
+    assert evaluate_lm.main([str(part) for part in command]) == 0
+    return {path.stem: json.loads(path.read_text()) for path in output.glob("*.json")}
+
+
+def test_streams(trained, device, device_flags, tmp_path):
+    found = evaluate(
+        trained, device, "mega", tmp_path, "--segments", "1,5", "--contexts", "16,40", "--chunk-size", "8,12"
+    )
+    assert sorted(found) == sorted(
+        f"mega-test-{context}-c{chunk}" for context in ("k1", "k5", "t16", "t40") for chunk in (8, 12)
+    )
+    for result in found.values():
+        assert result["examples"] == TOKENS
+        assert result["scores"]["perplexity"] == pytest.approx(2 ** result["scores"]["bits_per_token"])
+    assert found["mega-test-k1-c8"]["settings"]["longest_segment"] == TOKENS
+    assert 8 < found["mega-test-t16-c8"]["settings"]["mean_segment"] <= 16
+    assert found["mega-test-k1-c8"]["scores"]["bits_per_token"] != found["mega-test-k1-c12"]["scores"]["bits_per_token"]
+    data, checkpoints = trained
+    options = ["--path", checkpoints["mega"], "--gen-subset", "test", "--valid-block", "splits:5", *device_flags]
+    output = run_fairseq("eval-lm", [data, "--task", "mega_language_modeling", *options])
+    loss = re.search(r"Loss \(base 2\): ([\d.]+)", output)
+    assert loss is not None
+    assert abs(found["mega-test-k5-c8"]["scores"]["bits_per_token"] - float(loss.group(1))) < 6e-5  # four digits
+
+
+def test_pieces_change_nothing(trained, device, tmp_path):
+    results = [
+        evaluate(trained, device, "mega", tmp_path / str(number), "--segments", "4", *options)["mega-test-k4"]
+        for number, options in enumerate(
+            ([], ["--max-tokens", 8, "--chunk-nums", 1], ["--softmax-batch", 7], ["--chunk-nums", 50])
+        )
+    ]
+    losses = [result["scores"]["bits_per_token"] for result in results]
+    assert max(losses) - min(losses) < 1e-5
+
+
+@pytest.mark.parametrize("window", [None, 10])
+def test_blocks(trained, device, device_flags, tmp_path, window):
+    options = [] if window is None else ["--context-window", window]
+    (result,) = evaluate(trained, device, "transformer", tmp_path, *options).values()
+    assert result["examples"] == TOKENS
+    data, checkpoints = trained
+    command = [data, "--task", "language_modeling", "--tokens-per-sample", 30, "--path", checkpoints["transformer"]]
+    output = run_fairseq("eval-lm", [*command, "--gen-subset", "test", "--num-workers", 0, *options, *device_flags])
+    loss = re.search(r"Loss \(base 2\): ([\d.]+)", output)
+    assert loss is not None
+    assert abs(result["scores"]["bits_per_token"] - float(loss.group(1))) < 6e-5
+
+
+def test_finished_results_are_kept_and_printed(trained, device, tmp_path, capsys):
+    evaluate(trained, device, "mega", tmp_path, "--segments", "1")
+    file = tmp_path / "mega-test-k1.json"
+    before = file.stat().st_mtime_ns
+    evaluate(trained, device, "mega", tmp_path, "--segments", "1,3")
+    evaluate(trained, device, "transformer", tmp_path)
+    assert file.stat().st_mtime_ns == before
+    capsys.readouterr()
+    assert lm_table.main([str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert re.search(
+        r"^\| mega \| [\d,]+ \| segments of \d+ tokens, all of them seen \| 8 \| 449 \| \d+\.\d\d", lines[2]
+    )
+    assert "| mega |" in lines[3] and "the whole text" in lines[3]
+    assert "| transformer |" in lines[4] and "blocks of 30" in lines[4]
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("transformer", ["--segments", "3"], "this model carries no memory along; give --context-window"),
+        ("transformer", ["--chunk-size", "4"], "--chunk-size 4: .* is no model of --task mega_language_modeling"),
+        ("transformer", ["--context-window", "30"], "--context-window 30: blocks have 30 tokens"),
+        ("mega", ["--subset", "nowhere"], "Dataset not found: nowhere"),
+    ],
+)
+def test_bad_settings(trained, tmp_path, capsys, name, options, message):
+    data, checkpoints = trained
+    command = [str(data), "--path", str(checkpoints[name]), "--label", "x", "--output", str(tmp_path)]
+    assert evaluate_lm.main([*command, "--device", "cpu", *options]) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_command_line(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        evaluate_lm.main(["data", "--path", "x", "--label", "x", "--output", str(tmp_path), "--segments", "3,0"])
+    assert "'3,0': give whole numbers above 0" in capsys.readouterr().err
+    assert lm_table.main([str(tmp_path / "no")]) == 1 and lm_table.main([str(tmp_path)]) == 1
+    assert "holds no result of 'language-modeling'" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""The language models' benchmarks run, in their --smoke form, and compare what is comparable."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers import REPOSITORY
+
+from fairseq_mega.cli import lm_pair
+from fairseq_mega.cli.results import read_result
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_models_have_equally_many_parameters(width):
+    mega, full, transformer = (
+        lm_pair.layer_parameters(lm_pair.build(name, width, 2, 8, 20, 30)) for name in lm_pair.MODELS
+    )
+    assert mega == full
+    assert abs(mega - transformer) < 4 * width + 4  # the FFN's width is a whole number
+
+
+def run(script, *options):
+    command = [sys.executable, str(REPOSITORY / "scripts" / script), "--smoke", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_decoding(tmp_path):
+    output = run("benchmark_decoding.py", "--json", str(tmp_path / "decoding.json"))
+    found = re.findall(r"^\| (mega, chunk 16|mega-full|transformer) \| [\d,]+ \| (10|40) \|", output, re.MULTILINE)
+    assert len(found) == 6
+    scores = read_result(tmp_path / "decoding.json")["scores"]
+    states = [scores[f"{name} position=40 bytes"] / scores[f"{name} position=10 bytes"] for name in lm_pair.MODELS]
+    assert states[0] < 1.5 < states[1] and states[2] > 1.5  # only the chunked model's memory does not grow
+
+
+@pytest.mark.slow
+def test_length(tmp_path):
+    output = run("benchmark_lm_length.py", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
+    assert len(re.findall(r"^\| (mega, chunk 16|transformer) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)) == 4
+    assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
+    output = run("benchmark_lm_length.py", "--time-limit", "0", "--models", "mega")
+    assert "| mega | 64 | left out: would take about" in output
