@@ -1,0 +1,112 @@
+"""Parts of a long text file as byte ranges: consecutive ones, or blocks held out at even distances."""
+
+from pathlib import Path
+from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+SPLITS = ("train", "valid", "test")
+BLOCK = 1 << 18
+
+
+class Span(NamedTuple):
+    """The bytes of a file from `begin` up to, but not including, `end`."""
+
+    begin: int
+    end: int
+
+
+def whole(path: Path) -> List[Span]:
+    """Return the span of a whole file."""
+    return [Span(0, path.stat().st_size)]
+
+
+def size_of(spans: Sequence[Span]) -> int:
+    """Return how many bytes the spans hold together."""
+    return sum(span.end - span.begin for span in spans)
+
+
+def read_spans(stream: BinaryIO, spans: Sequence[Span]) -> Iterator[bytes]:
+    """Yield the bytes of the spans in their order, in blocks of 256 KiB at most."""
+    for span in spans:
+        stream.seek(span.begin)
+        left = span.end - span.begin
+        while left:
+            block = stream.read(min(left, BLOCK))
+            if not block:
+                raise ValueError(f"{stream.name}: the file ended {left} bytes too early; it changed while it was read")
+            left -= len(block)
+            yield block
+
+
+def consecutive_spans(path: Path, sizes: Sequence[int]) -> Dict[str, List[Span]]:
+    """Cut a file into train, valid and test of exactly these sizes in bytes, wherever in a line that is.
+
+    Raises:
+        ValueError: the sizes do not add up to the size of the file.
+    """
+    found = path.stat().st_size
+    if len(sizes) != len(SPLITS) or sum(sizes) != found:
+        raise ValueError(
+            f"{path}: splits of {', '.join(map(str, sizes))} bytes need a file of {sum(sizes)} bytes, found {found}; "
+            "give the whole, unaltered file"
+        )
+    spans, begin = {}, 0
+    for split, size in zip(SPLITS, sizes):
+        spans[split] = [Span(begin, begin + size)]
+        begin += size
+    return spans
+
+
+def held_out_spans(
+    path: Path, splits: Sequence[str], blocks: int = 20, share: float = 0.05, limit: Optional[int] = None
+) -> Dict[str, List[Span]]:
+    """Cut a file into train and the held-out `splits`, whose text comes from everywhere in the file.
+
+    The file is cut into `blocks` equal blocks; of each, the last `share` goes to the last split, the `share`
+    before it to the split before, and the rest to train. All cuts are moved to the next end of a line.
+
+    Args:
+        path: the text; only a few bytes around each cut are read.
+        splits: what to hold out, of valid and test.
+        limit: use this many bytes only, in equal parts from the beginning of every block.
+
+    Returns:
+        Spans of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
+
+    Raises:
+        ValueError: an argument out of its range, or a text too short for a line in every split.
+    """
+    if blocks < 1:
+        raise ValueError(f"the number of blocks is {blocks}; at least 1 is needed")
+    if splits and not 0 < share * len(splits) < 1:
+        raise ValueError(f"the share held out per split is {share}; give a number above 0 and below {1 / len(splits)}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"the limit is {limit} bytes; give a number above 0, or none")
+    size = path.stat().st_size
+    used = size if limit is None else min(limit, size)
+    order = ["train", *splits]
+    spans: Dict[str, List[Span]] = {split: [] for split in order}
+    with open(path, "rb") as stream:
+        for number in range(blocks):
+            begin, end = number * size // blocks, (number + 1) * size // blocks
+            length = min((number + 1) * used // blocks - number * used // blocks, end - begin)
+            edges = [begin, *(begin + length - round(length * share * n) for n in range(len(splits), -1, -1))]
+            ends = [line_end(stream, edge) for edge in edges]
+            for split, first, last in zip(order, ends, ends[1:]):
+                if last > first:
+                    spans[split].append(Span(first, last))
+    for split in order:
+        if not spans[split]:
+            raise ValueError(
+                f"{path}: no line is left for {split} of {used} bytes cut into {blocks} blocks, {share} of them for "
+                f"each of {', '.join(splits)}; give more text, or fewer blocks"
+            )
+    return spans
+
+
+def line_end(stream: BinaryIO, offset: int) -> int:
+    """Return the first position at or behind `offset` at which a line begins, or the end of the file."""
+    if offset == 0:
+        return 0
+    stream.seek(offset - 1)
+    stream.readline()
+    return stream.tell()

@@ -1,0 +1,300 @@
+"""scripts/prepare_*.sh: small runs from nothing to binarised data, their resumption, and their errors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+from fairseq_mega.cli import lm_smoke
+from tests import helpers
+
+SCRIPTS = helpers.REPOSITORY / "scripts"
+NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")
+SPLITS = ("train", "valid", "test")
+SIZE = lm_smoke.SIZE
+
+
+def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> "subprocess.CompletedProcess":
+    """Run a script in the environment of this Python."""
+    return subprocess.run(
+        ["bash", str(SCRIPTS / f"{name}.sh"), *map(str, options)],
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "FAIRSEQ_MEGA_VENV": sys.prefix, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def succeed(name: str, out: Path, *options: object, environment: Optional[Dict[str, str]] = None) -> str:
+    done = run(name, "--skip-setup", "--out", out, *options, environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+def counts(out: Path) -> Dict[str, Any]:
+    """Read counts.json, after a look whether the data that it speaks of is there."""
+    for file in ("dict.txt", *(f"{split}.{kind}" for split in SPLITS for kind in ("bin", "idx"))):
+        assert (out / "data-bin" / file).is_file()
+    return json.loads((out / "counts.json").read_text())
+
+
+@pytest.mark.slow
+def test_wikitext(tmp_path: Path) -> None:
+    out = tmp_path / "wiki text"
+    output = succeed("prepare_wikitext103", out, "--smoke", "--workers", 2)
+    assert "SMOKE RUN on made-up text" in output
+    for split, found in counts(out)["splits"].items():
+        lines = lm_smoke.wikitext_lines(split)
+        assert found["lines"] == len(lines) == lm_smoke.LINES[split]
+        assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
+        assert found["unknown"] >= sum(line.split().count("<unk>") for line in lines) > 0
+    assert list(json.loads((out / "SOURCE.json").read_text())) == ["wikitext-103-v1.zip"]
+
+
+@pytest.mark.slow
+def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
+    succeed("prepare_enwik8", tmp_path, "--smoke")
+    text = lm_smoke.running_text(SIZE)
+    begin = 0
+    for split, size in (("train", 18000), ("valid", 1000), ("test", 1000)):
+        found, part = counts(tmp_path)["splits"][split], text[begin : begin + size]
+        assert found["bytes"] == size
+        assert found["tokens"] == size + (not part.endswith(b"\n"))
+        assert found["lines"] == len(part.splitlines())
+        begin += size
+    dictionary = (tmp_path / "data-bin" / "dict.txt").read_text().splitlines()
+    train = text[:18000]
+    numbers = {int(line.split()[0]): int(line.split()[1]) for line in dictionary if not line.startswith("made")}
+    assert numbers == {byte: train.count(byte) for byte in set(train) - {10}}
+    # Cut at line feeds and joined again, the text of a split is its bytes.
+    lines = (tmp_path / "text" / "valid").read_text().split("\n")
+    assert b"\n".join(bytes(map(int, line.split())) for line in lines) == text[18000:19000]
+
+    # What an interrupted binarisation left does no harm, and does not count as done.
+    content = (tmp_path / "data-bin" / "train.bin").read_bytes()
+    (tmp_path / ".done" / "binarise").unlink()
+    (tmp_path / "data-bin").rename(tmp_path / "data-bin.partial")
+    (tmp_path / "data-bin.partial" / "test.bin").write_bytes(b"half")
+    (tmp_path / "counts.json").unlink()
+    again = succeed("prepare_enwik8", tmp_path, "--smoke", "--workers", 3)
+    assert again.count("done before, skipped") == 2 and "binarise: done" in again
+    assert (tmp_path / "data-bin" / "train.bin").read_bytes() == content
+    assert counts(tmp_path)["splits"]["test"]["bytes"] == 1000
+
+    # Data that was altered since is noticed.
+    (tmp_path / "data-bin" / "test.bin").write_bytes(b"\2\0\2\0")  # two </s>
+    refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke", "--workers", 1)
+    assert refused.returncode == 1
+    assert refused.stderr.count("done before, skipped") == 3
+    assert "test: expected 2 tokens in the index, found 100" in refused.stderr
+    assert "done: " not in refused.stderr
+
+
+def commands_in(folder: Path, **scripts: str) -> Dict[str, str]:
+    """An environment in which these shell scripts hide the commands of the same name."""
+    folder.mkdir()
+    for name, body in scripts.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/sh\nset -eu\n{body}\n")
+        path.chmod(0o755)
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Dict[str, str]:
+    """An environment whose apt-get fetches, and whose dpkg-deb unpacks, a small dict-gcide."""
+    lm_smoke.write_corpus("gcide", tmp_path / "gcide.dict.dz")
+    return commands_in(
+        tmp_path / "bin",
+        apt_get='for last; do :; done; [ "$last" = dict-gcide ]; echo package >dict-gcide_9_all.deb',
+        dpkg_deb=f"""case $1 in
+          -x) grep -q package "$2"; mkdir -p "$3/usr/share/dictd"
+              cp '{tmp_path}/gcide.dict.dz' "$3/usr/share/dictd/" ;;
+          -f) echo 0.48-test ;;
+        esac""",
+    )
+
+
+def test_gcide_is_taken_from_the_fetched_package(package: Dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    stopped = run("prepare_gcide", "--skip-setup", "--out", out, "--limit", 1, environment=package)
+    assert stopped.returncode == 1
+    assert "dict-gcide_9_all.deb: version 0.48-test, bytes 8" in stopped.stderr
+    assert json.loads((out / "SOURCE.json").read_text())["dict-gcide_9_all.deb"]["version"] == "0.48-test"
+    assert (out / "raw" / "gcide.txt").read_bytes() == lm_smoke.running_text(SIZE)
+    assert "gcide.txt: no line is left for" in stopped.stderr
+    assert (out / ".done" / "obtain").exists() and not (out / ".done" / "split").exists()
+
+
+@pytest.mark.slow
+def test_gcide_words_from_ones_own_package(package: Dict[str, str], tmp_path: Path) -> None:
+    deb = tmp_path / "own copy.deb"
+    deb.write_text("package\n")
+    out = tmp_path / "out"
+    options = ["--deb", deb, "--unit", "words", "--limit", 8000, "--blocks", 4, "--threshold", 60]
+    succeed("prepare_gcide", out, *options, environment=package)
+    found = counts(out)
+    assert found["unit"] == "words"
+    assert 7500 < sum(part["bytes"] for part in found["splits"].values()) < 8500
+    train = found["splits"]["train"]
+    assert 0 < train["unknown"] < train["tokens"] - train["lines"]
+    other = run("prepare_gcide", "--skip-setup", "--out", out, *options[:-1], 5, environment=package)
+    assert other.returncode == 1
+    assert "> threshold: 5" in other.stderr and "begun with other settings" in other.stderr
+
+
+@pytest.mark.slow
+def test_gcide_smoke(tmp_path: Path) -> None:
+    succeed("prepare_gcide", tmp_path, "--smoke")
+    found = counts(tmp_path)
+    assert found["unit"] == "bytes"
+    assert sum(part["bytes"] for part in found["splits"].values()) == SIZE
+    assert sum(part["tokens"] for part in found["splits"].values()) == SIZE + 1  # the text ends within a line
+    for split, share in (("train", 0.9), ("valid", 0.05), ("test", 0.05)):
+        assert abs(found["splits"][split]["bytes"] / SIZE - share) < 0.03
+
+
+@pytest.mark.parametrize(("user", "updates"), [("1000", 0), ("0", 1)])
+def test_without_the_package_the_remedy_is_told(user: str, updates: int, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    environment = commands_in(
+        tmp_path / "bin",
+        apt_get=f'echo "$*" >>"{calls}"; echo "E: Unable to locate package" >&2; exit 100',
+        dpkg_deb="exit 1",
+        id=f"echo {user}",
+    )
+    failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", environment=environment)
+    assert failed.returncode == 1
+    assert "E: Unable to locate package" in failed.stderr
+    assert "give it with --deb FILE" in failed.stderr
+    assert ("run 'apt-get update' as root" in failed.stderr) == (user != "0")
+    assert [line for line in calls.read_text().splitlines() if line == "update"] == ["update"] * updates
+
+
+def test_a_package_of_something_else_is_named(tmp_path: Path) -> None:
+    deb = tmp_path / "other.deb"
+    deb.write_text("package\n")
+    for program, message in (('mkdir -p "$3"', "is another package than dict-gcide"), ("exit 2", "cannot be unpacked")):
+        environment = commands_in(tmp_path / message[:4].strip(), dpkg_deb=program)
+        failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--deb", deb, environment=environment)
+        assert failed.returncode == 1
+        assert f"{deb} " in failed.stderr and message in failed.stderr
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "my text.txt"
+    path.write_text("".join(f"{line} caf\u00e9\n" for line in helpers.random_sentences(600, seed=5)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_own_text_as_bytes_with_its_own_splits(own: Path, tmp_path: Path) -> None:
+    (tmp_path / "valid").write_bytes(b"\xff\n\0 ok")  # no UTF-8, but bytes
+    out = tmp_path / "out"
+    succeed("prepare_text_lm", out, "--train", own, "--valid", tmp_path / "valid", "--test", own, "--unit", "bytes")
+    found = counts(out)["splits"]
+    assert found["valid"]["tokens"] == 7 and found["valid"]["lines"] == 2
+    assert found["train"]["tokens"] == found["test"]["tokens"] == own.stat().st_size
+
+    with open(own, "a", encoding="utf-8") as stream:
+        stream.write("more\n")
+    options = ["--train", own, "--valid", tmp_path / "valid", "--test", own, "--unit", "bytes"]
+    other = run("prepare_text_lm", "--skip-setup", "--out", out, *options)
+    assert other.returncode == 1
+    assert "begun with other settings or another text" in other.stderr
+
+
+@pytest.mark.slow
+def test_own_text_smoke(tmp_path: Path) -> None:
+    succeed("prepare_text_lm", tmp_path, "--smoke")
+    found = counts(tmp_path)
+    text = (tmp_path / "raw" / "own.txt").read_text(encoding="utf-8")
+    assert found["unit"] == "words"
+    assert sum(part["lines"] for part in found["splits"].values()) == text.count("\n")
+    assert sum(part["tokens"] for part in found["splits"].values()) == len(text.split()) + text.count("\n")
+
+
+def test_a_text_that_is_no_utf8_is_refused_by_line_and_byte(own: Path, tmp_path: Path) -> None:
+    content = own.read_bytes()
+    latin = content.decode("utf-8").encode("latin-1")
+    (tmp_path / "latin.txt").write_bytes(latin)
+    offset = latin.index(b"\xe9")
+    for options in (["--train", tmp_path / "latin.txt"], ["--train", own, "--test", tmp_path / "latin.txt"]):
+        out = tmp_path / f"out{len(options)}"
+        refused = run("prepare_text_lm", "--skip-setup", "--out", out, *options)
+        assert refused.returncode == 1
+        assert f"latin.txt, line 1: byte 0xe9 at byte offset {offset} of the file" in refused.stderr
+        assert "iconv -f LATIN1 -t UTF-8" in refused.stderr
+        assert not (out / "data-bin").exists() and not (out / ".done" / "split").exists()
+    assert own.read_bytes() == content
+
+
+def test_an_archive_with_another_checksum_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "copy.zip").write_bytes(b"cut off")
+    refused = run("prepare_wikitext103", "--skip-setup", "--out", tmp_path / "a", "--archive", tmp_path / "copy.zip")
+    assert refused.returncode == 1
+    assert "copy.zip: expected MD5 9ddaacaf6af0710eda8c456decff7832, found " in refused.stderr
+    assert "Salesforce/wikitext" in refused.stderr
+    refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path / "b", "--archive", tmp_path / "copy.zip")
+    assert refused.returncode == 1
+    assert "expected 100000000 bytes, found 7" in refused.stderr
+    assert (tmp_path / "copy.zip").read_bytes() == b"cut off"
+
+
+@pytest.mark.slow
+def test_a_text_with_other_counts_is_refused(tmp_path: Path) -> None:
+    for split in SPLITS:
+        (tmp_path / f"wiki.{split}.tokens").write_text("too short\n")
+    out = tmp_path / "out"
+    refused = run("prepare_wikitext103", "--skip-setup", "--version", 2, "--text", tmp_path, "--out", out)
+    assert refused.returncode == 1
+    assert "train: expected 2088628 tokens (wikitext-2 as published), found 3" in refused.stderr
+    assert not (out / "counts.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        *((name, [option], f"{option} needs a value") for name in NAMES for option in ("--out", "--workers", "--venv")),
+        *((name, ["--fast"], "unknown option '--fast'; see --help") for name in NAMES),
+        *((name, ["--smoke", "--workers", "0"], "--workers is '0': a whole number of at least 1") for name in NAMES),
+        ("prepare_wikitext103", ["--version", "1"], "--version is '1': choose from 103, 2"),
+        ("prepare_wikitext103", ["--archive", "{tmp}/no.zip"], "{tmp}/no.zip does not exist: give a copy of"),
+        ("prepare_wikitext103", ["--text", "{tmp}/no"], "--text is '{tmp}/no': a folder with wiki.train.tokens"),
+        ("prepare_wikitext103", ["--text", "{tmp}", "--smoke"], "--smoke makes a text of its own"),
+        ("prepare_wikitext103", ["--text"], "--text needs a value"),
+        ("prepare_enwik8", ["--archive"], "--archive needs a value"),
+        ("prepare_enwik8", ["--archive", "{tmp}"], "{tmp} is a folder where a file is needed"),
+        ("prepare_gcide", ["--unit", "letters"], "--unit is 'letters': choose from bytes, words"),
+        ("prepare_gcide", ["--threshold", "3"], "--threshold is '3', but --unit bytes keeps every byte"),
+        ("prepare_gcide", ["--blocks", "0"], "--blocks is '0': a whole number of at least 1"),
+        ("prepare_gcide", ["--limit", "1e6"], "--limit is '1e6': a whole number"),
+        ("prepare_gcide", ["--deb", "{tmp}/no.deb"], "{tmp}/no.deb does not exist"),
+        ("prepare_text_lm", [], "--train is missing"),
+        ("prepare_text_lm", ["--train", "{tmp}/no"], "{tmp}/no does not exist: give a text file"),
+        ("prepare_text_lm", ["--smoke", "--train", "{tmp}/no"], "--smoke makes a text of its own"),
+        ("prepare_text_lm", ["--smoke", "--held-out", "5"], "--held-out is '5': a share between 0 and 1"),
+        ("prepare_text_lm", ["--smoke", "--threshold", "x"], "--threshold is 'x'"),
+    ],
+)
+def test_impossible_options_are_refused_before_anything_is_made(
+    name: str, options: List[str], message: str, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    refused = run(name, "--skip-setup", "--out", work, *(option.format(tmp=tmp_path) for option in options))
+    assert refused.returncode == 1
+    assert message.format(tmp=tmp_path) in refused.stderr
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_needs_no_environment(name: str) -> None:
+    done = run(name, "--help", environment={"FAIRSEQ_MEGA_VENV": "/nonexistent"})
+    assert done.returncode == 0
+    for option in ("--out DIR", "--workers N", "--venv DIR", "--skip-setup", "--smoke", "--help"):
+        assert f"  {option} " in done.stdout
