@@ -27,7 +27,7 @@ go to DIR/results as JSON, one file per number, and are printed as a table.
 HELP
 }
 
-data= out= unit=words updates=1500 seed=1 lr=0.002 threads= only= gpu=no smoke=no
+data='' out='' unit=words updates=1500 seed=1 lr=0.002 threads='' only='' gpu=no smoke=no
 while [[ $# -gt 0 ]]; do
   case $1 in
     --data) require_value "$@"; data=$2; shift 2 ;;

@@ -1,0 +1,69 @@
+"""Plot perplexity over the context and over the chunk size, from the result files of evaluate_lm (MEGA, Figure 6)."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq_mega.cli.results import read_results
+
+Points = List[Tuple[float, float]]
+
+
+def curves(results: Sequence[Dict[str, Any]], chunk: int, segments: int) -> Tuple[Points, Points]:
+    """(mean segment, perplexity) at one chunk, and (chunk, perplexity) at one number of segments, in rising order."""
+    rows = [(result["settings"], result["scores"]["perplexity"]) for result in results]
+    context = [(row["mean_segment"], score) for row, score in rows if row.get("chunk_size") == chunk]
+    chunks = [(row["chunk_size"], score) for row, score in rows if row.get("segments") == segments]
+    return sorted(context), sorted(chunks)
+
+
+def plot(context: Points, chunks: Points, output: Path) -> None:
+    """Draw both curves side by side to an image file."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 2, figsize=(11, 4))
+    for panel, points, label in zip(panels, (context, chunks), ("context (mean tokens of a segment)", "chunk size")):
+        panel.plot([x for x, _ in points], [y for _, y in points], marker="o")
+        panel.set(xlabel=label, ylabel="test perplexity")
+        panel.grid(True, alpha=0.3)
+    if max(x for x, _ in context) > 20 * min(x for x, _ in context):
+        panels[0].set_xscale("log")
+    figure.tight_layout()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(output, dpi=120)
+    pyplot.close(figure)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="context_plot", description=__doc__)
+    add = parser.add_argument
+    add("results", type=Path, help="folder of result files")
+    add("--benchmark", default="figure6", help="name in the result files (default: figure6)")
+    add("--chunk", type=int, required=True, help="chunk of the left panel")
+    add("--segments", type=int, required=True, help="segments of the right panel")
+    add("--output", type=Path, required=True, help="image to write")
+    options = parser.parse_args(arguments)
+    try:
+        context, chunks = curves(read_results(options.results, options.benchmark), options.chunk, options.segments)
+    except (OSError, ValueError) as error:
+        print(f"context_plot: error: {error}", file=sys.stderr)
+        return 1
+    for option, value, points in (("--chunk", options.chunk, context), ("--segments", options.segments, chunks)):
+        if not points:
+            print(f"context_plot: error: {option} {value}: {options.results} has no such result", file=sys.stderr)
+            return 1
+    for title, points in (("context", context), ("chunk size", chunks)):
+        print(f"{title:>12} perplexity")
+        print("\n".join(f"{x:>12,.0f} {y:>10.3f}" for x, y in points))
+    plot(context, chunks, options.output)
+    print(f"plot: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

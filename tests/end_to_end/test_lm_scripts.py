@@ -1,0 +1,87 @@
+"""The scripts of the language modelling tables, in their --smoke form."""
+
+import os
+import subprocess
+
+import pytest
+from helpers import REPOSITORY, random_sentences, run_fairseq
+
+from fairseq_mega.cli import context_plot, table5
+from fairseq_mega.cli.results import make_result, read_results, write_result
+
+pytestmark = pytest.mark.slow
+
+
+def run(script, *options, status=0):
+    command = ["bash", str(REPOSITORY / "scripts" / script), *map(str, options)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_table5_and_figure6(tmp_path):
+    """Both tasks of Table 5, stages skipped when repeated, and Figure 6 with the model that is there already."""
+    work = tmp_path / "work"
+    output = run("mega_table5_lm.sh", "--smoke", "--skip-setup", "--work-dir", work)
+    assert "MEGA, measured (K = 10, chunk 32)" in output and "MEGA, measured (K = 50, chunk 32)" in output
+    assert "18.07" in output and "1.02" in output
+    again = run("mega_table5_lm.sh", "--smoke", "--skip-setup", "--work-dir", work)
+    assert again.count("done before, skipped") == 6 - 2  # the data of both is there: no stage at all
+    results = read_results(work / "results", "table5-smoke")
+    assert sorted(result["label"] for result in results) == ["enwik8", "wikitext103"]
+
+    output = run("mega_figure6_context.sh", "--smoke", "--skip-setup", "--work-dir", work)
+    assert (work / "figure6" / "figure6.png").stat().st_size > 10000
+    found = read_results(work / "figure6", "figure6")
+    assert {(row["settings"]["segments"], row["settings"]["chunk_size"]) for row in found} == {
+        *((k, 16) for k in (20, 4, 1, 2)),
+        *((2, c) for c in (8, 32)),
+    }
+    assert len({row["examples"] for row in found}) == 1
+
+
+def test_compare(tmp_path):
+    text = tmp_path / "text"
+    text.mkdir()
+    arguments = ["--only-source", "--destdir", text / "data-bin"]
+    for seed, (split, count) in enumerate((("train", 300), ("valid", 30), ("test", 60))):
+        lines = "".join(f"{line}\n" for line in random_sentences(count, seed))
+        (text / f"{split}.txt").write_text(lines)
+        arguments += [f"--{split}pref", text / f"{split}.txt"]
+    run_fairseq("preprocess", arguments)
+    for unit in ("words", "bytes"):
+        options = ["--data", text / "data-bin", "--out", tmp_path / unit, "--unit", unit, "--smoke", "--threads", 1]
+        output = run("compare_language_models.sh", *options)
+        rows = [line for line in output.splitlines() if line.startswith(("| mega |", "| transformer |"))]
+        assert len(rows) == 7, output
+        assert "done before" in run("compare_language_models.sh", *options)
+
+
+@pytest.mark.parametrize(
+    "script, options, message",
+    [
+        ("mega_table5_lm.sh", ["--task", "pg19"], "--task is 'pg19': choose from wikitext103, enwik8, both"),
+        ("mega_table5_lm.sh", ["--gpus", "x"], "'x' is no whole number"),
+        ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
+        ("compare_language_models.sh", ["--data", "/no", "--out", "x"], "/no/dict.txt does not exist"),
+        ("compare_language_models.sh", ["--unit", "words"], "--data and --out are needed"),
+        ("compare_language_models.sh", ["--data", "x", "--out", "x", "--only", "lstm"], "--only is 'lstm'"),
+    ],
+)
+def test_bad_options(script, options, message):
+    assert message in run(script, *options, status=1)
+
+
+def test_tables_and_plots_say_what_is_missing(tmp_path, capsys):
+    assert table5.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("not yet") == 2
+    assert table5.main([str(tmp_path / "no")]) == 1
+    settings = {"segments": 10, "chunk_size": 2048, "mean_segment": 24000.0}
+    result = make_result("figure6", "mega", {"perplexity": 18.0}, 5, "command", settings=settings)
+    write_result(tmp_path / "one.json", result)
+    options = [str(tmp_path), "--output", str(tmp_path / "plot.png"), "--segments", "10", "--chunk"]
+    assert context_plot.main([*options, "1024"]) == 1
+    assert "--chunk 1024" in capsys.readouterr().err
+    assert context_plot.main([*options, "2048"]) == 0
+    assert (tmp_path / "plot.png").exists()
