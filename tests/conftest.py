@@ -8,12 +8,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Optional
 
+import hypothesis
 import pytest
 import torch
 
-from tests import helpers
+from tests import helpers, parallel
+
+hypothesis.settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("no deadline")
 
 
 class TinyModel(NamedTuple):
@@ -33,7 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Optional[object]:
+    return parallel.scheduler(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes
+        parallel.slow_first(items)
     if config.getoption("--device") == "cuda":
         return
     skip = pytest.mark.skip(reason="needs a GPU: run pytest with --device cuda on a machine with one")

@@ -1,6 +1,7 @@
 """Comparison of a fast path with a reference, and the inputs such comparisons use."""
 
-from typing import Dict, Optional
+import hashlib
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 OUTPUT_FACTOR = 2.0  # a result may be this much further from float64 than the reference run in the same precision
 GRADIENT_FACTOR = 3.0
 RMS_CAP = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+_RESULTS: Dict[str, Any] = {}
 
 
 def assert_close(
@@ -53,3 +55,30 @@ def gradients(output: Tensor, inputs: Dict[str, Tensor], seed: int = 0) -> Dict[
 def leaves(tensors: Dict[str, Tensor], dtype: torch.dtype) -> Dict[str, Tensor]:
     """Fresh leaf tensors of the given precision that need gradients."""
     return {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in tensors.items()}
+
+
+def once(compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What ``compute`` returns for these arguments, computed once for all the paths that are compared with it.
+
+    The arguments may be tensors, dictionaries of them, and values with a short text form. The result is shared: it
+    must not be changed, and ``compute`` must depend on nothing but its arguments.
+    """
+    digest = hashlib.sha256(f"{compute.__module__}.{compute.__qualname__}".encode())
+
+    def add(value: Any) -> None:
+        if isinstance(value, dict):
+            for name in sorted(value):
+                digest.update(f"{name}:".encode())
+                add(value[name])
+        elif isinstance(value, Tensor):
+            digest.update(f"{value.dtype}{tuple(value.shape)}{value.device}".encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        else:
+            digest.update(f"{value!r};".encode())
+
+    add(dict(enumerate(arguments)))
+    add(options)
+    key = digest.hexdigest()
+    if key not in _RESULTS:
+        _RESULTS[key] = compute(*arguments, **options)
+    return _RESULTS[key]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.cli import prepare_own_corpus
@@ -24,9 +24,6 @@ from fairseq_mega.data.parallel_text import (
     split_of_page,
     split_sentences,
 )
-
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")  # a time limit per example fails on a busy machine
 
 words = st.lists(st.text(alphabet="abcäßz.!?,;:„“\"'()5 \t\u00a0\u2028\x00\ufeff", max_size=12), max_size=12).map(
     " ".join

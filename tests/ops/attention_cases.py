@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
-from fairseq_mega.ops.attention import fused
+from fairseq_mega.ops.attention import attention, fused
 
 
 def tensors(queries, keys, batch=(2,), z=8, v=6, seed=3):
@@ -30,6 +31,36 @@ def padding(batch, keys, side):
     if batch[0] > 2:
         mask[0] = True
     return mask
+
+
+def output_and_gradients(inputs, dtype, path, device, mask, **options):
+    """One path's output, and the gradients of a projection of it."""
+    values = leaves({name: tensor.to(device) for name, tensor in inputs.items()}, dtype)
+    mask = None if mask is None else mask.to(device)
+    out = attention(**values, padding_mask=mask, path=path, **options)
+    assert out.dtype == dtype
+    return named(out, values)
+
+
+def named(out, inputs):
+    """The output and the gradients of a projection of it, by name."""
+    return {"output": out.detach(), **{f"gradient of {name}": g for name, g in gradients(out, inputs).items()}}
+
+
+def assert_all_close(got, want, baseline):
+    """Compare what output_and_gradients found with the formula, in float64 and in the precision of ``got``."""
+    for name in want:
+        factor = OUTPUT_FACTOR if name == "output" else GRADIENT_FACTOR
+        assert_close(name, got[name], want[name], baseline[name], factor)
+
+
+def compare(inputs, path, device="cpu", dtype=torch.float32, mask=None, **options):
+    """Run a path in ``dtype`` and compare with the formula in float64: output and all gradients."""
+    want, baseline = (
+        once(output_and_gradients, inputs, precision, "reference", device, mask, **options)
+        for precision in (torch.float64, dtype)
+    )
+    assert_all_close(output_and_gradients(inputs, dtype, path, device, mask, **options), want, baseline)
 
 
 @pytest.fixture(params=["one block", "many blocks"])

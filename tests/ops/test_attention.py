@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+from numerics import gradients, leaves
 
 from fairseq_mega.ops import attention as ops
 from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights, chunked_attention, toeplitz
+from tests.ops.attention_cases import compare
 
 
 def tensors(queries, keys, batch=(2,), z=4, v=5, seed=3):
@@ -75,22 +76,8 @@ def test_paths_equal_reference(path, function, causal, side, shape, monkeypatch)
     queries, keys, batch = shape
     monkeypatch.setattr(ops, "DENSE_LIMIT", {"cpu": (1, 1), "cuda": (1, 1)})  # blocks of 16 queries
     mask = None if side is None else padding(batch, keys, side)
-    results = {}
-    for key, used, dtype in (
-        ("want", "reference", torch.float64),
-        ("baseline", "reference", torch.float32),
-        ("got", path, torch.float32),
-    ):
-        inputs = leaves(tensors(queries, keys, batch), dtype)
-        out = attention(**inputs, function=function, causal=causal, padding_mask=mask, path=used)
-        results[key] = (out, gradients(out, inputs))
-    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
-    for name in results["want"][1]:
-        assert_close(
-            f"gradient of {name}",
-            *(results[key][1][name] for key in ("got", "want", "baseline")),
-            GRADIENT_FACTOR,
-        )
+    inputs = tensors(queries, keys, batch)
+    compare(inputs, path, mask=mask, function=function, causal=causal)
 
 
 @pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
@@ -171,9 +158,10 @@ def test_dropout_drops_weights(path, function):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_recomputed_blocks_drop_the_same_weights(function):
+def test_recomputed_blocks_drop_the_same_weights(function, monkeypatch):
     """Gradients of the blockwise path under dropout are those of the forward pass that was seen."""
-    inputs = leaves(tensors(20, 20), torch.float64)
+    monkeypatch.setattr(ops, "DENSE_LIMIT", {"cpu": (1, 1), "cuda": (1, 1)})  # blocks of 16 queries
+    inputs = leaves(tensors(20, 20, (1,), 2, 2), torch.float64)
 
     def run(*values):
         torch.manual_seed(7)

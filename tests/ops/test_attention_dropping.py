@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+from numerics import leaves, once
 
 from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights
-from tests.ops.attention_cases import block_size, tensors
+from tests.ops.attention_cases import assert_all_close, block_size, named, output_and_gradients, tensors
 
 __all__ = ["block_size"]  # a fixture
 
@@ -50,48 +50,43 @@ def masks_of(inputs, device, rates, **options):
     return kept_keys, kept
 
 
+def formula(inputs, dtype, function, kept_keys, kept, dropout):
+    """Output and gradients of causal attention written out, with masks of the keys and of the weights that are kept."""
+    values = leaves(inputs, dtype)
+    q, k, v, bias = values.values()
+    queries, keys = q.size(-2), k.size(-2)
+    future = torch.ones(queries, keys, dtype=torch.bool, device=q.device).triu(keys - queries + 1)
+    visible = kept_keys & ~future
+    alive = visible.any(-1, keepdim=True)
+    index = (queries - 1 + torch.arange(keys) - torch.arange(queries)[:, None]).to(q.device)
+    logits = q @ k.transpose(-2, -1)
+    if function == "softmax":
+        logits = (logits / math.sqrt(q.size(-1)) + bias[index]).masked_fill(~visible & alive, -math.inf)
+        weights = torch.softmax(logits, -1) * alive
+    else:
+        logits = logits / (~future).sum(-1, keepdim=True) + bias[index]
+        plain = torch.relu(logits) ** 2
+        if function == "laplace":
+            plain = 0.5 * (1 + torch.erf((logits - 0.707107) / (0.282095 * math.sqrt(2))))
+        weights = plain.masked_fill(~visible, 0.0)
+    return named((weights * (kept & visible) / (1 - dropout)) @ v, values)
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("rates", [(0.3, 0.0), (0.0, 0.3), (0.2, 0.4), (0.0, 0.95)])
 @pytest.mark.parametrize("shape", [(5, 5), (37, 37), (3, 300)])
 def test_dropping_is_the_formula_with_its_mask(kernel_device, block_size, function, rates, shape):
     """Values and gradients are those of the written-out formula with the mask that the kernels use."""
     dropout, drop_key = rates
-    base = {name: tensor.to(kernel_device) for name, tensor in tensors(*shape).items()}
-    float32 = {name: tensor.float() for name, tensor in base.items()}
-    kept_keys, kept = masks_of(float32, kernel_device, rates)
-    queries, keys = shape
-    future = torch.ones(queries, keys, dtype=torch.bool, device=kernel_device).triu(keys - queries + 1)
-    visible = kept_keys & ~future
-    alive = visible.any(-1, keepdim=True)
-    index = (queries - 1 + torch.arange(keys) - torch.arange(queries)[:, None]).to(kernel_device)
-
-    def formula(q, k, v, bias):
-        logits = q @ k.transpose(-2, -1)
-        if function == "softmax":
-            logits = (logits / math.sqrt(q.size(-1)) + bias[index]).masked_fill(~visible & alive, -math.inf)
-            weights = torch.softmax(logits, -1) * alive
-        else:
-            logits = logits / (~future).sum(-1, keepdim=True) + bias[index]
-            plain = torch.relu(logits) ** 2
-            if function == "laplace":
-                plain = 0.5 * (1 + torch.erf((logits - 0.707107) / (0.282095 * math.sqrt(2))))
-            weights = plain.masked_fill(~visible, 0.0)
-        return (weights * (kept & visible) / (1 - dropout)) @ v
-
-    results = {}
-    for key, dtype in (("want", torch.float64), ("baseline", torch.float32), ("got", torch.float32)):
-        inputs = leaves(base, dtype)
-        if key == "got":
-            torch.manual_seed(11)
-            out = attention(**inputs, function=function, causal=True, dropout=dropout, drop_key=drop_key, path="fused")
-        else:
-            out = formula(**inputs)
-        results[key] = out, gradients(out, inputs)
-    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
-    for name in base:
-        assert_close(
-            f"gradient of {name}", *(results[key][1][name] for key in ("got", "want", "baseline")), GRADIENT_FACTOR
-        )
+    inputs = {name: tensor.to(kernel_device) for name, tensor in tensors(*shape).items()}
+    kept_keys, kept = masks_of({name: tensor.float() for name, tensor in inputs.items()}, kernel_device, rates)
+    torch.manual_seed(11)
+    options = {"function": function, "causal": True, "dropout": dropout, "drop_key": drop_key}
+    got = output_and_gradients(inputs, torch.float32, "fused", kernel_device, None, **options)
+    want, baseline = (
+        once(formula, inputs, dtype, function, kept_keys, kept, dropout) for dtype in (torch.float64, torch.float32)
+    )
+    assert_all_close(got, want, baseline)
 
 
 def expected_hash(seed, group, query, key):

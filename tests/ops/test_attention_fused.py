@@ -2,35 +2,16 @@
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
+from numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
 
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention, fused
-from tests.ops.attention_cases import block_size, padding, tensors
+from tests.ops.attention_cases import block_size, compare, padding, tensors
 
 __all__ = ["block_size"]  # a fixture
 
 # Causal shapes need as many keys as queries. Row lengths around a warp's and a block's number of threads.
 SHAPES = [(1, 1), (1, 7), (3, 7), (37, 37), (128, 128), (129, 129), (300, 300), (19, 50)]
 LONG_ROWS = [(3, 256), (3, 257), (2, 1024), (2, 1025), (3, 4097), (2, 8193)]
-
-
-def compare(inputs, device, dtype=torch.float32, mask=None, **options):
-    results = {}
-    mask = None if mask is None else mask.to(device)
-    for key, path, precision in (
-        ("want", "reference", torch.float64),
-        ("baseline", "reference", dtype),
-        ("got", "fused", dtype),
-    ):
-        values = leaves({name: tensor.to(device) for name, tensor in inputs.items()}, precision)
-        out = attention(**values, padding_mask=mask, path=path, **options)
-        assert out.dtype == precision
-        results[key] = (out, gradients(out, values))
-    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
-    for name in results["want"][1]:
-        assert_close(
-            f"gradient of {name}", *(results[key][1][name] for key in ("got", "want", "baseline")), GRADIENT_FACTOR
-        )
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -41,7 +22,7 @@ def test_equals_reference(kernel_device, block_size, function, causal, side, sha
     batch = (3,) if shape[0] < 100 else (2,)
     queries, keys = shape
     inputs = tensors(queries, keys, batch)
-    compare(inputs, kernel_device, mask=padding(batch, keys, side), function=function, causal=causal)
+    compare(inputs, "fused", kernel_device, mask=padding(batch, keys, side), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -49,13 +30,14 @@ def test_equals_reference(kernel_device, block_size, function, causal, side, sha
 @pytest.mark.parametrize("shape", LONG_ROWS)
 def test_long_rows(kernel_device, function, causal, shape):
     inputs = tensors(*shape)
-    compare(inputs, kernel_device, mask=padding((2,), shape[1], "right"), function=function, causal=causal)
+    compare(inputs, "fused", kernel_device, mask=padding((2,), shape[1], "right"), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_many_groups(kernel_device, function):
     """More than the kernels sum apart for the bias's gradient."""
-    compare(tensors(5, 5, (131,)), kernel_device, mask=padding((131,), 5, "left"), function=function, causal=True)
+    mask = padding((131,), 5, "left")
+    compare(tensors(5, 5, (131,)), "fused", kernel_device, mask=mask, function=function, causal=True)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -76,7 +58,7 @@ def test_leading_dimensions_and_strides(kernel_device, function, leading):
 @pytest.mark.parametrize("causal", [False, True])
 def test_sixteen_bits(kernel_device, block_size, function, causal, dtype):
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
-    compare(inputs, kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=causal)
+    compare(inputs, "fused", kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -89,9 +71,9 @@ def test_weights_of_sixteen_bits(kernel_device, block_size, function, dtype, mon
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
     if request.node.callspec.params["kernel_device"] == "cpu":
         with pytest.raises(RuntimeError, match="on the CPU the weights replace the logits"):
-            compare(inputs, kernel_device, dtype, function=function)
+            compare(inputs, "fused", kernel_device, dtype, function=function)
         return
-    compare(inputs, kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=True)
+    compare(inputs, "fused", kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=True)
 
 
 def test_autocast(kernel_device):
@@ -134,7 +116,7 @@ def test_nothing_to_attend_to_stays_finite(kernel_device, block_size, function):
     inputs = tensors(21, 21, (2,))
     mask = torch.ones(2, 21, dtype=torch.bool)
     mask[0, 4:] = False
-    compare(inputs, kernel_device, mask=mask, function=function, causal=True)
+    compare(inputs, "fused", kernel_device, mask=mask, function=function, causal=True)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -3,12 +3,11 @@
 A path is "fft", or one by a set of compiled kernels: "scan-cpu", "fft_kernel-simulator", "scan-cuda", ...
 """
 
-import hashlib
 from typing import Any, Dict
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
+from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, ema_kernel, gated_ema_step
@@ -87,25 +86,10 @@ def outputs_and_gradients(tensors, dtype, path, device="cpu", **options):
     return {name: value.detach().cpu() for name, value in outputs.items()}, {n: g.cpu() for n, g in found.items()}
 
 
-_REFERENCES: Dict[str, Any] = {}
-
-
-def reference(tensors, dtype, **options):
-    """The recurrence in ``dtype``, computed once for all paths that are compared with it."""
-    digest = hashlib.sha256(f"{dtype} {sorted(options)}".encode())
-    for name, value in [*sorted(tensors.items()), *sorted(options.items())]:
-        digest.update(f"{name} {value.shape}".encode() if isinstance(value, torch.Tensor) else f"{value}".encode())
-        digest.update(value.contiguous().numpy().tobytes() if isinstance(value, torch.Tensor) else b"")
-    key = digest.hexdigest()
-    if key not in _REFERENCES:
-        _REFERENCES[key] = outputs_and_gradients(tensors, dtype, "reference", **options)
-    return _REFERENCES[key]
-
-
 def compare(tensors, dtype, path, device="cpu", **options):
     """Run a path in ``dtype`` and compare with the recurrence in float64: outputs, state and all gradients."""
-    wanted = reference(tensors, torch.float64, **options)
-    baselines = reference(tensors, dtype, **options)
+    wanted = once(outputs_and_gradients, tensors, torch.float64, "reference", **options)
+    baselines = once(outputs_and_gradients, tensors, dtype, "reference", **options)
     found = outputs_and_gradients(tensors, dtype, path, device, **options)
     # The rounding of an FFT goes with its largest terms, and no path can be measured by float64 in float64: RMS only.
     measured = dtype == torch.float32 and (path == "scan" or "theta" not in tensors)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
+from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.timestep_norm import PATH_VARIABLE, TimestepNormState, timestep_norm
@@ -54,29 +54,30 @@ def gradients_from_all(outputs, inputs, dtype):
     return dict(zip(inputs, found))
 
 
+def outputs_and_gradients(tensors, x_dtype, precision, dtype, path, device, counts, mask):
+    """Both by name, with x in ``x_dtype``, all else in ``precision``, and y's gradient exact in ``dtype``."""
+    inputs = leaves({name: value.to(device) for name, value in tensors.items()}, precision)
+    inputs["x"] = inputs["x"].detach().to(x_dtype).requires_grad_()
+    outputs = run(inputs, path, counts, None if mask is None else mask.to(device))
+    assert outputs["y"].dtype == x_dtype
+    found = gradients_from_all(outputs, inputs, dtype)
+    return tuple({name: value.detach().cpu() for name, value in part.items()} for part in (outputs, found))
+
+
 def compare(tensors, dtype, path, device="cpu", counts=COUNTS, mask=None):
     """Run a path with x in `dtype` and compare with the recurrence in float64."""
     tensors = {**tensors, "x": tensors["x"].to(dtype).double()}  # the same numbers in every precision
     wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
-    results = {}
-    for key, choice, place, precision in (
-        ("want", "reference", "cpu", torch.float64),
-        ("baseline", "reference", "cpu", wide),
-        ("got", path, device, wide),
-    ):
-        inputs = leaves({name: value.to(place) for name, value in tensors.items()}, precision)
-        if key != "want":
-            inputs["x"] = inputs["x"].detach().to(dtype).requires_grad_()
-        outputs = run(inputs, choice, counts, None if mask is None else mask.to(place))
-        assert key == "want" or outputs["y"].dtype == dtype
-        found = gradients_from_all(outputs, inputs, dtype)
-        results[key] = tuple({name: value.cpu() for name, value in part.items()} for part in (outputs, found))
+    want, baselines = (
+        once(outputs_and_gradients, tensors, *precisions, dtype, "reference", "cpu", counts, mask)
+        for precisions in ((torch.float64, torch.float64), (dtype, wide))
+    )
+    got = outputs_and_gradients(tensors, dtype, wide, dtype, path, device, counts, mask)
     for index, factor in ((0, OUTPUT_FACTOR), (1, GRADIENT_FACTOR)):
-        for name, want in results["want"][index].items():
+        for name, value in want[index].items():
             label = name if index == 0 else f"gradient of {name}"
-            baseline = None if dtype == torch.float64 else results["baseline"][index][name]  # no truth is that exact
-            assert_close(label, results["got"][index][name], want, baseline, factor)
-    return results["got"]
+            baseline = None if dtype == torch.float64 else baselines[index][name]  # no truth is that exact
+            assert_close(label, got[index][name], value, baseline, factor)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -381,6 +382,12 @@ def test_kernels_are_the_choice_where_they_can_be(kernel_device):
     assert torch.equal(run(tensors, None)["y"], run(tensors, "native")["y"])
     with pytest.raises(RuntimeError, match="must be float32"):
         native.ops().timestep_norm(
-            tensors["x"], tensors["weight"].double(), tensors["bias"], torch.tensor(COUNTS, device=kernel_device),
-            tensors["mean"], tensors["variance"], None, 1e-5,
+            tensors["x"],
+            tensors["weight"].double(),
+            tensors["bias"],
+            torch.tensor(COUNTS, device=kernel_device),
+            tensors["mean"],
+            tensors["variance"],
+            None,
+            1e-5,
         )

@@ -1,12 +1,14 @@
 """Builds the CUDA kernels and their bindings as a library that runs on the CPU (see cuda_sim.h)."""
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 import torch
 
@@ -30,7 +32,8 @@ def cuda_home() -> Optional[Path]:
 def build(sources: Path = SOURCES, sanitize: bool = False, optimize: str = "-O1") -> Path:
     """Compile all of ``cuda/`` and ``bindings/`` under ``sources``; returns the library (built before: at once).
 
-    Object files are kept by what the compiler read, so that after a change only what it touches is compiled.
+    Object files are kept by what the compiler read, so that after a change only what it touches is compiled. Of several
+    processes that want the same library one builds it, and the others wait.
 
     Args:
         sources: a copy of fairseq_mega/csrc, or of some of its operators.
@@ -59,11 +62,17 @@ def build(sources: Path = SOURCES, sanitize: bool = False, optimize: str = "-O1"
     for path in [*files, HERE / "cuda_sim.h"]:
         digest.update(path.name.encode() + path.read_bytes())
     library = BUILD / f"simulator-{digest.hexdigest()[:16]}.so"
-    if library.exists():
-        return library
+    with one_at_a_time(library):
+        if not library.exists():
+            make(library, flags, sources, files, home, torch_root)
+    return library
+
+
+def make(library: Path, flags: List[str], sources: Path, files: List[Path], cuda: Path, torch_root: Path) -> None:
+    """Compile what of ``files`` has changed, and link the library."""
     kept = BUILD / "simulator-objects"
     kept.mkdir(parents=True, exist_ok=True)
-    system = ["-isystem", str(home / "include"), "-isystem", str(torch_root / "include")]
+    system = ["-isystem", str(cuda / "include"), "-isystem", str(torch_root / "include")]
     simulator_header = precompiled(HERE / "cuda_sim.h", ["g++", *flags, *system], kept)
 
     def compile_one(path: Path) -> str:
@@ -89,10 +98,22 @@ def build(sources: Path = SOURCES, sanitize: bool = False, optimize: str = "-O1"
         objects = list(pool.map(compile_one, [*kernels, *bindings]))
     partial = library.with_name(f"{library.name}-{os.getpid()}")
     torch_libraries = [f"-L{torch_root / 'lib'}", "-ltorch_cpu", "-ldl"]
-    linker = ["g++", "-shared", *(["-fsanitize=address"] if sanitize else [])]
+    linker = ["g++", "-shared", *(flag for flag in flags if flag.startswith("-fsanitize"))]
     run([*linker, "-o", str(partial), *objects, *torch_libraries])
     partial.replace(library)
-    return library
+
+
+@contextlib.contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold back all other processes and threads that are about to make this file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f"{path.name}.lock")
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:  # who waits for it has it open already
+            lock.unlink(missing_ok=True)
 
 
 def precompiled(header: Path, compiler: List[str], folder: Path) -> Path:
@@ -100,12 +121,12 @@ def precompiled(header: Path, compiler: List[str], folder: Path) -> Path:
     name = hashlib.sha256(" ".join(compiler).encode() + header.read_bytes()).hexdigest()[:16]
     copy = folder / name / header.name
     compiled = copy.with_name(f"{copy.name}.gch")
-    if not compiled.exists():
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(header.read_bytes())
-        partial = copy.with_name(f"partial-{os.getpid()}")
-        run([*compiler, "-w", "-x", "c++-header", str(copy), "-o", str(partial)])
-        partial.replace(compiled)
+    with one_at_a_time(compiled):
+        if not compiled.exists():
+            copy.write_bytes(header.read_bytes())
+            partial = copy.with_name(f"partial-{os.getpid()}")
+            run([*compiler, "-w", "-x", "c++-header", str(copy), "-o", str(partial)])
+            partial.replace(compiled)
     return copy
 
 

@@ -45,6 +45,7 @@ CASES = (
     Case(4, 257, 1, 9, complex=True, state=True),
     Case(1, 270, 2, 3, bidirectional=True, slow=True),
     Case(1, 150, 2, 3, complex=True, bidirectional=True, shift=True, truncation=21, masks=True),
+    Case(3, 70, 2, 3, complex=True, bidirectional=True, shift=True, truncation=7, masks=True),  # borders of documents
     Case(4, 193, 1, 5, truncation=35, masks=True, slow=True),
     Case(4, 300, 1, 5, truncation=140, slow=True),
     Case(1, 140, 1, 5, truncation=1, bidirectional=True),

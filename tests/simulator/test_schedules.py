@@ -16,11 +16,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_the_same_results_under_every_schedule():
     torch.ops.load_library(str(build.build()))
     assert check_ema.failures(ORDERS) == []
 
 
+@pytest.mark.slow
 def test_no_access_out_of_bounds(tmp_path):
     if build.sanitizer_library() is None:
         pytest.skip("g++ has no libasan")
