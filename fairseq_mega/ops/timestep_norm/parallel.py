@@ -71,9 +71,7 @@ def timestep_norm_parallel(
 
     step_variance, step_mean = torch.var_mean(by_group, dim=-1, correction=0)
     absent = ~present.unsqueeze(-1)
-    steps = Statistics(
-        present.double(), step_mean.masked_fill(absent, 0.0), step_variance.masked_fill(absent, 0.0)
-    )
+    steps = Statistics(present.double(), step_mean.masked_fill(absent, 0.0), step_variance.masked_fill(absent, 0.0))
     before = Statistics(
         state.count.double().unsqueeze(-1),
         torch.where(carried, state.mean - origin, torch.zeros_like(origin)).unsqueeze(1),
