@@ -78,20 +78,23 @@ def check_files(arguments: typing.Sequence[str]) -> None:
         raise FileNotFoundError(f"--restore-file {restore} does not exist")
 
 
-def plugin_flags() -> str:
-    """Describe the flags of the package's models and schedulers, which fairseq's own --help never shows."""
+def plugin_flags(kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler")) -> str:
+    """Describe the flags of the package's models, tasks and schedulers, which fairseq's own --help never shows."""
     from fairseq.dataclass.utils import gen_parser_from_dataclass
     from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
     from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY, LR_SCHEDULER_REGISTRY
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
     lines = []
     for option, classes, dataclasses in (
         ("--arch", MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
+        ("--task", TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
         ("--lr-scheduler", LR_SCHEDULER_REGISTRY, LR_SCHEDULER_DATACLASS_REGISTRY),
     ):
         for name, cls in classes.items():
             dataclass = dataclasses.get(name)
-            if cls.__module__.split(".")[0] != fairseq_mega.__name__ or dataclass is None:
+            ours = cls.__module__.split(".")[0] == fairseq_mega.__name__ and dataclass is not None
+            if option not in kinds or not ours:
                 continue
             parser = argparse.ArgumentParser(add_help=False, usage=argparse.SUPPRESS, allow_abbrev=False)
             gen_parser_from_dataclass(parser.add_argument_group(f"with {option} {name}"), dataclass())
@@ -166,8 +169,8 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         sys.argv = [name, *with_user_dir(given)]
         importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
-        if exit_request.code == 0 and command == "train" and {"-h", "--help"} & set(given):
-            print("\n" + plugin_flags())
+        if exit_request.code == 0 and {"-h", "--help"} & set(given):
+            print("\n" + (plugin_flags() if command == "train" else plugin_flags(["--task"])))
         raise
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)

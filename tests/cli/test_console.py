@@ -101,14 +101,22 @@ class TestHelp:
             console.run("train", ["--help"])
         text = capsys.readouterr().out
         assert exit_request.value.code == 0
-        for flag in ("--save-dir", "--encoder-chunk-size", "--truncation-length", "--rel-pos-bias", "--warmup-power"):
+        for flag in (
+            "--save-dir",
+            "--encoder-chunk-size",
+            "--truncation-length",
+            "--rel-pos-bias",
+            "--warmup-power",
+            "--chunk-nums",
+        ):
             assert flag in text, flag
 
     @pytest.mark.parametrize("command", ["generate", "interactive", "eval-lm", "validate"])
     def test_of_the_others(self, command: str, capsys: pytest.CaptureFixture) -> None:
         with pytest.raises(SystemExit) as exit_request:
             console.run(command, ["--help"])
-        assert exit_request.value.code == 0 and "--user-dir" in capsys.readouterr().out
+        text = capsys.readouterr().out
+        assert exit_request.value.code == 0 and "--user-dir" in text and "--valid-block" in text
 
 
 def test_validate_scores_the_test_set(tiny_model, device_flags) -> None:
