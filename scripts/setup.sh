@@ -169,6 +169,13 @@ fi
 log "4/4 fairseq_mega with the extras $extras, its kernels compiled (half a minute)"
 pip_install --no-build-isolation --editable "${repo_root}[$extras]"
 
+# Where Python may not write its bytecode beside the sources, every start of a command would compile torch anew.
+if [[ -n ${PYTHONDONTWRITEBYTECODE-} ]]; then
+  log "compiling the packages to bytecode (PYTHONDONTWRITEBYTECODE is set)"
+  packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "$venv/bin/python" -m compileall -q -j 0 -x '/tests?/|torch/testing/' "$packages" >/dev/null 2>&1 || true # examples in Python 2
+fi
+
 # 'fairseq-train --user-dir fairseq_mega' looks beside fairseq's own folder, from wherever it is called. The link is
 # entered in the installation's RECORD, so that pip removes it, and only it, with the package.
 "$venv/bin/python" -I - "$repo_root/fairseq_mega" <<'PYTHON'

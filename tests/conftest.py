@@ -10,14 +10,18 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 from pathlib import Path
 from typing import List, NamedTuple, Optional
 
-import hypothesis
 import pytest
 import torch
 
 from tests import helpers, parallel
 
-hypothesis.settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
-hypothesis.settings.load_profile("no deadline")
+try:
+    from hypothesis import settings
+except ImportError:  # the tests of the kernels, all that scripts/gpu_check.sh runs, do without
+    pass
+else:
+    settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
+    settings.load_profile("no deadline")
 
 
 class TinyModel(NamedTuple):

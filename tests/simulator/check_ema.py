@@ -135,9 +135,9 @@ def run_sums(case: Case, given: Dict[str, Any]) -> Dict[str, Tensor]:
         power = torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * lag)  # (D, N, t, s)
         slope = lag * torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * (lag - 1))
         c = p[some] * g[some]
-        y += torch.einsum("bts,dnts,dn,bsd->btd", weight, power, c, x.to(c.dtype))
-        v = torch.einsum("bts,dnts,btd->bsdn", weight, power, grad_y.to(c.dtype))
-        z = torch.einsum("bts,dnts,btd->bsdn", weight, slope, grad_y.to(c.dtype))
+        y += torch.einsum("dnts,dn,bts,bsd->btd", power, c, weight, x.to(c.dtype))
+        v = torch.einsum("bts,btd,dnts->bsdn", weight, grad_y.to(c.dtype), power)
+        z = torch.einsum("bts,btd,dnts->bsdn", weight, grad_y.to(c.dtype), slope)
         grad_x += torch.einsum("bsdn,dn->bsd", v, c)
         moments[0, :, some] = torch.einsum("bsdn,bsd->bdn", v, x.to(c.dtype))
         moments[1, :, some] = torch.einsum("bsdn,bsd->bdn", z, x.to(c.dtype))
