@@ -65,9 +65,10 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
             outputs, targets = adaptive(some, expected)
         else:
             outputs, targets = [model.output_layer(some)], [expected]
-        for logits, classes in zip(outputs, targets):
-            if classes is not None:
-                total += float(F.cross_entropy(logits.float(), classes, ignore_index=pad, reduction="sum"))
+        for band, (logits, classes) in enumerate(zip(outputs, targets)):
+            if classes is not None:  # padding is in the first band; in the others its number is that of a word
+                ignored = pad if band == 0 else -1
+                total += float(F.cross_entropy(logits.float(), classes, ignore_index=ignored, reduction="sum"))
     return total
 
 
