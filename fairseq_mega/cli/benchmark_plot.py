@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from fairseq_mega.cli.plotting import load_pyplot, save
 from fairseq_mega.cli.results import read_result
 
 
@@ -17,13 +18,7 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
         SystemExit: without matplotlib.
         ValueError: where no row holds a measurement.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise SystemExit("--plot needs matplotlib: pip install 'matplotlib>=3.5'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = load_pyplot()
     measured = [row for row in rows if "seconds" in row]
     if not measured:
         raise ValueError("there is no measurement to plot")
@@ -46,10 +41,7 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
         panel.legend()
     for panel in panels.flat[len(titles) :]:
         panel.set_visible(False)
-    figure.tight_layout()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(output, dpi=120)
-    pyplot.close(figure)
+    save(figure, output)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

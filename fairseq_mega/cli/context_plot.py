@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from fairseq_mega.cli.plotting import load_pyplot, save
 from fairseq_mega.cli.results import read_results
 
 Points = List[Tuple[float, float]]
@@ -20,22 +21,14 @@ def curves(results: Sequence[Dict[str, Any]], chunk: int, segments: int) -> Tupl
 
 def plot(context: Points, chunks: Points, output: Path) -> None:
     """Draw both curves side by side to an image file."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 2, figsize=(11, 4))
+    figure, panels = load_pyplot().subplots(1, 2, figsize=(11, 4))
     for panel, points, label in zip(panels, (context, chunks), ("context (mean tokens of a segment)", "chunk size")):
         panel.plot([x for x, _ in points], [y for _, y in points], marker="o")
         panel.set(xlabel=label, ylabel="test perplexity")
         panel.grid(True, alpha=0.3)
     if max(x for x, _ in context) > 20 * min(x for x, _ in context):
         panels[0].set_xscale("log")
-    figure.tight_layout()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(output, dpi=120)
-    pyplot.close(figure)
+    save(figure, output)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

@@ -60,21 +60,13 @@ class TextBlockDataset(FairseqDataset):
                 )
         self.text, self.dictionary = text, dictionary
         self.chunk, self.low, self.high, self.seed = chunk, low, high, seed
-        self.starts = np.zeros(1, dtype=np.int64)
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
         """Cut the text for an epoch."""
         draw = np.random.default_rng((self.seed, epoch))
-        lines, starts = len(self.text.ends), [0]
-        while starts[-1] < lines:
-            target = self.chunk * int(draw.integers(self.low, self.high + 1))
-            starts.append(self.text.take(starts[-1], target))
-        before = np.concatenate([[0], self.text.ends])[starts]
-        self.starts = before[:-1]  # tokens before each block
-        self.sizes = np.diff(before)
-        kept = self.sizes > 0  # lines without any token
-        self.starts, self.sizes = self.starts[kept], self.sizes[kept]
+        blocks = self.text.cut(lambda: self.chunk * int(draw.integers(self.low, self.high + 1)))
+        self.starts, self.sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:

@@ -1,6 +1,6 @@
 """A binarised text as one sequence of tokens with line ends: the base of training blocks and streams."""
 
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
 import numpy as np
 import torch
@@ -34,14 +34,22 @@ class TextLines:
         """Number of tokens before a line."""
         return int(self.ends[line - 1]) if line > 0 else 0
 
-    def length(self, first: int, last: int) -> int:
-        """Number of tokens of the lines first <= line < last."""
-        return self.start(last) - self.start(first)
+    def cut(self, draw_length: Callable[[], int]) -> np.ndarray:
+        """Cut the text at line ends.
 
-    def take(self, first: int, longest: int) -> int:
-        """The line before which as many whole lines from ``first`` on end as ``longest`` tokens hold; one at least."""
-        last = int(np.searchsorted(self.ends, self.start(first) + longest, side="right"))
-        return max(last, first + 1)
+        Args:
+            draw_length: how many tokens the next piece may have; a longer single line is a piece of its own.
+
+        Returns:
+            (pieces, 2) int64, the tokens before the beginning and before the end of each; none is empty.
+        """
+        line, bounds = 0, [0]
+        while line < len(self.ends):
+            fits = int(np.searchsorted(self.ends, bounds[-1] + draw_length(), side="right"))
+            line = max(fits, line + 1)
+            bounds.append(self.start(line))
+        pieces = np.stack([bounds[:-1], bounds[1:]], axis=1)
+        return pieces[pieces[:, 0] < pieces[:, 1]]  # lines may be without any token
 
     def span(self, begin: int, end: int) -> Tensor:
         """Tokens begin <= i < end of the whole text, (end - begin,) long."""

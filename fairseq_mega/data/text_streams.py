@@ -47,25 +47,6 @@ class Carry:
         self._kept[model] = (list(streams), position, state)
 
 
-def cut_segments(text: TextLines, count: int) -> np.ndarray:
-    """Cut a text at line ends into segments of at most ceil(tokens / count) tokens.
-
-    Args:
-        text: lines to cut.
-        count: K; as whole lines are kept, there may be a short segment more.
-
-    Returns:
-        (segments, 2) int64, the tokens before the beginning and before the end of each.
-    """
-    longest = math.ceil(text.tokens / count)
-    cuts = [0]
-    while cuts[-1] < len(text.ends):
-        cuts.append(text.take(cuts[-1], longest))
-    bounds = np.array([text.start(line) for line in cuts], dtype=np.int64)
-    segments = np.stack([bounds[:-1], bounds[1:]], axis=1)
-    return segments[segments[:, 0] < segments[:, 1]]
-
-
 class TextStreamDataset(FairseqDataset):
     """Segments of a text, each read from an empty memory in groups of some chunks.
 
@@ -75,7 +56,7 @@ class TextStreamDataset(FairseqDataset):
     Args:
         text: lines to evaluate.
         dictionary: for padding and ``</s>``, which is read before the first token of a segment.
-        segments: K.
+        segments: K, each of at most ceil(tokens / K) tokens; as whole lines are kept, there may be a short one more.
         group: tokens that are read in one call.
 
     Source: the published code's test protocol for WikiText-103 and enwik8.
@@ -83,7 +64,8 @@ class TextStreamDataset(FairseqDataset):
 
     def __init__(self, text: TextLines, dictionary: Dictionary, segments: int, group: int) -> None:
         self.text, self.dictionary, self.group = text, dictionary, group
-        self.segments = cut_segments(text, segments)
+        longest = math.ceil(text.tokens / segments)
+        self.segments = text.cut(lambda: longest)
         items = [
             (segment, begin)
             for segment, (first, end) in enumerate(self.segments)
