@@ -73,6 +73,17 @@ one_of() {
   die "$option is '$value': choose from $(printf '%s, ' "$@" | sed 's/, $//')"
 }
 
+# threshold_of_unit DEFAULT: checks "threshold" against "unit" and fills it in; bytes are all kept.
+# shellcheck disable=SC2154 # "unit" is the caller's
+threshold_of_unit() {
+  if [[ $unit == bytes ]]; then
+    [[ -z $threshold ]] || die "--threshold is '$threshold', but --unit bytes keeps every byte: leave it out, or give --unit words"
+    threshold=0
+  fi
+  : "${threshold:=$1}"
+  whole_number --threshold "$threshold" 0
+}
+
 # binarise [FAIRSEQ_PREPROCESS_OPTION...]: work_dir/text becomes work_dir/data-bin, with a sign of life on stderr.
 binarise() {
   local partial=$work_dir/data-bin.partial log_file=$work_dir/logs/preprocess.log begun child waited shown=0

@@ -12,7 +12,7 @@ Makes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx) of the fir
 of enwik8. Every byte is a token, its decimal number; the line feed ends a line and becomes </s>. So a split has as
 many tokens as bytes, and bits per token are bits per character. A split that does not end in a line feed gets one
 token more, the </s> that fairseq appends to its unfinished last line: this is counted, and checked, as bytes + 1.
-Finished stages are skipped when the same command is given again. Takes about a quarter of an hour on 2 cores, and 800 MB.
+Finished stages are skipped when the same command is given again. Should take a quarter of an hour on 2 cores, and 800 MB.
 
   --out DIR         folder for everything made (default: outputs/enwik8 in the checkout)
   --archive FILE    an own copy of enwik8.zip, or of enwik8 itself; size, MD5 and SHA-1 are checked

@@ -37,12 +37,8 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 one_of --unit "$unit" bytes words
-if [[ $unit == bytes ]]; then
-  [[ -z $threshold ]] || die "--threshold is '$threshold', but --unit bytes keeps every byte: leave it out, or give --unit words"
-  threshold=0
-fi
-: "${threshold:=5}" "${work_dir:=$repo_root/outputs/gcide-$unit${smoke:+-smoke}}"
-whole_number --threshold "$threshold" 0
+threshold_of_unit 5
+: "${work_dir:=$repo_root/outputs/gcide-$unit${smoke:+-smoke}}"
 whole_number --blocks "$blocks" 1
 [[ -z $limit ]] || whole_number --limit "$limit" 1
 [[ -z $smoke || -z $deb ]] || die "--smoke makes a text of its own: leave --deb out"

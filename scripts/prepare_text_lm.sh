@@ -38,12 +38,8 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 one_of --unit "$unit" words bytes
-if [[ $unit == bytes ]]; then
-  [[ -z $threshold ]] || die "--threshold is '$threshold', but --unit bytes keeps every byte: leave it out, or give --unit words"
-  threshold=0
-fi
-: "${threshold:=2}" "${work_dir:=$repo_root/outputs/text${smoke:+-smoke}}"
-whole_number --threshold "$threshold" 0
+threshold_of_unit 2
+: "${work_dir:=$repo_root/outputs/text${smoke:+-smoke}}"
 whole_number --blocks "$blocks" 1
 [[ $held_out =~ ^0?\.[0-9]+$ ]] || die "--held-out is '$held_out': a share between 0 and 1 is needed, for instance 0.05"
 [[ -z $smoke || -z $train$valid$test ]] || die "--smoke makes a text of its own: leave --train, --valid and --test out"

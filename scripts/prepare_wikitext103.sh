@@ -10,7 +10,7 @@ usage: bash scripts/prepare_wikitext103.sh [OPTION]...
 
 Makes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx) of WikiText, for fairseq's language modelling.
 Lines, tokens and the size of the dictionary must be the published ones. Finished stages are skipped when the same
-command is given again. WikiText-103 takes about 20 minutes on 2 cores, and 2 GB in DIR.
+command is given again. WikiText-103 should take 20 minutes on 2 cores, and 2 GB in DIR.
 
   --out DIR         folder for everything made (default: outputs/wikitext-103 or outputs/wikitext-2 in the checkout)
   --version V       103 or 2 (default: 103)
