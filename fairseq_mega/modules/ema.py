@@ -6,10 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.decoding import StepAverage, step_average
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, gated_ema_step
 
+from .derived import DerivingModule
 
-class MultiDimensionalDampedEMA(nn.Module):
+
+class MultiDimensionalDampedEMA(DerivingModule):
     """``SiLU(EMA(x) + omega x)``, the EMA sub-layer of MEGA.
 
     Args:
@@ -60,8 +63,16 @@ class MultiDimensionalDampedEMA(nn.Module):
         nn.init.normal_(self.eta)
 
     def coefficients(self) -> EMACoefficients:
-        """Coefficients of the recurrence from the present parameters (never cached: parameters change)."""
-        return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
+        """Coefficients of the recurrence from the present parameters."""
+
+        def compute() -> EMACoefficients:
+            return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
+
+        return self.derived("coefficients", compute)
+
+    def step_average(self) -> StepAverage:
+        """Coefficients as the kernels for single steps take them."""
+        return self.derived("step", lambda: step_average(self.coefficients(), self.omega.detach()))
 
     def forward(
         self,

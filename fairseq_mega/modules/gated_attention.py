@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.decoding import fused, gated_attention_step
 from fairseq_mega.ops.gate import gated_residual
 
 from .config import MegaLayerConfig
@@ -15,6 +16,7 @@ from .layers import Dropout, get_activation, linear
 from .norm import build_norm
 from .position import build_relative_bias
 from .state import GatedAttentionState, extend_mask
+from .time_buffer import TimeBuffer
 
 
 class GatedAttention(nn.Module):
@@ -91,6 +93,8 @@ class GatedAttention(nn.Module):
         residual = x
         if self.prenorm:
             x = self.norm(x)
+        if self._takes_single_steps(x, padding_mask, state, return_state):
+            return self._step(x, residual, state)
         value = self.activation(self.value_proj(x))
         average, ema_state = self.ema(
             x,
@@ -103,11 +107,12 @@ class GatedAttention(nn.Module):
         query = torch.addcmul(self.mu[0], shared, self.kappa[0])
         key = torch.addcmul(self.mu[1], shared, self.kappa[1])
 
+        keys, values = TimeBuffer(key), TimeBuffer(value)
         if state is not None:
-            padding_mask = extend_mask(state.padding_mask, state.keys.size(1), padding_mask, x)
-            key = torch.cat([state.keys, key], dim=1)
-            value = torch.cat([state.values, value], dim=1)
-        attended = self._attend(query, key, self.hidden_dropout(value), padding_mask)
+            padding_mask = extend_mask(state.padding_mask, len(state.keys), padding_mask, x)
+            most = self.chunk_size if self.chunk_size > 0 else None
+            keys, values = state.keys.append(key, most), state.values.append(value, most)
+        attended = self._attend(query, keys.steps, self.hidden_dropout(values.steps), padding_mask)
 
         projected = self.output_proj(attended * reset)
         if self.activation is F.silu and not self.dropout.active:
@@ -116,8 +121,46 @@ class GatedAttention(nn.Module):
             out = gated_residual(residual, update, self.dropout(self.activation(candidate + projected)))
         if not self.prenorm:
             out = self.norm(out)
-        new_state = self._new_state(ema_state, key, value, padding_mask) if ema_state is not None else None
+        new_state = self._new_state(ema_state, keys, values, padding_mask) if ema_state is not None else None
         return out, new_state
+
+    def _takes_single_steps(
+        self, x: Tensor, padding_mask: Optional[Tensor], state: Optional[GatedAttentionState], return_state: bool
+    ) -> bool:
+        """Whether :meth:`_step` computes this call."""
+        if x.size(1) != 1 or not return_state or self.training or not self.causal or self.ema.ema_dim == 0:
+            return False
+        padded = padding_mask is not None or (state is not None and state.padding_mask is not None)
+        plain = self.activation is F.silu and self.kappa.dtype == torch.float32
+        return plain and not padded and fused(x)
+
+    def _step(
+        self, x: Tensor, residual: Tensor, state: Optional[GatedAttentionState]
+    ) -> Tuple[Tensor, GatedAttentionState]:
+        """What :meth:`forward` computes from the normalised input of one step, by the kernels for decoding."""
+        most = self.chunk_size if self.chunk_size > 0 else None
+        if state is None:
+            keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
+        else:
+            keys, values = state.keys, state.values
+        past = len(keys)
+        keys, values = keys.grow(1, most), values.grow(1, most)
+        out, ema = gated_attention_step(
+            x[:, 0],
+            residual[:, 0],
+            self.ema.step_average(),
+            None if state is None else state.ema,
+            (self.value_proj, self.gate_proj, self.output_proj),
+            self.kappa,
+            self.mu,
+            self.relative_bias(1, past + 1, past),
+            keys.room,
+            values.room,
+            past,
+            self.function,
+        )
+        out = out.unsqueeze(1)
+        return out if self.prenorm else self.norm(out), self._new_state(ema, keys, values, None)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
@@ -149,10 +192,9 @@ class GatedAttention(nn.Module):
         return out[:, past:]
 
     def _new_state(
-        self, ema: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]
+        self, ema: Tensor, keys: TimeBuffer, values: TimeBuffer, padding_mask: Optional[Tensor]
     ) -> GatedAttentionState:
         """Keep the keys and values of the unfinished chunk."""
-        keys = key.size(1)
-        done = keys - keys % self.chunk_size if self.chunk_size > 0 else 0
-        mask = None if padding_mask is None or done == keys else padding_mask[:, done:]
-        return GatedAttentionState(ema, key[:, done:], value[:, done:], mask)
+        done = len(keys) - len(keys) % self.chunk_size if self.chunk_size > 0 else 0
+        mask = None if padding_mask is None or done == len(keys) else padding_mask[:, done:]
+        return GatedAttentionState(ema, keys.after(done), values.after(done), mask)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from .derived import DerivingModule
+
 BIASES = ("simple", "rotary")
 
 
@@ -51,7 +53,7 @@ class SimpleRelativeBias(nn.Module):
         return f"max_positions={self.max_positions}"
 
 
-class RotaryRelativeBias(nn.Module):
+class RotaryRelativeBias(DerivingModule):
     """The inner product of two learned vectors rotated by their positions: a Toeplitz bias for any length.
 
     ``b[i, j] = sum_k Re(a_k conj(c_k) exp(i w_k (i - j)))`` with a_k and c_k the complex halves of alpha and beta and
@@ -75,17 +77,28 @@ class RotaryRelativeBias(nn.Module):
 
     def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor:
         """Bias values for consecutive queries and keys, as :meth:`SimpleRelativeBias.forward`; no limit, no error."""
+        last = offset + queries - 1  # position of the last query, the distance of the first value
+        if torch.is_grad_enabled():
+            return self.values(last, queries + keys - 1)
+        # One table serves all steps of decoding; it doubles when a text outgrows it.
+        reach = 1 << (max(last + 1, keys) - 1).bit_length()
+        table = self.derived(reach, lambda: self.values(reach - 1, 2 * reach - 1))
+        return table[reach - 1 - last : reach - 1 - last + queries + keys - 1]
+
+    def values(self, first: int, count: int) -> Tensor:
+        """Bias values at the distances i - j = first, first - 1, ...: (count,)."""
         dtype = torch.promote_types(self.alpha.dtype, torch.float32)
         half = self.z_dim // 2
         device = self.alpha.device
         frequency = 10000.0 ** (-torch.arange(half, dtype=dtype, device=device) / half)
-        distance = (offset + queries - 1) - torch.arange(queries + keys - 1, dtype=dtype, device=device)  # i - j
+        distance = first - torch.arange(count, dtype=dtype, device=device)  # i - j
         angle = distance.unsqueeze(-1) * frequency
         a_real, a_imag = self.alpha[0].to(dtype).split(half)
         c_real, c_imag = self.beta[0].to(dtype).split(half)
         real = a_real * c_real + a_imag * c_imag
         imag = a_imag * c_real - a_real * c_imag
-        return (torch.cos(angle) @ real - torch.sin(angle) @ imag).to(self.alpha.dtype)
+        with torch.autocast(device.type, enabled=False):
+            return (torch.cos(angle) @ real - torch.sin(angle) @ imag).to(self.alpha.dtype)
 
     def extra_repr(self) -> str:
         return f"z_dim={self.z_dim}"

@@ -5,13 +5,15 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from .time_buffer import TimeBuffer
+
 
 class GatedAttentionState(NamedTuple):
     """Memory of a causal gated attention after some steps of a stream; n = tokens of the unfinished chunk."""
 
     ema: Tensor  # (B, D, N), float32
-    keys: Tensor  # (B, n, z)
-    values: Tensor  # (B, n, v)
+    keys: TimeBuffer  # (B, n, z)
+    values: TimeBuffer  # (B, n, v)
     padding_mask: Optional[Tensor]  # (B, n) bool, True = padding; None: no padding
 
 
@@ -35,7 +37,7 @@ def reorder_state(state: Any, order: Tensor) -> Any:
     """Select batch rows of a state (any nesting of the tuples above and lists), as beam search does.
 
     Args:
-        state: tensors have the batch as first axis; None and numbers are kept.
+        state: tensors and buffers have the batch as first axis; None and numbers are kept.
         order: (B',) long, the rows to keep, in their new order.
 
     Returns:
@@ -43,6 +45,8 @@ def reorder_state(state: Any, order: Tensor) -> Any:
     """
     if isinstance(state, Tensor):
         return state.index_select(0, order)
+    if isinstance(state, TimeBuffer):
+        return state.select(order)
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         return type(state)(*(reorder_state(item, order) for item in state))
     if isinstance(state, list):

@@ -34,11 +34,6 @@ FM_INLINE void write(void* data, int64_t index, int64_t count, DType dtype, Floa
   }
 }
 
-FM_INLINE Floats sigmoid(Floats x) {
-  const Floats e = exp_nonpositive(select(x < 0.f, x, -x)), inverse = 1.f / (1.f + e);
-  return select(x < 0.f, e * inverse, inverse);
-}
-
 struct Element {
   Floats x, gate, sum, slope;  // slope: sigmoid(sum), for the SiLU
   Floats candidate;

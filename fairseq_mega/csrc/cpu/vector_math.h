@@ -56,6 +56,11 @@ FM_INLINE Floats exp_nonpositive(Floats x) {
   return select(x < -87.33f, Floats{}, p * power);
 }
 
+FM_INLINE Floats sigmoid(Floats x) {
+  const Floats e = exp_nonpositive(select(x < 0.f, x, -x)), inverse = 1.f / (1.f + e);
+  return select(x < 0.f, e * inverse, inverse);
+}
+
 struct LaplaceFloats {
   Floats weight;  // 0.5 (1 + erf t)
   Floats bell;    // exp(-t^2): its derivative up to a constant

@@ -90,6 +90,8 @@ def attention(
     options["dropout"] = dropout
     rows = q[..., 0].numel()  # batch x queries
     smallest = FUSED_FROM[0 if torch.is_grad_enabled() else 1]
+    if path == "auto" and q.size(-2) == 1:
+        path = "dense"  # a single query has as many weights as keys
     if path == "fused" or (path == "auto" and rows * k.size(-2) >= smallest and native.usable(q)):
         return fused_attention(q, k, v, **options)
     limits = DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]

@@ -1,0 +1,87 @@
+"""Keys and values of the past, to which every step appends without copying what is there."""
+
+from typing import List, Optional
+
+import torch
+from torch import Tensor
+
+SMALLEST = 64  # steps that a buffer without a known end has room for at first
+
+
+class TimeBuffer:
+    """Steps (B, n, width) of a stream; immutable to its users.
+
+    :meth:`append` returns a longer buffer and leaves the steps of this one as they are. Where no gradient is wanted,
+    both share memory with room behind its end. The first to append to a buffer gets that room, whoever appends to the
+    same buffer again gets a copy, so a stream may be continued in several ways.
+
+    Args:
+        steps: (B, n, width).
+    """
+
+    def __init__(self, steps: Tensor) -> None:
+        self.steps = steps
+        self._room: Optional[Tensor] = None  # (B, capacity, width), begins with the steps
+        self._taken: List[int] = []  # one number, of all buffers in this room: how many of its steps are written
+
+    def __len__(self) -> int:
+        return self.steps.size(1)
+
+    def append(self, steps: Tensor, most: Optional[int] = None) -> "TimeBuffer":
+        """A buffer with further steps.
+
+        Args:
+            steps: (B, k, width).
+            most: how many steps the stream will keep at most, None if that is not known.
+        """
+        old, new = len(self), len(self) + steps.size(1)
+        if torch.is_grad_enabled() or (most is not None and new > most) or steps.dtype != self.steps.dtype:
+            return TimeBuffer(torch.cat([self.steps, steps], dim=1))
+        longer = self.grow(steps.size(1), most)
+        longer.steps[:, old:] = steps
+        return longer
+
+    def grow(self, count: int, most: Optional[int] = None) -> "TimeBuffer":
+        """A buffer with ``count`` further steps that the caller writes at once, see :attr:`room`."""
+        old, new = len(self), len(self) + count
+        longer = TimeBuffer(self.steps)
+        longer._room, longer._taken = self._room, self._taken
+        if not self._has_room(new):
+            capacity = most or max(SMALLEST, 1 << new.bit_length())
+            longer._room = self.steps.new_empty(self.steps.size(0), capacity, self.steps.size(2))
+            longer._room[:, :old] = self.steps
+            longer._taken = [old]
+        longer._taken[0] = new
+        longer.steps = longer.room[:, :new]
+        return longer
+
+    @property
+    def room(self) -> Tensor:
+        """The whole memory (B, capacity, width) of a buffer that has grown; it begins with the steps."""
+        assert self._room is not None
+        return self._room
+
+    def _has_room(self, new: int) -> bool:
+        """Whether the room is there, ours to write to, and long enough for ``new`` steps."""
+        room = self._room
+        if room is None or room.size(1) < new or self._taken[0] != len(self):
+            return False
+        return torch.is_inference_mode_enabled() or not room.is_inference()
+
+    def after(self, done: int) -> "TimeBuffer":
+        """The buffer without its first ``done`` steps."""
+        return self if done == 0 else TimeBuffer(self.steps[:, done:].clone())
+
+    def select(self, order: Tensor) -> "TimeBuffer":
+        """The streams ``order`` (B',) long, in a memory of their own with as much room."""
+        if self._room is None:
+            return TimeBuffer(self.steps.index_select(0, order))
+        chosen = TimeBuffer(self.steps)
+        chosen._room, chosen._taken = self._room.index_select(0, order), [len(self)]
+        chosen.steps = chosen._room[:, : len(self)]
+        return chosen
+
+    def bytes(self) -> int:
+        """Size in memory."""
+        memory = self.steps if self._room is None else self._room
+        return memory.numel() * memory.element_size()

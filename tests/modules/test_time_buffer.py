@@ -1,0 +1,111 @@
+"""Buffers of keys and values: what is appended is there, and nothing that others see changes."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_mega.modules.derived import DerivingModule
+from fairseq_mega.modules.position import RotaryRelativeBias
+from fairseq_mega.modules.time_buffer import TimeBuffer
+
+
+def steps(*values, batch=2):
+    return torch.tensor(values, dtype=torch.float32).view(1, -1, 1).repeat(batch, 1, 3)
+
+
+def numbers(buffer):
+    assert (buffer.steps == buffer.steps[:1, :, :1]).all()
+    return buffer.steps[0, :, 0].tolist()
+
+
+@pytest.mark.parametrize("most", [None, 5, 4, 3])
+def test_appending(most):
+    with torch.no_grad():
+        buffer = TimeBuffer(steps())
+        for expected in ([1], [1, 2], [1, 2, 3, 4]):
+            buffer = buffer.append(steps(*expected[len(buffer) :]), most)
+            assert numbers(buffer) == expected and len(buffer) == len(expected)
+
+
+def test_appending_copies_nothing_while_there_is_room():
+    with torch.no_grad():
+        first = TimeBuffer(steps(1)).append(steps(2), 8)
+        second = first.append(steps(3), 8)
+        assert second.room.data_ptr() == first.room.data_ptr() and second.bytes() == 2 * 8 * 3 * 4
+        grown = TimeBuffer(steps())
+        places = {(grown := grown.append(steps(i))).room.data_ptr() for i in range(500)}
+        assert numbers(grown) == list(range(500)) and len(places) <= 5
+
+
+def test_forks_do_not_meet():
+    with torch.no_grad():
+        trunk = TimeBuffer(steps(1)).append(steps(2), 8)
+        left = trunk.append(steps(3), 8)
+        right = trunk.append(steps(4, 5), 8)
+        further = left.append(steps(6), 8)
+        assert [numbers(b) for b in (trunk, left, right, further)] == [[1, 2], [1, 2, 3], [1, 2, 4, 5], [1, 2, 3, 6]]
+        chosen = left.select(torch.tensor([1, 0, 1]))
+        longer = chosen.append(steps(7, batch=3), 8)
+        assert numbers(longer) == [1, 2, 3, 7] and numbers(further) == [1, 2, 3, 6]
+        assert numbers(further.after(3)) == [6] and numbers(further.after(4)) == []
+
+
+def test_gradients_flow_through_appended_steps():
+    x = steps(1, 2).requires_grad_()
+    buffer = TimeBuffer(x[:, :1]).append(x[:, 1:])
+    buffer.steps.square().sum().backward()
+    assert torch.equal(x.grad, 2 * x.detach())
+    with torch.no_grad():
+        half = TimeBuffer(steps(1)).append(steps(2), 8).append(steps(3).double(), 8)
+    assert half.steps.dtype == torch.float64 and numbers(half) == [1, 2, 3]
+
+
+def test_buffers_of_inference_mode_go_on_outside():
+    with torch.inference_mode():
+        buffer = TimeBuffer(steps(1)).append(steps(2), 8)
+    with torch.no_grad():
+        assert numbers(buffer.append(steps(3), 8)) == [1, 2, 3]
+
+
+class Doubling(DerivingModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.computed = 0
+
+    def forward(self):
+        return self.derived("twice", self.compute)
+
+    def compute(self):
+        self.computed += 1
+        return 2 * self.weight
+
+
+def test_derived_values_are_kept_until_parameters_change():
+    module = Doubling().eval()
+    with torch.no_grad():
+        assert module() is module() and module.computed == 1
+        module.weight.add_(1)
+        assert module().tolist() == [4, 4]
+        module.load_state_dict({"weight": torch.tensor([5.0, 5.0])})
+        assert module().tolist() == [10, 10]
+        assert module.double()().dtype == torch.float64
+        module.weight = nn.Parameter(torch.zeros(2))
+        assert module().tolist() == [0, 0]
+        module.train()
+        module.weight.data.fill_(3)  # as fairseq's optimisers do
+        assert module().tolist() == [6, 6] and module() is not module()
+        assert module.eval()().tolist() == [6, 6]
+        assert copy.deepcopy(module)._derived == {}
+    assert module().requires_grad
+
+
+def test_rotary_bias_of_a_step_is_part_of_one_table():
+    torch.manual_seed(0)
+    bias = RotaryRelativeBias(6).eval()
+    for queries, keys, offset in ((1, 1, 0), (1, 9, 8), (3, 40, 37), (5, 5, 0), (1, 4097, 4096), (4, 9, 0)):
+        want = bias(queries, keys, offset)
+        with torch.no_grad():
+            torch.testing.assert_close(bias(queries, keys, offset), want, atol=1e-7, rtol=0)

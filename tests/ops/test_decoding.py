@@ -1,0 +1,166 @@
+"""Decoding by the kernels for single steps against whole layers in float64: outputs, states, forks, errors."""
+
+import pytest
+import torch
+from numerics import assert_close
+
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.gated_attention import GatedAttention
+from fairseq_mega.modules.state import reorder_state
+from fairseq_mega.ops import decoding, native
+
+pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
+
+SHAPES = {
+    "odd": {"embed_dim": 11, "hidden_dim": 13, "z_dim": 6, "ema_dim": 3},
+    "vectors": {"embed_dim": 16, "hidden_dim": 80, "z_dim": 24, "ema_dim": 16},
+    "one dimension": {"embed_dim": 5, "hidden_dim": 70, "z_dim": 2, "ema_dim": 1},
+}
+
+
+def attention(shape="odd", **options):
+    torch.manual_seed(3)
+    built = GatedAttention(MegaLayerConfig(**{**SHAPES[shape], "max_positions": 64, **options})).eval()
+    with torch.no_grad():  # away from the near-zero start, where attention hardly matters
+        for parameter in built.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return built
+
+
+def hidden(batch, length, width, seed=1):
+    return torch.randn(batch, length, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def stream(built, x, pieces):
+    state, outputs, start = None, [], 0
+    with torch.no_grad():
+        for size in pieces:
+            out, state = built(x[:, start : start + size], state=state, return_state=True)
+            outputs.append(out)
+            start += size
+    assert start == x.size(1)
+    return torch.cat(outputs, dim=1), state
+
+
+@pytest.fixture
+def path(monkeypatch):
+    return lambda name: monkeypatch.setenv(decoding.PATH_VARIABLE, name)
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("chunk_size", [-1, 1, 4, 21])
+@pytest.mark.parametrize("prenorm", [False, True])
+def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, path):
+    options = {"attention_function": function, "chunk_size": chunk_size, "normalize_before": prenorm}
+    built = attention(shape, relative_bias="rotary" if chunk_size == 4 else "simple", **options)
+    x = hidden(3, 21, built.widths[0])
+    results = {}
+    for name, dtype, pieces in (("reference", torch.float64, (21,)), ("reference", torch.float32, (1,) * 21)):
+        path(name)
+        results[dtype] = stream(built.to(dtype), x.to(dtype), pieces)
+    path("fused")
+    for pieces in ((1,) * 21, (5, 1, 1, 7, 1, 1, 1, 4)):
+        got, state = stream(built, x.float(), pieces)
+        assert_close(f"output of {pieces}", got, results[torch.float64][0], results[torch.float32][0])
+        assert_close("state of the EMA", state.ema, results[torch.float64][1].ema, results[torch.float32][1].ema)
+        for name in ("keys", "values"):
+            found = (state, results[torch.float64][1], results[torch.float32][1])
+            assert_close(name, *(getattr(memory, name).steps for memory in found))
+
+
+def test_the_kernels_are_what_runs(path, monkeypatch):
+    calls, built, compiled = [], attention(), native.ops()
+
+    class Counting:
+        def __getattr__(self, name):
+            if name == "attention_step":
+                calls.append(name)
+            return getattr(compiled, name)
+
+    monkeypatch.setattr(native, "ops", Counting)
+    x = hidden(2, 9, 11).float()
+    stream(built, x, (1,) * 9)
+    assert len(calls) == 9
+    for name, data in (("reference", x), ("auto", x.double())):
+        path(name)
+        stream(built.to(data.dtype), data, (1,) * 9)
+    assert len(calls) == 9
+    with torch.enable_grad():
+        built.float()(x[:, :1], return_state=True)
+    assert len(calls) == 9
+
+
+def test_long_texts_do_not_drift(path):
+    """A slow decay multiplied 5,000 times: rounding it to float32 alone would show."""
+    built = attention("vectors", chunk_size=8)
+    with torch.no_grad():
+        built.ema.alpha.fill_(-6.0)
+        built.ema.delta.fill_(-3.0)
+    x = hidden(1, 5000, 16)
+    path("reference")
+    want = stream(built.double(), x, (5000,))[1].ema
+    path("fused")
+    got = stream(built.float(), x.float(), (1,) * 5000)[1].ema
+    assert_close("state", got, want)
+
+
+def test_a_state_may_be_continued_twice(path):
+    path("fused")
+    built = attention(chunk_size=8)
+    x, other = hidden(2, 14, 11).float(), hidden(2, 9, 11, seed=7).float()
+    prefix = x[:, :5]
+    _, state = stream(built, prefix, (1,) * 5)
+
+    def go_on(after):
+        now, outputs = state, []
+        with torch.no_grad():
+            for t in range(9):
+                out, now = built(after[:, t : t + 1], state=now, return_state=True)
+                outputs.append(out)
+        return torch.cat(outputs, dim=1)
+
+    first, second, again = go_on(x[:, 5:]), go_on(other), go_on(x[:, 5:])
+    torch.testing.assert_close(first, stream(built, x, (1,) * 14)[0][:, 5:])
+    torch.testing.assert_close(second, stream(built, torch.cat([prefix, other], 1), (1,) * 14)[0][:, 5:])
+    assert torch.equal(first, again)
+
+
+def test_states_follow_their_rows(path):
+    path("fused")
+    built = attention()
+    x = hidden(3, 8, 11).float()
+    order = torch.tensor([2, 0, 0, 1])
+    _, state = stream(built, x[:, :7], (1,) * 7)
+    with torch.no_grad():
+        kept = built(x[:, 7:], state=state, return_state=True)[0]
+        moved = built(x[order, 7:], state=reorder_state(state, order), return_state=True)[0]
+    torch.testing.assert_close(moved, kept[order])
+
+
+def test_padding_takes_the_other_path(path):
+    path("fused")
+    built = attention()
+    x = hidden(2, 3, 11).float()
+    mask = torch.tensor([[True, False, False], [False, False, False]])
+    want = built(x, padding_mask=mask)[0][~mask]
+    outputs, state = [], None
+    with torch.no_grad():
+        for t in range(3):
+            out, state = built(x[:, t : t + 1], padding_mask=mask[:, t : t + 1], state=state, return_state=True)
+            outputs.append(out)
+    torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
+
+
+def test_bad_input(path):
+    path("quick")
+    with pytest.raises(ValueError, match="unknown decoding path 'quick'.*choose from auto, reference, fused"):
+        stream(attention(), hidden(1, 1, 11).float(), (1,))
+    room, gates = torch.zeros(1, 4, 2), torch.zeros(1, 2 * 3 + 2 + 2)
+    scale = torch.zeros(2, 2)
+    with pytest.raises(RuntimeError, match="no room for step 4 in 4"):
+        native.ops().attention_step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(5), room, room.clone(), 4, 0)
+    with pytest.raises(RuntimeError, match="bias must be a contiguous float32 tensor"):
+        native.ops().attention_step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(3), room, room.clone(), 3, 0)
+    with pytest.raises(RuntimeError, match="values must be a contiguous float32 tensor"):
+        native.ops().attention_step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(4), room, room.double(), 3, 0)
