@@ -1,11 +1,11 @@
-"""MEGA (Ma et al., ICLR 2023) for fairseq: importing the package registers its models, tasks and schedulers."""
+"""MEGA (Ma et al., ICLR 2023) for fairseq: importing the package registers models, tasks, criterions and schedules."""
 
 from . import compat
 
 compat.apply()
 
-from . import models, optim, tasks  # noqa: E402  registering needs the mended fairseq
+from . import criterions, models, optim, tasks  # noqa: E402  registering needs the mended fairseq
 
 __version__ = "0.1.0"
 
-__all__ = ["compat", "models", "optim", "tasks"]
+__all__ = ["compat", "criterions", "models", "optim", "tasks"]

@@ -23,6 +23,7 @@ from fairseq.dataclass.utils import overwrite_args_by_name
 from torch import Tensor
 
 from fairseq_mega.cli.results import make_result, write_result
+from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.text_streams import TextStreamDataset
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
@@ -62,13 +63,10 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
     pieces = zip(features.flatten(0, 1).split(positions), target.flatten().split(positions))
     for some, expected in pieces:
         if adaptive is not None:
-            outputs, targets = adaptive(some, expected)
+            total += float(adaptive_nll(adaptive, some, expected, pad))
         else:
-            outputs, targets = [model.output_layer(some)], [expected]
-        for band, (logits, classes) in enumerate(zip(outputs, targets)):
-            if classes is not None:  # padding is in the first band; in the others its number is that of a word
-                ignored = pad if band == 0 else -1
-                total += float(F.cross_entropy(logits.float(), classes, ignore_index=ignored, reduction="sum"))
+            logits = model.output_layer(some).float()
+            total += float(F.cross_entropy(logits, expected, ignore_index=pad, reduction="sum"))
     return total
 
 

@@ -1,0 +1,58 @@
+"""fairseq's ``adaptive_loss`` with every word in it.
+
+An adaptive softmax numbers the words of each rarer band from 0. The published criterion leaves the number of the
+padding symbol, 1, out of the loss in all bands, so that it never learns the second word of each rarer one. Padding is
+in the first band only. Importing this module mends the criterion for all models.
+"""
+
+from typing import Any, Dict, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq import utils
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from torch import Tensor
+
+
+def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Tensor:
+    """Sum of -log p(target), natural logarithm, in float32.
+
+    Args:
+        softmax: fairseq's AdaptiveSoftmax.
+        features: (n, d), its input.
+        target: (n,) long; ``pad`` is not scored.
+        pad: index of the padding symbol, which lies in the first band.
+    """
+    total = features.new_zeros((), dtype=torch.float32)
+    for band, (logits, classes) in enumerate(zip(*softmax(features, target))):
+        if classes is not None:
+            ignored = pad if band == 0 else -1
+            total = total + F.cross_entropy(logits.float(), classes, ignore_index=ignored, reduction="sum")
+    return total
+
+
+def forward(self: AdaptiveLoss, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Any]:
+    """Loss of a batch, as AdaptiveLoss.forward: the loss, the number it is divided by, and what is logged.
+
+    Without ``reduce`` the loss is one number for each target (B * L,), 0 for padding.
+    """
+    softmax = model.decoder.adaptive_softmax
+    if softmax is None:
+        raise ValueError(
+            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff, or take cross_entropy"
+        )
+    output = model(**sample["net_input"])
+    target = model.get_targets(sample, output)
+    flat, features = target.reshape(-1), output[0]
+    if reduce:
+        loss = adaptive_nll(softmax, features.flatten(0, 1), flat, self.padding_idx)
+    else:
+        log_probabilities = softmax.get_log_prob(features, None).flatten(0, 1)
+        loss = F.nll_loss(log_probabilities, flat, ignore_index=self.padding_idx, reduction="none")
+    tokens = utils.strip_pad(flat, self.padding_idx).numel()
+    sample_size = target.size(0) if self.sentence_avg else tokens
+    logged = {"loss": loss.data, "ntokens": tokens, "nsentences": target.size(0), "sample_size": sample_size}
+    return loss, sample_size, logged
+
+
+AdaptiveLoss.forward = forward
