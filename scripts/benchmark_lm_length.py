@@ -44,8 +44,10 @@ def measure(name: str, length: int, arguments: argparse.Namespace) -> Dict[str, 
     import torch.nn.functional as F
 
     from fairseq_mega.cli import lm_pair
+    from fairseq_mega.cli.allocator import keep_freed_memory
     from fairseq_mega.cli.measure import time_and_memory
 
+    keep_freed_memory()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, length)

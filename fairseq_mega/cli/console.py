@@ -16,6 +16,8 @@ import warnings
 
 import fairseq_mega
 
+from .allocator import keep_freed_memory
+
 COMMANDS = {
     "train": "fairseq_cli.train",
     "generate": "fairseq_cli.generate",
@@ -191,6 +193,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
 
 def train() -> int:
     """Entry point of fairseq-mega-train."""
+    keep_freed_memory()
     return run("train")
 
 
