@@ -4,8 +4,11 @@ import contextlib
 import importlib
 import io
 import logging
+import os
 import random
 import re
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
@@ -89,6 +92,26 @@ def run_fairseq(command: str, argv: Sequence[object], stdin: str = "") -> str:
             sys.argv = saved
             forget_earlier_runs()
     return buffer.getvalue()
+
+
+def train_with_two_processes(argv: Sequence[object]) -> str:
+    """Run fairseq-mega-train on the CPU as two processes that share the work; returns what the first one printed."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    program = "import sys; from fairseq_mega.cli.console import train; sys.exit(train())"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    processes = []
+    for rank in range(2):
+        options = ["--cpu", "--ddp-backend", "legacy_ddp", "--distributed-world-size", 2, "--distributed-rank", rank]
+        options += ["--distributed-no-spawn", "--distributed-backend", "gloo"]
+        options += ["--distributed-init-method", f"tcp://localhost:{port}"]
+        command = [sys.executable, "-c", program, *map(str, [*argv, *options])]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        processes.append(subprocess.Popen(command, env=environment, **pipes))
+    printed = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], printed
+    return printed[0]
 
 
 def hypotheses(output: str, kind: str = "H") -> Dict[int, str]:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from helpers import hypotheses, random_sentences, run_fairseq
+from helpers import hypotheses, random_sentences, run_fairseq, train_with_two_processes
 
 from fairseq_mega.tasks.mega_language_modeling import segments_of
 
@@ -112,6 +112,32 @@ def test_validation_in_training_equals_evaluation(data, device_flags, tmp_path):
     )
     validated = re.search(r'"test_loss": "?([\d.]+)', again)
     assert validated is not None and abs(float(validated.group(1)) - loss) < 2e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("segments", [5, 1])
+def test_two_processes_score_each_token_once(segments, data, device_flags, tmp_path):
+    """Each reads whole segments; with one segment the second process has nothing to read at all."""
+    if not device_flags:
+        pytest.skip("starts two processes on the CPU: run without --device cuda")
+    options = [
+        *TASK,
+        *MODEL,
+        *TRAINING,
+        "--share-decoder-input-output-embed",
+        "--save-dir",
+        tmp_path,
+        "--max-update",
+        3,
+    ]
+    options += ["--valid-block", f"splits:{segments}", "--valid-subset", "test", "--ignore-unused-valid-subsets"]
+    output = train_with_two_processes([data, *options])
+    found = [json.loads(line) for line in re.findall(r"\| test \| (\{.*\})", output)]
+    loss, tokens = evaluate(data, tmp_path / "checkpoint_last.pt", device_flags, "--valid-block", f"splits:{segments}")[
+        :2
+    ]
+    assert tokens == TEST_TOKENS and len(found) == 1
+    assert abs(float(found[0]["test_loss"]) - loss) < 2e-3  # logged with three digits
 
 
 def test_resume_in_mid_epoch_is_exact(data, device_flags, tmp_path):
