@@ -3,10 +3,11 @@
 The tensors are renamed to the paper's symbols (the published "alpha" and "delta" of the EMA are each other's),
 trailing axes of length one are dropped, and copies of shared tables are left out. The published positions of
 left-padded sources are kept (--published-source-padding), so that scores agree with the published code's. Language
-models become models of --task mega_language_modeling.
+models become models of --task mega_language_modeling; classifiers of the Long Range Arena keep their tasks.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Any, Dict, Tuple
@@ -41,6 +42,22 @@ LAYER_NAMES: Tuple[Tuple[str, str], ...] = (
     ("nffn.norm.norm.", "feed_forward.norm."),
     ("nffn.fc", "feed_forward.fc"),
 )
+# Classifiers; of equal beginnings the longer comes first.
+CLASSIFIER_NAMES = (
+    ("encoder.encoder.embed_tokens.embed.", "encoder.embedding.tokens."),
+    ("encoder.encoder.embed_tokens.", "encoder.embedding.tokens."),
+    ("encoder.encoder.embed_norm.norm.", "encoder.embedding.norm."),
+    ("encoder.encoder.", "encoder."),
+    ("sentence_projection_layer.", "head.output."),
+)
+# Options of published classifiers that have another name here.
+CLASSIFIER_OPTIONS = {
+    "z_dim": "encoder_z_dim",
+    "n_dim": "encoder_n_dim",
+    "chunk_size": "encoder_chunk_size",
+    "norm_type": "normalization_type",
+    "encoder_normalize_before": "normalize_before",
+}
 MODEL_NAMES = (
     ("embed_tokens.", "embedding.tokens."),
     ("embed_norm.norm.", "embedding.norm."),
@@ -52,6 +69,11 @@ IGNORED_SUFFIXES = (".version", "._float_tensor")
 
 def convert_name(name: str) -> str:
     """Our name of a published tensor."""
+    for published, ours in CLASSIFIER_NAMES:
+        if name.startswith(published):
+            name = ours + name[len(published) :]
+            break
+    name = re.sub(r"^classifier\.(\d+)\.0\.", r"head.hidden.\1.", name)
     for published, ours in LAYER_NAMES:
         if f".{published}" in name:
             return name.replace(published, ours, 1)
@@ -62,7 +84,7 @@ def convert_name(name: str) -> str:
 
 
 def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Dict[str, Tensor]:
-    """Rename the tensors of a published encoder-decoder or language model.
+    """Rename the tensors of a published model.
 
     Args:
         state_dict: published names to tensors; not changed.
@@ -89,23 +111,30 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
         where: its path, for messages.
 
     Raises:
-        ValueError: if it is no translator's or language model's checkpoint of the published code.
+        ValueError: if it is no checkpoint of a MEGA of the published code.
     """
     args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
     names = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
     if args is None or not any(".mega_layer." in name for name in names):
         raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
-    if not any(name.startswith("decoder.layers.") for name in names):
+    values = dict(vars(args))
+    shared = False
+    if any(name.startswith("encoder.encoder.layers.") for name in names):
+        for published, ours in CLASSIFIER_OPTIONS.items():
+            if published in values:
+                values[ours] = values.pop(published)
+    elif any(name.startswith("decoder.layers.") for name in names):
+        if any(name.startswith("encoder.layers.") for name in names):
+            values["published_source_padding"] = True
+        else:
+            values["task"] = "mega_language_modeling"
+        shared = values.get("share_all_embeddings") or values["share_decoder_input_output_embed"]
+    else:
         raise ValueError(
             f"--input {where}: this is a checkpoint of --arch {getattr(args, 'arch', '?')}; only encoder-decoders "
-            f"(--arch mega...) and language models (--arch mega_lm...) can be converted"
+            f"(--arch mega...), language models (--arch mega_lm...) and classifiers (--arch mega_lra..., "
+            f"mega_sc_raw...) can be converted"
         )
-    values = dict(vars(args))
-    if any(name.startswith("encoder.layers.") for name in names):
-        values["published_source_padding"] = True
-    else:
-        values["task"] = "mega_language_modeling"
-    shared = values.get("share_all_embeddings") or values["share_decoder_input_output_embed"]
     return {
         **{key: value for key, value in checkpoint.items() if key not in ("model", "last_optimizer_state")},
         "args": argparse.Namespace(**values),

@@ -1,5 +1,5 @@
 """fairseq criterions; importing this package registers or mends them."""
 
-from . import adaptive_loss
+from . import adaptive_loss, lra_cross_entropy
 
-__all__ = ["adaptive_loss"]
+__all__ = ["adaptive_loss", "lra_cross_entropy"]

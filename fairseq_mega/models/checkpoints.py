@@ -1,7 +1,10 @@
 """Whether a checkpoint fits a model, said in the user's words."""
 
+import hashlib
 from typing import Dict
 
+import torch
+from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 
@@ -25,3 +28,9 @@ def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
                 f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} there and "
                 f"{tuple(tensor.shape)} here; give the options it was trained with, or another --save-dir"
             )
+
+
+def fingerprint(dictionary: Dictionary) -> Tensor:
+    """A number (1,) int64 that differs between dictionaries of different symbols or order."""
+    digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).digest()
+    return torch.tensor([int.from_bytes(digest[:7], "big")])

@@ -1,6 +1,5 @@
 """Decoder of the MEGA language model: plain or adaptive tables, streams of any length."""
 
-import hashlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -14,6 +13,7 @@ from fairseq_mega.data.text_streams import Carry
 from fairseq_mega.modules.embedding import token_table
 from fairseq_mega.modules.state import reorder_state
 
+from .checkpoints import fingerprint
 from .decoder_stack import DecoderStack, DecoderState, IncrementalState
 from .mega_config import token_embedding
 from .mega_lm_config import band_ends, decoder_layer_config
@@ -161,9 +161,3 @@ class MegaLanguageModelDecoder(DecoderStack):
     def max_positions(self) -> int:
         """Longest sequence the model takes."""
         return self.longest
-
-
-def fingerprint(dictionary: Dictionary) -> Tensor:
-    """A number (1,) int64 that differs between dictionaries of different symbols or order."""
-    digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).digest()
-    return torch.tensor([int.from_bytes(digest[:7], "big")])

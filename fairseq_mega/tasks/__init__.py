@@ -1,5 +1,5 @@
 """fairseq tasks; importing this package registers them."""
 
-from . import mega_language_modeling
+from . import lra_image, lra_text, mega_language_modeling, speech_commands
 
-__all__ = ["mega_language_modeling"]
+__all__ = ["lra_image", "lra_text", "mega_language_modeling", "speech_commands"]

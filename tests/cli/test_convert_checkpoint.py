@@ -105,7 +105,8 @@ def test_other_files_are_refused(model):
     with pytest.raises(ValueError, match=r"--input x\.pt: this is no checkpoint of the published code"):
         convert_checkpoint({"model": model.state_dict(), "args": SimpleNamespace()}, "x.pt")
     with pytest.raises(
-        ValueError, match=r"checkpoint of --arch mega_lra; only encoder-decoders .* and language models"
+        ValueError,
+        match=r"checkpoint of --arch mega_image; only encoder-decoders .* and classifiers",
     ):
-        classifier = {"encoder.encoder.layers.0.mega_layer.gamma": torch.zeros(2, 4)}
-        convert_checkpoint({"model": classifier, "args": SimpleNamespace(arch="mega_lra")}, "x.pt")
+        images = {"blocks.0.mega_layer.gamma": torch.zeros(2, 4)}
+        convert_checkpoint({"model": images, "args": SimpleNamespace(arch="mega_image")}, "x.pt")

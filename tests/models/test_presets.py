@@ -10,12 +10,16 @@ import yaml
 from helpers import make_parallel_corpus
 
 import fairseq_mega
+from fairseq_mega.models.mega_classifier_config import CLASSIFIER_PRESETS
 from fairseq_mega.models.mega_config import PRESETS
 from fairseq_mega.models.mega_lm_config import LM_PRESETS
+from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
 
 FOLDER = Path(fairseq_mega.__file__).parent / "presets"
 ALL = {name: ("mega", values) for name, values in PRESETS.items()}
 ALL.update({name: ("mega_lm", values) for name, values in LM_PRESETS.items()})
+ALL.update({name: ("mega_lra", values) for name, values in CLASSIFIER_PRESETS.items()})
+ALL.update({name: ("transformer_lra", values) for name, values in TRANSFORMER_PRESETS.items()})
 
 # What a person writes for a run of their own; "model=..." then names a preset.
 RUN = """# @package _global_

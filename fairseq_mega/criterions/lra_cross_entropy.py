@@ -1,0 +1,82 @@
+"""Cross entropy of classes, with the accuracy and of how many examples it is."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
+
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+
+@dataclass
+class LRACrossEntropyConfig(FairseqDataclass):
+    """``--criterion lra_cross_entropy`` has no options."""
+
+
+@register_criterion("lra_cross_entropy", dataclass=LRACrossEntropyConfig)
+class LRACrossEntropyCriterion(FairseqCriterion):
+    """Negative log likelihood of the classes; the gradient is divided by the number of examples.
+
+    Logs ``loss`` (base 2, per example), ``accuracy`` in per cent and ``correct``, a text such as "1802 of 2000". To
+    keep the checkpoint of best accuracy: ``--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric``.
+
+    Source: the published code's criterion of this name.
+    """
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """Loss of a batch.
+
+        Args:
+            model: from ``net_input`` to logits (B, classes).
+            sample: with ``target`` (B,) long.
+            reduce: add the losses of the examples.
+
+        Returns:
+            The summed loss, or those of the examples (B,); the number of examples; and what is logged.
+        """
+        logits = model(**sample["net_input"]).float()
+        target = sample["target"].view(-1)
+        loss = F.cross_entropy(logits, target, reduction="sum" if reduce else "none")
+        examples = target.numel()
+        logged = {
+            "loss": loss.detach().sum(),
+            "ncorrect": (logits.argmax(dim=-1) == target).sum(),
+            "nsentences": examples,
+            "ntokens": sample["ntokens"],
+            "sample_size": examples,
+        }
+        return loss, examples, logged
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Log the numbers of all batches and processes; counts are added, so that no batch weighs too much."""
+
+        def total(key: str) -> float:
+            return float(sum(float(output.get(key, 0)) for output in logging_outputs))
+
+        examples = total("nsentences")
+        if examples == 0:
+            return
+        metrics.log_scalar("loss", total("loss") / examples / math.log(2), examples, round=3)
+        metrics.log_scalar_sum("_correct", total("ncorrect"))
+        metrics.log_scalar_sum("_examples", examples)
+        metrics.log_derived("accuracy", accuracy)
+        metrics.log_derived("correct", correct)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Yes, all of them are counts or sums."""
+        return True
+
+
+def accuracy(meters: Any) -> float:
+    """Per cent of the examples counted so far, two digits; 0 where the meters were just reset."""
+    return round(100.0 * meters["_correct"].sum / max(meters["_examples"].sum, 1.0), 2)
+
+
+def correct(meters: Any) -> str:
+    """How many of how many examples, for instance "1802 of 2000"."""
+    return f"{meters['_correct'].sum:.0f} of {meters['_examples'].sum:.0f}"

@@ -1,0 +1,223 @@
+"""Images as text, a line of integers 0..255 each, read once and kept as bytes in a file that is mapped into memory."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+HEADER_BYTES = 512
+BLOCK_BYTES = 1 << 23
+LARGEST = 255
+_ZERO, _NEWLINE = 48, 10
+_BLANKS = (9, 10, 13, 32)
+
+
+class PixelFile:
+    """Images of a text file as rows of uint8, mapped from a cache file that is made when needed.
+
+    The cache holds size and time of the text it was made from and is made anew when the text has changed. Several
+    processes may make it at once: each writes a file of its own, and the last one to finish is kept.
+
+    Args:
+        source: the text: one image per line, its pixels as integers separated by blanks, all lines of equal length.
+        cache_folder: where the cache goes; None: beside the text.
+
+    Raises:
+        FileNotFoundError: if there is no such text.
+        ValueError: if a line is broken (file and line are named), or the cache cannot be written.
+    """
+
+    def __init__(self, source: Path, cache_folder: Optional[Path] = None) -> None:
+        if not source.is_file():
+            raise FileNotFoundError(f"{source} does not exist: give the folder that holds input/ and label/")
+        self.source = source
+        self.cache = cache_path(source, cache_folder)
+        header = read_header(self.cache)
+        if header is None or not fits(header, source, self.cache):
+            header = build_cache(source, self.cache)
+        self.shape: Tuple[int, int] = (header["rows"], header["columns"])
+        self._rows: Optional[np.ndarray] = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Rows as uint8: one (columns,), or several (n, columns)."""
+        if self._rows is None:
+            self._rows = np.memmap(self.cache, dtype=np.uint8, mode="r", offset=HEADER_BYTES, shape=self.shape)
+        return np.asarray(self._rows[index])
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_rows": None}  # a mapped file would be pickled as its contents
+
+
+def cache_path(source: Path, folder: Optional[Path]) -> Path:
+    """Where the cache of a text is: beside it, or in ``folder`` under a name that tells equal names apart."""
+    if folder is None:
+        return source.with_name(f"{source.name}.uint8")
+    digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:12]
+    return folder / f"{source.name}-{digest}.uint8"
+
+
+def read_header(cache: Path) -> Optional[Dict[str, int]]:
+    """The header of a cache file, or None if there is none that can be read."""
+    try:
+        with open(cache, "rb") as file:
+            header = json.loads(file.read(HEADER_BYTES))
+    except (OSError, ValueError):
+        return None
+    return header if isinstance(header, dict) and {"rows", "columns", "size", "time"} <= set(header) else None
+
+
+def fits(header: Dict[str, int], source: Path, cache: Path) -> bool:
+    """Whether a cache is complete and was made from the text as it is now."""
+    whole = cache.stat().st_size == HEADER_BYTES + header["rows"] * header["columns"]
+    return whole and state_of(source) == {key: header[key] for key in ("size", "time")}
+
+
+def state_of(source: Path) -> Dict[str, int]:
+    """Size and time of a file, by which a change is noticed."""
+    found = source.stat()
+    return {"size": found.st_size, "time": found.st_mtime_ns}
+
+
+def build_cache(source: Path, cache: Path) -> Dict[str, int]:
+    """Read the text and write the cache; returns its header.
+
+    Raises:
+        ValueError: if a line is broken, or the cache cannot be written.
+    """
+    state = state_of(source)
+    temporary = cache.with_name(f"{cache.name}.{os.getpid()}.tmp")
+    rows = columns = 0
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(b" " * HEADER_BYTES)
+    except OSError as error:
+        raise ValueError(
+            f"{temporary} cannot be written ({error.strerror}): give --pixel-cache a folder for the pixels of {source}"
+        ) from error
+    try:
+        with open(temporary, "r+b") as file:
+            file.seek(HEADER_BYTES)
+            for block in whole_lines(source, state["size"]):
+                pixels = parse_pixels(block, str(source), rows + 1, columns)
+                rows, columns = rows + pixels.shape[0], pixels.shape[1]
+                file.write(pixels.tobytes())
+            if rows == 0:
+                raise ValueError(f"{source} is empty: one image per line is needed")
+            header = {"rows": rows, "columns": columns, **state}
+            file.seek(0)
+            file.write(json.dumps(header).encode().ljust(HEADER_BYTES))
+        if state_of(source) != state:
+            raise ValueError(f"{source} changed while it was read: start again once it is complete")
+        os.replace(temporary, cache)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    logger.info(f"{source}: {rows:,} images of {columns:,} pixels kept in {cache}")
+    return header
+
+
+def whole_lines(source: Path, size: int) -> Iterator[bytes]:
+    """Blocks of whole lines of a text of ``size`` bytes; the progress of a long one is logged now and then."""
+    rest, done, told = b"", 0, time.monotonic()
+    with open(source, "rb") as file:
+        while True:
+            block = file.read(BLOCK_BYTES)
+            if not block:
+                break
+            done += len(block)
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                logger.info(f"{source}: {done >> 20:,} of {size >> 20:,} MiB read")
+            end = block.rfind(b"\n") + 1
+            if end == 0:
+                rest += block
+                continue
+            yield rest + block[:end]
+            rest = block[end:]
+    if rest:
+        yield rest + b"\n"
+
+
+def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarray:
+    """Pixels of some lines.
+
+    Args:
+        text: whole lines, each with its newline.
+        source: name of the file, for messages.
+        line: number of the first line, counted from 1.
+        columns: pixels of a line; 0 to take those of the first.
+
+    Returns:
+        (lines, columns) uint8.
+
+    Raises:
+        ValueError: naming file and line, if a line has another number of pixels or something that is no integer 0..255.
+    """
+    codes = np.frombuffer(text, dtype=np.uint8)
+    digits = codes - _ZERO  # wraps around below "0", so that digits are the values up to 9
+    is_digit = digits < 10
+    ends = np.flatnonzero(is_digit[:-1] & ~is_digit[1:])  # the last character is a newline
+    values = digits[ends].astype(np.uint16)
+    longer = np.ones(len(ends), dtype=bool)
+    for back, weight in ((1, 10), (2, 100)):  # the text starts with a newline, as seen from its first number
+        longer &= is_digit[ends - back]
+        values += np.where(longer, digits[ends - back], 0).astype(np.uint16) * np.uint16(weight)
+    longer &= is_digit[ends - 3] if len(ends) else longer
+    newlines = np.flatnonzero(codes == _NEWLINE)
+    counts = np.diff(np.searchsorted(ends, newlines), prepend=0)
+    columns = columns or int(counts[0])
+    blank = np.zeros(256, dtype=bool)
+    blank[list(_BLANKS)] = True
+    plain = bool((is_digit | blank[codes]).all())
+    if not plain or longer.any() or columns == 0 or (counts != columns).any() or (values > LARGEST).any():
+        raise ValueError(fault(text, source, line, columns))
+    return values.astype(np.uint8).reshape(len(newlines), columns)
+
+
+def fault(text: bytes, source: str, line: int, columns: int) -> str:
+    """What is wrong with some lines, see :func:`parse_pixels`."""
+    for number, content in enumerate(text.split(b"\n")[:-1], line):
+        words = re.split(rb"[ \t\r]+", content.strip(b" \t\r"))
+        for position, word in enumerate(words, 1):
+            if not re.fullmatch(rb"[0-9]{1,3}", word) or int(word) > LARGEST:
+                if word == b"" and len(words) == 1:
+                    return f"{source} line {number} is empty: one image per line is needed"
+                shown = word[:20].decode(errors="replace")
+                return f"{source} line {number}, pixel {position}: {shown!r} is no integer from 0 to {LARGEST}"
+        if len(words) != columns:
+            return (
+                f"{source} line {number} has {len(words)} pixels, the lines before it {columns}: all images must be "
+                f"of one size"
+            )
+    raise AssertionError("the lines were found to be broken, but which one is not")
+
+
+def read_labels(path: Path) -> np.ndarray:
+    """Labels (n,) int64 of a file with one integer per line.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: naming file and line, if one is no integer.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: give the folder that holds input/ and label/")
+    labels = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not re.fullmatch(r"\d{1,9}", line.strip()):
+                raise ValueError(f"{path} line {number}: {line.strip()[:20]!r} is no class, an integer from 0 on")
+            labels.append(int(line))
+    return np.array(labels, dtype=np.int64)

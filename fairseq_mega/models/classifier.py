@@ -1,0 +1,169 @@
+"""What every classifier of sequences shares: options, the way from input to logits, and checks of checkpoints."""
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional
+
+import torch
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import BaseFairseqModel
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from fairseq_mega.modules.classifier_head import POOLINGS, ClassifierHead, sentence_vector
+from fairseq_mega.modules.classifier_inputs import RealNumberTable, character_table
+from fairseq_mega.modules.sequence_encoder import SequenceEncoder
+
+from .checkpoints import check_state_dict, fingerprint
+from .mega_config import ActivationChoice
+
+INPUT_TYPES = ("text", "image")
+InputChoice = ChoiceEnum(list(INPUT_TYPES))
+PoolingChoice = ChoiceEnum(list(POOLINGS))
+TASKS = "lra-text, lra-image or speech_commands"
+
+
+@dataclass
+class ClassifierOptions(FairseqDataclass):
+    """Command-line options of every classifier, named as in the published code."""
+
+    input_type: Optional[InputChoice] = field(  # type: ignore[valid-type]
+        default=None, metadata={"help": "tokens (text) or real numbers (image; speech too); default: the task's"}
+    )
+    max_positions: int = field(
+        default=1024, metadata={"help": "longest input: longer text is cut there, a longer image is refused"}
+    )
+    sen_rep_type: PoolingChoice = field(  # type: ignore[valid-type]
+        default="mp",
+        metadata={"help": "sentence vector: mean over the positions (mp), or a <CLS> token in front (cls)"},
+    )
+    sentence_class_num: int = field(default=2, metadata={"help": "number of classes"})
+    classifier_layers: int = field(default=1, metadata={"help": "hidden layers of the head"})
+    classifier_out_dim: int = field(default=256, metadata={"help": "width of the head's hidden layers"})
+    classifier_activation_fn: ActivationChoice = field(
+        default="gelu", metadata={"help": "activation of the head's hidden layers"}
+    )
+
+
+def check_classifier(cfg: DictConfig, task: Any) -> None:
+    """Raise a ValueError where the options of a classifier are out of range or do not suit the task."""
+    for option, least in (
+        ("encoder_layers", 1),
+        ("max_positions", 1),
+        ("sentence_class_num", 2),
+        ("classifier_layers", 0),
+        ("classifier_out_dim", 1),
+    ):
+        if cfg[option] < least:
+            raise ValueError(f"--{option.replace('_', '-')} {cfg[option]}: must be at least {least}")
+    expected = getattr(task, "input_type", None)
+    if expected is None:
+        raise ValueError(f"a classifier needs a task that classifies: give --task {TASKS}")
+    if cfg.input_type is not None and str(cfg.input_type) != expected:
+        raise ValueError(
+            f"--input-type {cfg.input_type}: the data of this task are --input-type {expected}; leave the option out, "
+            f"or give another --arch or --task"
+        )
+    if expected == "image" and str(cfg.sen_rep_type) == "cls":
+        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> symbol, give --sen-rep-type mp")
+
+
+def input_table(cfg: DictConfig, task: Any) -> nn.Module:
+    """Vectors of the task's input: a table over its dictionary, or a line through the real numbers."""
+    if task.input_type == "image":
+        return RealNumberTable(cfg.encoder_embed_dim)
+    return character_table(len(task.dictionary), cfg.encoder_embed_dim)
+
+
+def padding_index(task: Any) -> Optional[int]:
+    """The token that pads the task's input, or None for real numbers."""
+    return None if task.input_type == "image" else task.dictionary.pad()
+
+
+class SequenceClassifier(BaseFairseqModel):
+    """An encoder, a mean or first position, and a head; with two documents, one encoder reads both.
+
+    Args:
+        cfg: a completed configuration with ClassifierOptions.
+        task: gives ``input_type``, the number of ``documents`` and, for text, ``dictionary`` and ``label_dictionary``.
+        encoder: of the documents.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 4.1; the features of retrieval are the published code's: the vectors
+    of both documents, the second one first.
+    """
+
+    def __init__(self, cfg: DictConfig, task: Any, encoder: SequenceEncoder) -> None:
+        super().__init__()
+        self.longest = int(cfg.max_positions)
+        self.pooling = str(cfg.sen_rep_type)
+        self.classes = int(cfg.sentence_class_num)
+        self.documents = int(task.documents)
+        self.encoder = encoder
+        self.head = ClassifierHead(
+            cfg.encoder_embed_dim * self.documents,
+            cfg.classifier_out_dim,
+            cfg.classifier_layers,
+            self.classes,
+            str(cfg.classifier_activation_fn),
+            cfg.dropout,
+        )
+        if task.input_type == "text":
+            dictionaries = [fingerprint(task.dictionary), fingerprint(task.label_dictionary)]
+            self.register_buffer("dictionary_fingerprints", torch.cat(dictionaries))
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        src1_tokens: Optional[Tensor] = None,
+        src1_lengths: Optional[Tensor] = None,
+    ) -> Tensor:
+        """Logits of the classes.
+
+        Args:
+            src_tokens: (B, L) long tokens, padded on the right, or (B, L) or (B, L, 1) real numbers.
+            src1_tokens: (B, M), the second documents in retrieval.
+            src_lengths, src1_lengths: not needed.
+
+        Returns:
+            (B, classes).
+
+        Raises:
+            ValueError: if the number of documents is not the one the model was built for, or a real-valued length is no
+                multiple of the chunk.
+        """
+        documents = [src_tokens] if src1_tokens is None else [src1_tokens, src_tokens]
+        if len(documents) != self.documents:
+            raise ValueError(
+                f"this classifier reads {self.documents} document(s) at a time, the data have {len(documents)}: give "
+                f"the data it was built for (src1-bin holds second documents)"
+            )
+        return self.head(torch.cat([self.represent(document) for document in documents], dim=-1))
+
+    def represent(self, document: Tensor) -> Tensor:
+        """Sentence vectors (B, d) of one document each."""
+        x, padding_mask = self.encoder(document)
+        return sentence_vector(x, padding_mask, self.pooling)
+
+    def max_positions(self) -> int:
+        """Longest input the model takes."""
+        return self.longest
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Refuse checkpoints that do not fit, with a message that says why.
+
+        Raises:
+            ValueError: if the tensors are not this model's, or its dictionaries were others.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        key = "dictionary_fingerprints"
+        own = self.state_dict().get(key)
+        if own is not None:
+            known = state_dict.setdefault(key, own)  # published checkpoints have none
+            for file, ours, theirs in zip(("src-bin/dict.txt", "label-bin/dict.txt"), own.tolist(), known.tolist()):
+                if ours != theirs:
+                    raise ValueError(
+                        f"this checkpoint was trained with another {file} than that of the data folder, so that its "
+                        f"numbers mean something else: give the data it was trained on, or binarise with its "
+                        f"dictionaries (fairseq-preprocess --srcdict)"
+                    )
+        check_state_dict(self, state_dict)

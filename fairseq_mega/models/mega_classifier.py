@@ -1,0 +1,52 @@
+"""MEGA classifiers of the Long Range Arena and of raw speech (MEGA, Ma et al., ICLR 2023, 4.1, 4.2 and Table 8)."""
+
+from argparse import Namespace
+from typing import Any, Union
+
+from fairseq.models import register_model
+from omegaconf import DictConfig
+
+from fairseq_mega.modules.embedding import TokenEmbedding
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.norm import build_norm
+from fairseq_mega.modules.sequence_encoder import SequenceEncoder
+
+from .classifier import SequenceClassifier, check_classifier, input_table, padding_index
+from .mega_classifier_config import (
+    CLASSIFIER_PRESETS,
+    MegaClassifierConfig,
+    classifier_layer_config,
+    complete_classifier,
+)
+from .mega_config import register_presets
+
+
+@register_model("mega_lra", dataclass=MegaClassifierConfig)
+class MegaClassifier(SequenceClassifier):
+    """MEGA classifier: ``--arch mega_lra`` and its presets ``mega_lra_listop``, ``_imdb``, ``_aan``, ``_cifar10``,
+    ``_pf32``, ``_pf128``, ``mega_sc_raw_base`` and ``mega_sc_raw_big``.
+    """
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaClassifier":
+        """Build a model for a task that classifies.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other or the task.
+        """
+        cfg = complete_classifier(cfg)
+        check_classifier(cfg, task)
+        config = classifier_layer_config(cfg)
+        norm = config.norm if cfg.normalize_embedding else None
+        encoder = SequenceEncoder(
+            TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False, norm=norm),
+            [MegaLayer(config) for _ in range(cfg.encoder_layers)],
+            build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
+            padding_index(task),
+            config.chunk_size,
+            "--encoder-chunk-size",
+        )
+        return cls(cfg, task, encoder)
+
+
+register_presets("mega_lra", CLASSIFIER_PRESETS)

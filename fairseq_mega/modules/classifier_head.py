@@ -1,0 +1,65 @@
+"""From a sequence of hidden states to the logits of its class."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from .layers import Dropout, get_activation
+
+POOLINGS = ("mp", "cls")
+
+
+def sentence_vector(x: Tensor, padding_mask: Optional[Tensor], pooling: str) -> Tensor:
+    """One vector per sequence: the mean over its true positions ("mp"), or its first position ("cls").
+
+    Args:
+        x: (B, L, d), zero at padded positions.
+        padding_mask: (B, L) bool, True = padding, or None.
+        pooling: one of POOLINGS.
+
+    Returns:
+        (B, d).
+    """
+    if pooling == "cls":
+        return x[:, 0]
+    total = x.sum(dim=1, dtype=torch.promote_types(x.dtype, torch.float32))
+    if padding_mask is None:
+        return (total / x.size(1)).to(x.dtype)
+    return (total / (~padding_mask).sum(dim=1, keepdim=True)).to(x.dtype)
+
+
+class ClassifierHead(nn.Module):
+    """Hidden layers ``activation(dropout(W x + b))`` and a linear map without bias to the classes.
+
+    Args:
+        in_dim: width of the sentence vector, of both documents together in retrieval.
+        hidden_dim: width of the hidden layers.
+        hidden_layers: their number; 0 leaves the linear map.
+        classes: number of classes.
+        activation: of the hidden layers.
+        dropout: probability of dropping one of their elements.
+
+    Source: MEGA, the published code of the Long Range Arena; all matrices Xavier uniform, biases 0.
+    """
+
+    def __init__(
+        self, in_dim: int, hidden_dim: int, hidden_layers: int, classes: int, activation: str, dropout: float
+    ) -> None:
+        super().__init__()
+        widths = [in_dim, *[hidden_dim] * hidden_layers]
+        self.hidden = nn.ModuleList(nn.Linear(low, high) for low, high in zip(widths, widths[1:]))
+        self.output = nn.Linear(widths[-1], classes, bias=False)
+        self.activation = get_activation(activation)
+        self.dropout = Dropout(dropout)
+        for layer in [*self.hidden, self.output]:
+            assert isinstance(layer, nn.Linear)
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sentence vectors (B, in_dim) to logits (B, classes)."""
+        for layer in self.hidden:
+            x = self.activation(self.dropout(layer(x)))
+        return self.output(x)

@@ -1,0 +1,77 @@
+"""What a classifier reads: real numbers as vectors, and learned positions for models that need them."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from .embedding import TokenEmbedding, zero_padding
+
+
+class RealNumberTable(nn.Module):
+    """Vectors ``x w + b`` of real numbers x (pixels, samples), w from Normal(0, 1) and b from Normal(0, 0.1).
+
+    Args:
+        embed_dim: d, width of w and b.
+
+    Source: the published code's "linear" embedding of the Long Range Arena's images and of raw speech.
+    """
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__()
+        self.embedding_dim = embed_dim
+        self.weight = nn.Parameter(torch.empty(embed_dim))
+        self.bias = nn.Parameter(torch.empty(embed_dim))
+        nn.init.normal_(self.weight)
+        nn.init.normal_(self.bias, std=0.1)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Numbers (B, L) or (B, L, 1) as (B, L, d)."""
+        if numbers.dim() == 2:
+            numbers = numbers.unsqueeze(-1)
+        return torch.addcmul(self.bias, numbers.to(self.weight.dtype), self.weight)
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embedding_dim}"
+
+
+def character_table(size: int, embed_dim: int) -> nn.Embedding:
+    """Embedding table (size, embed_dim) drawn from Normal(0, d^-0.5), the row of padding too, as published."""
+    table = nn.Embedding(size, embed_dim)
+    nn.init.normal_(table.weight, std=embed_dim**-0.5)
+    return table
+
+
+class PositionedEmbedding(nn.Module):
+    """Embeddings plus a learned vector per position, then dropout.
+
+    Args:
+        tokens: table from (B, L) to (B, L, d), see :class:`fairseq_mega.modules.embedding.TokenEmbedding`.
+        max_positions: rows of the table of positions, drawn from Normal(0, d^-0.5).
+        dropout: probability of dropping an element.
+        option: command-line option that sets ``max_positions``, for the message.
+    """
+
+    def __init__(self, tokens: nn.Module, max_positions: int, dropout: float, option: str) -> None:
+        super().__init__()
+        self.content = TokenEmbedding(tokens, 0.0, scale=False)
+        dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
+        self.positions = nn.Parameter(torch.empty(max_positions, dim))
+        nn.init.normal_(self.positions, std=dim**-0.5)
+        self.dropout = nn.Dropout(dropout)
+        self.option = option
+
+    def forward(self, inputs: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """Embed inputs (B, L), right padded, as (B, L, d); ``padding_mask`` (B, L) bool, True = padding.
+
+        Raises:
+            ValueError: if L exceeds the table of positions.
+        """
+        length, longest = inputs.size(1), self.positions.size(0)
+        if length > longest:
+            raise ValueError(
+                f"a sequence of {length} positions is longer than the {longest} that have a vector ({self.option}): "
+                f"shorten the input or train with a larger {self.option}"
+            )
+        x = self.content(inputs) + self.positions[:length]
+        return zero_padding(self.dropout(x), padding_mask)

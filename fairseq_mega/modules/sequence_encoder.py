@@ -1,0 +1,66 @@
+"""A stack of bidirectional layers over tokens or real numbers."""
+
+from typing import Iterable, Optional, Tuple
+
+from torch import Tensor, nn
+
+from .embedding import padding_of, zero_padding
+
+
+class SequenceEncoder(nn.Module):
+    """Embedding, layers and final norm; every padded position comes out as zero.
+
+    Args:
+        embedding: from inputs (B, L) and a padding mask to (B, L, d).
+        layers: each from (B, L, d) and ``padding_mask`` to a :class:`fairseq_mega.modules.mega_layer.LayerOutput`.
+        final_norm: of pre-norm models, else None.
+        padding_idx: token that marks padding; None for real numbers, which have none.
+        chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers are cut into
+            whole chunks only, since no number could stand for padding.
+        chunk_option: command-line option that sets it, for the message.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 4.1, and the published code.
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        layers: Iterable[nn.Module],
+        final_norm: Optional[nn.Module],
+        padding_idx: Optional[int],
+        chunk_size: int = -1,
+        chunk_option: str = "chunk_size",
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+        self.padding_idx = padding_idx
+        self.chunk_size = chunk_size
+        self.chunk_option = chunk_option
+
+    def forward(self, inputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        """Encode a batch.
+
+        Args:
+            inputs: tokens (B, L) long, padded on the right, or real numbers (B, L) or (B, L, 1).
+
+        Returns:
+            (B, L, d), and the padding mask (B, L) bool, True = padding, or None where there is no padding.
+
+        Raises:
+            ValueError: if a real-valued length is no multiple of the chunk.
+        """
+        length = inputs.size(1)
+        if self.padding_idx is None and self.chunk_size > 0 and length % self.chunk_size != 0:
+            raise ValueError(
+                f"a sequence of {length} real numbers is no multiple of {self.chunk_option} {self.chunk_size}: give a "
+                f"chunk that divides {length}, -1 for full attention, or input of another length"
+            )
+        padding_mask = None if self.padding_idx is None else padding_of(inputs, self.padding_idx)
+        x = self.embedding(inputs, padding_mask)
+        for layer in self.layers:
+            x = layer(x, padding_mask=padding_mask).hidden
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        return zero_padding(x, padding_mask), padding_mask

@@ -1,0 +1,104 @@
+"""A bidirectional Transformer layer, to compare MEGA's with."""
+
+from dataclasses import dataclass
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .layers import Dropout, get_activation, linear
+from .mega_layer import LayerOutput
+from .norm import build_norm
+
+
+@dataclass(frozen=True)
+class TransformerLayerConfig:
+    """Shape and regularisation of a Transformer layer.
+
+    Raises:
+        ValueError: where a value is out of range; the message names option, value and remedy.
+    """
+
+    embed_dim: int
+    heads: int
+    ffn_dim: int
+    activation: str = "gelu"
+    norm: str = "layernorm"
+    normalize_before: bool = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    checkpoint_activations: bool = False
+
+    def __post_init__(self) -> None:
+        for option, value in (
+            ("encoder-embed-dim", self.embed_dim),
+            ("encoder-attention-heads", self.heads),
+            ("encoder-ffn-embed-dim", self.ffn_dim),
+        ):
+            if value < 1:
+                raise ValueError(f"--{option} {value}: must be at least 1")
+        if self.embed_dim % self.heads != 0:
+            raise ValueError(
+                f"--encoder-attention-heads {self.heads} does not divide --encoder-embed-dim {self.embed_dim}: give "
+                f"a number of heads that does"
+            )
+        for option, probability in (
+            ("dropout", self.dropout),
+            ("attention-dropout", self.attention_dropout),
+            ("activation-dropout", self.activation_dropout),
+        ):
+            if not 0.0 <= probability < 1.0:
+                raise ValueError(f"--{option} {probability}: a dropout probability lies in [0, 1), for example 0.1")
+
+
+class TransformerLayer(nn.Module):
+    """Multi-head softmax attention and a feed-forward network, each with residual and norm.
+
+    Args:
+        config: shape and regularisation.
+
+    Source: Vaswani et al., 2017; the attention is torch's ``scaled_dot_product_attention``, which chooses its own fast
+    path. Weights are drawn as MEGA's: Normal(0, 0.02), zero biases.
+    """
+
+    def __init__(self, config: TransformerLayerConfig) -> None:
+        super().__init__()
+        d = config.embed_dim
+        self.heads = config.heads
+        self.prenorm = config.normalize_before
+        self.attention_dropout = config.attention_dropout
+        self.checkpoint_activations = config.checkpoint_activations
+        self.activation = get_activation(config.activation)
+        self.attention_norm, self.feed_forward_norm = build_norm(config.norm, d), build_norm(config.norm, d)
+        self.input_proj = linear(d, 3 * d)  # query, key, value
+        self.output_proj = linear(d, d)
+        self.fc1, self.fc2 = linear(d, config.ffn_dim), linear(config.ffn_dim, d)
+        self.dropout = Dropout(config.dropout)
+        self.activation_dropout = Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None) -> LayerOutput:
+        """Transform (B, L, d), which attends to positions where ``padding_mask`` (B, L) is False."""
+        if self.checkpoint_activations and self.training and torch.is_grad_enabled():
+            x = checkpoint(self.compute, x, padding_mask, use_reentrant=False)
+        else:
+            x = self.compute(x, padding_mask)
+        return LayerOutput(x, None, None)
+
+    def compute(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """The layer on (B, L, d)."""
+        attended = self.dropout(self.attend(self.attention_norm(x) if self.prenorm else x, padding_mask))
+        x = x + attended if self.prenorm else self.attention_norm(x + attended)
+        inner = self.fc1(self.feed_forward_norm(x) if self.prenorm else x)
+        inner = self.dropout(self.fc2(self.activation_dropout(self.activation(inner))))
+        return x + inner if self.prenorm else self.feed_forward_norm(x + inner)
+
+    def attend(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """Multi-head self-attention of (B, L, d)."""
+        query, key, value = self.input_proj(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mask = None if padding_mask is None else ~padding_mask[:, None, None, :]
+        dropout = self.attention_dropout if self.training else 0.0
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)  # (B, H, L, d / H)
+        return self.output_proj(out.transpose(1, 2).flatten(-2))

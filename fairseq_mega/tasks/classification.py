@@ -1,0 +1,139 @@
+"""What the classification tasks share: they learn from the model what it reads, and leave no example out."""
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import FairseqTask
+from omegaconf import II, MISSING
+
+from fairseq_mega.data.classified import ClassifiedDataset, shuffled
+from fairseq_mega.models.classifier import SequenceClassifier
+
+
+@dataclass
+class ClassificationConfig(FairseqDataclass):
+    """Options of every classification task."""
+
+    data: str = field(default=MISSING, metadata={"help": "folder of the data"})
+    no_shuffle: bool = field(default=False, metadata={"help": "cut batches in the order of the data"})
+    seed: int = II("common.seed")
+    max_valid_steps: Optional[int] = II("dataset.max_valid_steps")
+
+
+class ClassificationTask(FairseqTask):
+    """A class per sequence.
+
+    Subclasses set ``input_type`` ("text" or "image"), for text the dictionaries, and define :meth:`load_dataset`.
+    """
+
+    input_type = ""
+    documents = 1  # 2 in retrieval
+    dictionary: Any = None
+    label_dictionary: Any = None
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        self.longest: Optional[int] = None  # this and the next two are the model's
+        self.classes: Optional[int] = None
+        self.pooling = "mp"
+        self.expected: Optional[int] = None  # examples of the data that are scored next
+        self.in_training = False
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **kwargs: Any) -> "ClassificationTask":
+        """The task; nothing else in ``kwargs`` (such as ``from_checkpoint``) matters."""
+        return cls(cfg)
+
+    @property
+    def source_dictionary(self) -> Any:
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Any:
+        return None
+
+    def max_positions(self) -> Optional[int]:
+        """None: what is too long is cut or refused when the data are loaded, never skipped."""
+        return None
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model and learn what it reads.
+
+        Raises:
+            ValueError: if it is no classifier.
+        """
+        model = super().build_model(cfg, from_checkpoint)
+        if not isinstance(model, SequenceClassifier):
+            raise ValueError(
+                f"--task {self.cfg.get('_name')} needs a classifier, {type(model).__name__} is none: give --arch "
+                f"mega_lra, transformer_lra or one of their presets"
+            )
+        self.longest, self.classes, self.pooling = model.longest, model.classes, model.pooling
+        return model
+
+    def training_order(self, count: int) -> Optional[np.ndarray]:
+        """Order from which batches are cut; None: as the data are."""
+        return None if self.cfg.no_shuffle else shuffled(count, self.cfg.seed)
+
+    def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's, with every example in exactly one batch whatever the options say.
+
+        Raises:
+            ValueError: if --max-tokens is less than an example has.
+            RuntimeError: if the batches do not hold each example once.
+        """
+        assert not args, "this task takes keyword arguments only"
+        longest = int(dataset.sizes.max())
+        if kwargs.get("max_tokens") is not None and kwargs["max_tokens"] < longest:
+            raise ValueError(
+                f"--max-tokens {kwargs['max_tokens']}: an example has {longest} tokens; give at least that, or "
+                f"--batch-size alone"
+            )
+        kwargs.update(max_positions=None, required_batch_size_multiple=1)
+        iterator = super().get_batch_iterator(dataset, **kwargs)
+        members = np.sort(np.fromiter(chain.from_iterable(iterator.frozen_batches), dtype=np.int64))
+        if not np.array_equal(members, np.arange(len(dataset))):
+            raise RuntimeError(f"the batches hold {len(members)} of {len(dataset)} examples, or some of them twice")
+        self.expected = len(dataset)
+        return iterator
+
+    def begin_epoch(self, epoch: int, model: Any) -> None:
+        super().begin_epoch(epoch, model)
+        self.in_training = True
+
+    def begin_valid_epoch(self, epoch: int, model: Any) -> None:
+        super().begin_valid_epoch(epoch, model)
+        self.in_training = True
+
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
+        """Score a batch; an empty one, as a process without a last batch gets it, counts as nothing."""
+        return super().valid_step(sample, model, criterion) if sample else (0.0, 0, {})
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """As fairseq's; fairseq-validate, which hands over all batches at once, must have scored every example.
+
+        Raises:
+            RuntimeError: if it has not.
+        """
+        super().reduce_metrics(logging_outputs, criterion)
+        if not self.in_training:
+            self.check_scored(sum(int(output.get("nsentences", 0)) for output in logging_outputs))
+
+    def post_validate(self, model: Any, stats: Any, agg: Any) -> None:
+        """Called by fairseq-train after each validation: every example must have been scored.
+
+        Raises:
+            RuntimeError: if it has not.
+        """
+        if self.cfg.max_valid_steps is None and "_examples" in agg:
+            self.check_scored(int(agg["_examples"].sum))
+
+    def check_scored(self, examples: int) -> None:
+        """Raise a RuntimeError unless as many examples were scored as the data have."""
+        if self.expected is not None and examples != self.expected:
+            raise RuntimeError(
+                f"{examples} of {self.expected} examples were scored: the accuracy is not that of the whole data"
+            )

@@ -1,0 +1,115 @@
+"""Text tasks of the Long Range Arena: ListOps, Text and Retrieval."""
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+from fairseq.tasks import register_task
+
+from fairseq_mega.data.classified import check_labels
+from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
+
+from .classification import ClassificationConfig, ClassificationTask
+
+logger = logging.getLogger(__name__)
+
+CLS = "<CLS>"
+FIRST, SECOND, LABELS = "src-bin", "src1-bin", "label-bin"
+
+
+@dataclass
+class LRATextConfig(ClassificationConfig):
+    """Options of ``--task lra-text``."""
+
+
+@register_task("lra-text", dataclass=LRATextConfig)
+class LRATextTask(ClassificationTask):
+    """Classify texts, or pairs of texts where the data hold second documents.
+
+    The data folder holds ``src-bin``, ``label-bin`` and in retrieval ``src1-bin``, each with ``dict.txt`` and the
+    splits as ``fairseq-preprocess --only-source`` writes them. A class is the rank of its label in
+    ``label-bin/dict.txt``, so the most frequent label is class 0. Texts are cut to ``--max-positions`` tokens.
+
+    Source: the published code's task of this name; its order of training examples.
+    """
+
+    input_type = "text"
+
+    def __init__(self, cfg: Any, dictionary: Dictionary, label_dictionary: Dictionary) -> None:
+        super().__init__(cfg)
+        self.dictionary, self.label_dictionary = dictionary, label_dictionary
+        self.cls_index = dictionary.add_symbol(CLS)  # in every case, so that checkpoints have this row
+        self.documents = 2 if os.path.isdir(os.path.join(cfg.data, SECOND)) else 1
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **kwargs: Any) -> "LRATextTask":
+        """Load the dictionaries.
+
+        Raises:
+            FileNotFoundError: if one of them is not there.
+        """
+        dictionaries = []
+        for folder in (FIRST, LABELS):
+            path = os.path.join(cfg.data, folder, "dict.txt")
+            if not os.path.isfile(path):
+                raise FileNotFoundError(
+                    f"{path} does not exist: the data folder must hold {FIRST} and {LABELS}, as fairseq-mega-prepare "
+                    f"or fairseq-preprocess --only-source writes them"
+                )
+            dictionaries.append(Dictionary.load(path))
+        logger.info(f"{len(dictionaries[0])} symbols, {len(dictionaries[1])} symbols of labels")
+        return cls(cfg, *dictionaries)
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedTextDataset:
+        """Load a split.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            ValueError: if its parts do not fit each other or the model.
+        """
+        folders = [FIRST, SECOND][: self.documents]
+        documents = [self._lines(folder, split, self.dictionary) for folder in folders]
+        path = os.path.join(self.cfg.data, LABELS, split)
+        labels = read_classes(self._lines(LABELS, split, self.label_dictionary), self.label_dictionary, path)
+        for folder, lines in zip(folders, documents):
+            if len(lines) != len(labels):
+                raise ValueError(
+                    f"{os.path.join(self.cfg.data, folder, split)} has {len(lines)} lines, {path} has {len(labels)}: "
+                    f"they must belong together"
+                )
+        check_labels(labels, self.classes, path)
+        dataset = ClassifiedTextDataset(
+            documents,
+            labels,
+            self.dictionary.pad(),
+            self.longest,
+            self.cls_index if self.pooling == "cls" else None,
+        )
+        dataset.order = self._order(split, dataset)
+        logger.info(
+            f"{split}: {len(dataset):,} examples, {dataset.cut:,} texts cut to {self.longest} tokens (--max-positions)"
+        )
+        self.datasets[split] = dataset
+        return dataset
+
+    def _order(self, split: str, dataset: ClassifiedTextDataset) -> np.ndarray:
+        """Training: see ClassificationTask. Else by length, for the least padding; the scores do not depend on it."""
+        order: Optional[np.ndarray] = None
+        if split == "train":
+            order = self.training_order(len(dataset))
+        elif not self.cfg.no_shuffle:
+            order = np.argsort(-dataset.sizes, kind="stable")
+        return np.arange(len(dataset)) if order is None else order
+
+    def _lines(self, folder: str, split: str, dictionary: Dictionary) -> Any:
+        """Indexed dataset of a binarised file."""
+        path = os.path.join(self.cfg.data, folder, split)
+        if os.path.exists(f"{path}.bin") and os.path.getsize(f"{path}.bin") == 0:
+            raise ValueError(f"{path}.bin is empty: binarise a file that is not")
+        lines = data_utils.load_indexed_dataset(path, dictionary)
+        if lines is None:
+            raise FileNotFoundError(f"Dataset not found: {split} ({path})")
+        return lines

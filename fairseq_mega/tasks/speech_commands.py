@@ -1,0 +1,103 @@
+"""Raw speech: SC10 of Speech Commands."""
+
+import logging
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.tasks import register_task
+from torch import Tensor
+
+from fairseq_mega.data.classified import check_labels
+from fairseq_mega.data.number_sequences import NumberSequenceDataset
+
+from .classification import ClassificationConfig, ClassificationTask
+
+logger = logging.getLogger(__name__)
+
+FOLDER = Path("processed_data") / "raw"
+
+
+@dataclass
+class SpeechCommandsConfig(ClassificationConfig):
+    """Options of ``--task speech_commands``."""
+
+    sc_dropped_rate: float = field(
+        default=0.0, metadata={"help": "share of samples that are left out: only 0, the published recipes' value"}
+    )
+
+
+@register_task("speech_commands", dataclass=SpeechCommandsConfig)
+class SpeechCommandsTask(ClassificationTask):
+    """Classify clips of raw speech.
+
+    The data folder holds ``processed_data/raw/{train,val,test}_X.pt``, floats (n, L, 1) or (n, L), and ``_y.pt``,
+    integers (n,); the split "valid" is "val" there. Batches are cut in the order of the clips.
+
+    Source: the published code's task of this name.
+    """
+
+    input_type = "image"
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        if cfg.sc_dropped_rate != 0:
+            raise ValueError(f"--sc-dropped-rate {cfg.sc_dropped_rate}: only 0 (every sample is read) is supported")
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
+        """Load a split; its samples stay in the file until they are used.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            ValueError: if a file is broken, or they do not fit each other or the model.
+        """
+        name = "val" if split == "valid" else split
+        paths = [Path(self.cfg.data) / FOLDER / f"{name}_{part}.pt" for part in "Xy"]
+        samples, labels = (load_tensor(path) for path in paths)
+        if samples.dim() == 3 and samples.size(2) == 1:
+            samples = samples.squeeze(2)
+        if samples.dim() != 2 or not samples.is_floating_point():
+            raise ValueError(f"{paths[0]} holds {describe(samples)}: float (n, L, 1) is needed")
+        if labels.dim() != 1 or labels.is_floating_point():
+            raise ValueError(f"{paths[1]} holds {describe(labels)}: integers (n,) are needed")
+        if len(samples) != len(labels):
+            raise ValueError(
+                f"{paths[0]} has {len(samples)} clips, {paths[1]} has {len(labels)} labels: they must belong together"
+            )
+        check_labels(labels.numpy(), self.classes, str(paths[1]), first=0)
+        if self.longest is not None and samples.size(1) > self.longest:
+            raise ValueError(
+                f"{paths[0]}: clips of {samples.size(1)} samples are longer than --max-positions {self.longest}: give "
+                f"--max-positions {samples.size(1)}"
+            )
+        self.datasets[split] = NumberSequenceDataset(samples.numpy(), labels.numpy())
+        logger.info(f"{split}: {len(labels):,} clips of {samples.size(1):,} samples")
+        return self.datasets[split]
+
+
+def load_tensor(path: Path) -> Tensor:
+    """A tensor of a file, mapped into memory where the file allows it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it holds no tensor.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: give the folder that holds {FOLDER}")
+    try:
+        try:
+            tensor = torch.load(path, map_location="cpu", mmap=True)
+        except RuntimeError:  # the format before torch 1.6 cannot be mapped
+            tensor = torch.load(path, map_location="cpu")
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} is no file of torch.save, or is truncated: make or fetch it again") from error
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is needed")
+    return tensor
+
+
+def describe(tensor: Tensor) -> str:
+    """Type and shape of a tensor for a message."""
+    return f"{str(tensor.dtype).split('.')[-1]} {tuple(tensor.shape)}"

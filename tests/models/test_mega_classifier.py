@@ -1,0 +1,241 @@
+"""MEGA classifiers: sizes, padding, chunks, pooling, retrieval, bad options."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from tiny_classifier import build, padded, parameters, task, texts
+from tiny_mega import dictionary, lively
+
+import fairseq_mega
+from fairseq_mega.models.mega_classifier import MegaClassifier
+from fairseq_mega.models.mega_classifier_config import CLASSIFIER_PRESETS
+from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+from fairseq_mega.modules.classifier_head import sentence_vector
+
+TEXT_ARCHS = ("mega_lra_listop", "mega_lra_imdb", "mega_lra_aan")
+
+
+# Long Range Arena: (per layer, total) with full attention, the same in chunks of 128 (Path-X: 4096); rows of the text
+# embedding beyond those counted, times d, are left out except for ListOps, whose dictionary is known.
+SIZES = {
+    "mega_lra_listop": ((97_683, 602_658), (93_935, 580_170)),
+    "mega_lra_imdb": ((230_917, 957_204), (223_169, 926_212)),
+    "mega_lra_aan": ((230_917, 1_451_806), (223_169, 1_405_318)),
+    "mega_lra_cifar10": ((347_967, 2_839_096), (346_175, 2_824_760)),
+    "mega_lra_pf32": ((225_471, 1_386_874), (223_679, 1_376_122)),
+    "mega_lra_pf128": ((93_279, 381_948), (68_703, 283_644)),
+}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("arch", SIZES)
+def test_parameter_counts_of_the_long_range_arena(arch, chunked):
+    options = {"encoder_chunk_size": 4096 if arch.endswith("pf128") else 128} if chunked else {}
+    kind, documents = "text" if arch in TEXT_ARCHS else "image", 2 if arch.endswith("aan") else 1
+    with torch.device("meta"):
+        model = build(arch, kind, documents, symbols=21, **options)  # 25 rows with the four specials
+    per_layer, total = SIZES[arch][chunked]
+    rows = 25 * 128 if arch in TEXT_ARCHS[1:] else 0
+    assert [parameters(layer) for layer in model.encoder.layers] == [per_layer] * len(model.encoder.layers)
+    assert parameters(model) == total + rows
+
+
+@pytest.mark.parametrize(
+    "arch, per_layer, total", [("mega_sc_raw_base", 55_729, 343_134), ("mega_sc_raw_big", 77_275, 475_890)]
+)
+def test_parameter_counts_of_raw_speech(arch, per_layer, total):
+    with torch.device("meta"):
+        model = build(arch, "image")
+    assert parameters(model.encoder.layers[0]) == per_layer and parameters(model) == total
+
+
+@pytest.mark.parametrize("arch", ["mega_lra", *CLASSIFIER_PRESETS])
+def test_every_architecture_runs(arch):
+    """From its defaults, dropout included; the longest ones are cut down to a short chunk."""
+    values = Namespace()
+    if arch in ARCH_CONFIG_REGISTRY:
+        ARCH_CONFIG_REGISTRY[arch](values)
+    kind = getattr(values, "input_type", "text")
+    chunk = {"encoder_chunk_size": 16} if kind == "image" else {}
+    model = build(arch, kind, encoder_layers=1, **chunk)
+    batch = padded(texts((9, 16, 33))) if kind == "text" else torch.randn(3, 32)
+    logits = model(batch)
+    assert logits.shape == (3, model.classes) and torch.isfinite(logits).all()
+    logits.square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("model, presets", [("mega_lra", CLASSIFIER_PRESETS), ("transformer_lra", TRANSFORMER_PRESETS)])
+def test_yaml_presets_equal_architectures(model, presets):
+    folder = Path(fairseq_mega.__file__).parent / "presets" / "model"
+    for name, values in presets.items():
+        text = (folder / f"{name}.yaml").read_text()
+        assert text.startswith("# @package model\n")
+        assert yaml.safe_load(text) == {"_name": model, **values}
+
+
+@pytest.mark.parametrize("pooling", ["mp", "cls"])
+@pytest.mark.parametrize("chunk_size", [-1, 4, 16])
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+def test_padding_changes_nothing(function, chunk_size, pooling):
+    """Texts shorter than, as long as and longer than a chunk, alone and in a batch with more padding than needed."""
+    model = build(encoder_chunk_size=chunk_size, attention_activation_fn=function, sen_rep_type=pooling)
+    model = lively(model)
+    rows = texts((1, 2, 3, 4, 5, 11, 16, 17))
+    alone = torch.cat([model(row.unsqueeze(0)) for row in rows])
+    for extra in (0, 1, 7):
+        torch.testing.assert_close(model(padded(rows, extra)), alone, atol=1e-10, rtol=0, msg=f"{extra} columns")
+    single = model.float()(padded(rows, 3))
+    assert (single - alone.float()).abs().max() < 1e-5 * max(1.0, alone.abs().max().item())
+
+
+def test_order_of_the_batch_changes_nothing():
+    model = lively(build(encoder_chunk_size=4))
+    rows = texts((5, 9, 2))
+    torch.testing.assert_close(model(padded(rows[::-1])), model(padded(rows)).flip(0), atol=1e-10, rtol=0)
+
+
+def test_mean_is_over_true_tokens():
+    x = torch.arange(12.0).view(2, 3, 2)
+    mask = torch.tensor([[False, False, False], [False, True, True]])
+    x[mask] = 0
+    assert sentence_vector(x, mask, "mp").tolist() == [[2.0, 3.0], [6.0, 7.0]]
+    assert sentence_vector(x, None, "cls").tolist() == [[0.0, 1.0], [6.0, 7.0]]
+    half = torch.full((1, 5000, 1), 0.1, dtype=torch.float16)
+    assert abs(sentence_vector(half, None, "mp").item() - 0.1) < 1e-3  # a float16 sum would stop at 256
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm"])
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_norms(norm, normalize_before):
+    model = build(kind="image", normalization_type=norm, normalize_before=normalize_before, encoder_chunk_size=8)
+    assert (model.encoder.final_norm is not None) == normalize_before
+    logits = model(torch.randn(4, 16))
+    assert logits.shape == (4, 3) and torch.isfinite(logits).all()
+
+
+def test_real_numbers():
+    """Both layouts are alike; in training as in evaluation a length is whole chunks or an error names both numbers."""
+    model = lively(build(kind="image", encoder_chunk_size=8))
+    numbers = torch.randn(3, 24, dtype=torch.float64)
+    torch.testing.assert_close(model(numbers), model(numbers.unsqueeze(-1)))
+    assert not torch.allclose(model(numbers), model(numbers.flip(1)))
+    for length in (1, 7, 9, 23):
+        with pytest.raises(ValueError, match=rf"{length} real numbers is no multiple of --encoder-chunk-size 8: give"):
+            model(numbers[:, :length])
+
+
+def test_chunks_and_truncation_matter():
+    rows = padded(texts((32,)))
+    whole = lively(build(seed=3))
+    for changed in ({"encoder_chunk_size": 8}, {"truncation_length": 2}):
+        model = build(seed=3, **changed).double().eval()
+        state = whole.state_dict()
+        for name, value in model.state_dict().items():
+            if "relative_bias" not in name:
+                value.copy_(state[name])
+        assert not torch.allclose(model(rows), whole(rows))
+    longer = build(seed=3, truncation_length=32).double().eval()
+    longer.load_state_dict(whole.state_dict())
+    torch.testing.assert_close(longer(rows), whole(rows), atol=1e-10, rtol=0)
+
+
+def test_without_ema():
+    """N = 0 (Figure 4): only attention and its relative bias see other positions."""
+    model = build(encoder_n_dim=0)
+    model(padded(texts((5, 9)))).sum().backward()
+    layer = model.encoder.layers[0].attention
+    assert layer.ema.omega.grad is not None and parameters(layer.ema) == 8
+    assert parameters(build()) - parameters(model) == 2 * 4 * (2 * 8) * 3
+
+
+def test_retrieval():
+    """The second document comes first in the features; each is read by the same encoder, with its own padding."""
+    model = lively(build(documents=2, classifier_layers=0, encoder_chunk_size=4))
+    first, second = padded(texts((5, 3), seed=1)), padded(texts((9, 2), seed=2))
+    features = torch.cat([model.represent(second), model.represent(first)], dim=-1)
+    torch.testing.assert_close(model(first, src1_tokens=second), features @ model.head.output.weight.T)
+    assert not torch.allclose(model(first, src1_tokens=second), model(second, src1_tokens=first))
+    with pytest.raises(ValueError, match=r"reads 2 document\(s\) at a time, the data have 1"):
+        model(first)
+    with pytest.raises(ValueError, match=r"reads 1 document\(s\) at a time, the data have 2"):
+        build()(first, src1_tokens=second)
+
+
+def test_head():
+    model = build(classifier_layers=3, classifier_out_dim=5)
+    assert [tuple(layer.weight.shape) for layer in model.head.hidden] == [(5, 8), (5, 5), (5, 5)]
+    assert model.head.output.bias is None and model.head.output.weight.shape == (3, 5)
+    assert build(classifier_layers=0).head.output.weight.shape == (3, 8)
+
+
+def test_activation_checkpointing_changes_nothing():
+    batch = padded(texts((5, 9)))
+    found = []
+    for checkpointed in (False, True):
+        model = build(checkpoint_activations=checkpointed, dropout=0.0).double()
+        model(batch).square().sum().backward()
+        found.append([p.grad for p in model.parameters()])
+    for plain, recomputed in zip(*found):
+        torch.testing.assert_close(recomputed, plain)
+
+
+def test_one_option_sets_both_dropouts():
+    layer = build(act_dropout=0.2).encoder.layers[0]
+    assert layer.attention.hidden_dropout.p == layer.feed_forward.hidden_dropout.p == 0.2
+    layer = build(activation_dropout=0.2).encoder.layers[0]
+    assert layer.attention.hidden_dropout.p == 0.0 and layer.feed_forward.hidden_dropout.p == 0.2
+
+
+def test_no_scale_of_embeddings():
+    """Unlike translators: the first layer sees the table's rows themselves."""
+    model = build(dropout=0.0)
+    rows = texts((4,))[0].unsqueeze(0)
+    assert model.encoder.embedding(rows).equal(model.encoder.embedding.tokens.weight[rows])
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"encoder_layers": 0}, "--encoder-layers 0: must be at least 1"),
+        ({"sentence_class_num": 1}, "--sentence-class-num 1: must be at least 2"),
+        ({"classifier_out_dim": 0}, "--classifier-out-dim 0: must be at least 1"),
+        ({"encoder_chunk_size": 0}, "--encoder-chunk-size 0: give a chunk length"),
+        ({"encoder_z_dim": 0}, "--encoder-z-dim 0: must be at least 1"),
+        ({"encoder_n_dim": -1}, "--encoder-n-dim -1: must be at least 0"),
+        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+        ({"kind": "image", "sen_rep_type": "cls"}, "--sen-rep-type cls: real numbers have no <CLS>"),
+        ({"normalize_embedding": True, "normalize_before": True}, "--normalize-embedding is for post-norm"),
+        ({"act_dropout": 1.0}, "dropout 1.0: a dropout probability lies in"),
+    ],
+)
+def test_bad_options(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(**changes)
+
+
+def test_other_tasks_are_refused():
+    with pytest.raises(ValueError, match="give --task lra-text, lra-image or speech_commands"):
+        MegaClassifier.build_model(Namespace(), Namespace(source_dictionary=dictionary()))
+
+
+def test_checkpoints_of_others_are_refused():
+    model = build()
+    state = model.state_dict()
+    with pytest.raises(ValueError, match=r"trained with another src-bin/dict\.txt than that of the data folder"):
+        other = task()
+        other.dictionary.add_symbol("new")
+        other.dictionary.symbols[5], other.dictionary.symbols[6] = other.dictionary.symbols[6], "w1"
+        MegaClassifier.build_model(Namespace(), other).load_state_dict(dict(state))
+    swapped = task()
+    labels = swapped.label_dictionary.symbols
+    labels[4], labels[5] = labels[5], labels[4]
+    with pytest.raises(ValueError, match=r"trained with another label-bin/dict\.txt"):
+        MegaClassifier.build_model(Namespace(), swapped).load_state_dict(dict(state))
+    with pytest.raises(ValueError, match="has other dimensions"):
+        build(encoder_embed_dim=16).load_state_dict(dict(state))
+    build().load_state_dict(dict(state))

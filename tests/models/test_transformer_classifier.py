@@ -1,0 +1,121 @@
+"""The Transformer classifiers: sizes like MEGA's, torch's own layer as reference, padding, positions, bad options."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from tiny_classifier import build, padded, parameters, texts
+from tiny_mega import lively
+
+from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+
+
+@pytest.mark.parametrize("arch", TRANSFORMER_PRESETS)
+def test_sizes_are_like_megas(arch):
+    values = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](values)
+    documents = 2 if arch.endswith("aan") else 1
+    with torch.device("meta"):
+        transformer, mega = (
+            build(name, values.input_type, documents) for name in (arch, arch.replace("transformer", "mega"))
+        )
+    size = parameters(transformer)
+    if arch.endswith("pf128"):  # 16,384 learned positions are more than all of MEGA
+        size -= transformer.encoder.embedding.positions.numel()
+    assert 0.89 < size / parameters(mega) < 1.11
+    assert len(transformer.encoder.layers) == len(mega.encoder.layers)
+    assert str(transformer.head) == str(mega.head) and transformer.longest == mega.longest
+
+
+@pytest.mark.parametrize("arch", TRANSFORMER_PRESETS)
+def test_every_architecture_runs(arch):
+    values = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](values)
+    model = build(arch, values.input_type, encoder_layers=1)
+    logits = model(padded(texts((9, 33))) if values.input_type == "text" else torch.randn(2, 32))
+    assert logits.shape == (2, model.classes) and torch.isfinite(logits).all()
+    logits.sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_layers_equal_torchs(normalize_before):
+    model = lively(build("transformer_lra", normalize_before=normalize_before, activation_fn="gelu"))
+    rows = padded(texts((7, 4)))
+    mask = rows.eq(1)
+    x = model.encoder.embedding(rows, mask)
+    for layer in model.encoder.layers:
+        theirs = torch.nn.TransformerEncoderLayer(
+            8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=normalize_before, dtype=torch.float64
+        )
+        for mine, other in (
+            (layer.input_proj.weight, theirs.self_attn.in_proj_weight),
+            (layer.input_proj.bias, theirs.self_attn.in_proj_bias),
+            *(
+                (getattr(mine, name), getattr(other, name))
+                for mine, other in (
+                    (layer.output_proj, theirs.self_attn.out_proj),
+                    (layer.fc1, theirs.linear1),
+                    (layer.fc2, theirs.linear2),
+                    (layer.attention_norm, theirs.norm1),
+                    (layer.feed_forward_norm, theirs.norm2),
+                )
+                for name in ("weight", "bias")
+            ),
+        ):
+            other.data.copy_(mine.data)
+        want, got = theirs(x, src_key_padding_mask=mask), layer(x, mask).hidden
+        torch.testing.assert_close(got[~mask], want[~mask], atol=1e-10, rtol=0)
+        x = got
+
+
+def test_padding_changes_nothing():
+    model = lively(build("transformer_lra"))
+    rows = texts((1, 2, 5, 11, 17))
+    alone = torch.cat([model(row.unsqueeze(0)) for row in rows])
+    for extra in (0, 6):
+        torch.testing.assert_close(model(padded(rows, extra)), alone, atol=1e-10, rtol=0)
+
+
+def test_positions_are_seen_and_limited():
+    model = lively(build("transformer_lra", "image", max_positions=12))
+    numbers = torch.randn(2, 12, dtype=torch.float64)
+    assert not torch.allclose(model(numbers), model(numbers.flip(1)))
+    with torch.no_grad():
+        model.encoder.embedding.positions.zero_()
+    torch.testing.assert_close(model(numbers), model(numbers.flip(1)))
+    with pytest.raises(ValueError, match=r"13 positions is longer than the 12 that have a vector \(--max-positions\)"):
+        model(torch.randn(1, 13, dtype=torch.float64))
+
+
+def test_retrieval():
+    model = lively(build("transformer_lra", documents=2, classifier_layers=0))
+    first, second = padded(texts((5, 3), seed=1)), padded(texts((9, 2), seed=2))
+    features = torch.cat([model.represent(second), model.represent(first)], dim=-1)
+    torch.testing.assert_close(model(first, src1_tokens=second), features @ model.head.output.weight.T)
+
+
+def test_activation_checkpointing_changes_nothing():
+    found = []
+    for checkpointed in (False, True):
+        model = build("transformer_lra", checkpoint_activations=checkpointed, dropout=0.0).double()
+        model(padded(texts((5, 9)))).square().sum().backward()
+        found.append([p.grad for p in model.parameters()])
+    for plain, recomputed in zip(*found):
+        torch.testing.assert_close(recomputed, plain)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 8"),
+        ({"encoder_attention_heads": 0}, "--encoder-attention-heads 0: must be at least 1"),
+        ({"attention_dropout": -0.1}, "--attention-dropout -0.1: a dropout probability lies in"),
+        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+        ({"max_positions": 0}, "--max-positions 0: must be at least 1"),
+    ],
+)
+def test_bad_options(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build("transformer_lra", **changes)

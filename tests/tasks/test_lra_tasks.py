@@ -1,0 +1,299 @@
+"""The classification tasks: layouts of data, what does not fit, every example scored, numbers that are logged."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq import models
+from fairseq.data import data_utils
+from fairseq.logging import metrics
+from omegaconf import OmegaConf
+from tiny_classifier import build
+
+from fairseq_mega.criterions.lra_cross_entropy import LRACrossEntropyCriterion
+from fairseq_mega.tasks.lra_image import LRAImageConfig, LRAImageTask
+from fairseq_mega.tasks.lra_text import LRATextConfig, LRATextTask
+from fairseq_mega.tasks.speech_commands import SpeechCommandsConfig, SpeechCommandsTask
+from tests import lra_data
+
+BASE = {"seed": 1, "max_valid_steps": None}
+
+
+def make(task_class, config, folder, **options):
+    cfg = OmegaConf.structured(config)
+    OmegaConf.set_struct(cfg, False)
+    return task_class.setup_task(OmegaConf.merge(cfg, {**BASE, "data": str(folder), **options}))
+
+
+def text_task(folder, **options):
+    return make(LRATextTask, LRATextConfig, folder, **options)
+
+
+def image_task(folder, **options):
+    return make(LRAImageTask, LRAImageConfig, folder, **options)
+
+
+def speech_task(folder, **options):
+    return make(SpeechCommandsTask, SpeechCommandsConfig, folder, **options)
+
+
+def knowing(task, **model):
+    """The task after it has built a model of these properties."""
+    for name, value in {"longest": 64, "classes": 3, **model}.items():
+        setattr(task, name, value)
+    return task
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    return lra_data.write_texts(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    return lra_data.write_texts(tmp_path_factory.mktemp("pairs"), pairs=True)
+
+
+@pytest.fixture
+def images(tmp_path):
+    return lra_data.write_images(tmp_path / "images")
+
+
+def test_text_layout(texts):
+    task = knowing(text_task(texts))
+    assert task.dictionary[task.cls_index] == "<CLS>" and task.cls_index == len(task.dictionary) - 1
+    assert task.documents == 1 and task.input_type == "text"
+    dataset = task.load_dataset("test")
+    source, labels = lra_data.lines(texts, "test")
+    symbols = task.label_dictionary
+    for index in (0, 5, len(dataset) - 1):
+        example = dataset[index]
+        assert task.dictionary.string(example["source"][0]) == source[index]
+        assert symbols[example["target"] + symbols.nspecial] == labels[index]
+    counts = [lra_data.lines(texts, "train")[1].count(symbols[symbols.nspecial + rank]) for rank in range(3)]
+    assert counts == sorted(counts, reverse=True), "class 0 is the most frequent label"
+
+
+def test_order_of_texts(texts):
+    task = knowing(text_task(texts))
+    with data_utils.numpy_seed(1):
+        want = np.random.permutation(lra_data.SIZES["train"])
+    assert task.load_dataset("train").ordered_indices().tolist() == want.tolist()
+    lengths = task.load_dataset("valid").sizes[task.dataset("valid").ordered_indices()]
+    assert lengths.tolist() == sorted(lengths, reverse=True)
+    plain = knowing(text_task(texts, no_shuffle=True))
+    assert plain.load_dataset("train").ordered_indices().tolist() == list(range(lra_data.SIZES["train"]))
+
+
+def test_cls_and_cutting(texts):
+    task = knowing(text_task(texts), pooling="cls", longest=4)
+    dataset = task.load_dataset("test")
+    assert all(dataset[i]["source"][0][0] == task.cls_index for i in range(len(dataset)))
+    assert dataset.sizes.max() == 4
+
+
+def test_pairs_layout(pairs):
+    task = knowing(text_task(pairs))
+    assert task.documents == 2
+    batch = task.load_dataset("valid").collater([task.dataset("valid")[0]])
+    assert set(batch["net_input"]) == {"src_tokens", "src_lengths", "src1_tokens", "src1_lengths"}
+
+
+def test_text_that_does_not_fit(texts, pairs, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"src-bin/dict\.txt does not exist: the data folder must hold"):
+        text_task(tmp_path)
+    with pytest.raises(FileNotFoundError, match="Dataset not found: nowhere"):
+        text_task(texts).load_dataset("nowhere")
+    with pytest.raises(ValueError, match=r"label-bin/train line \d+: class 2 does not exist, classes are 0 to 1"):
+        knowing(text_task(texts), classes=2).load_dataset("train")
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    (mixed / "src-bin").symlink_to(texts / "src-bin")
+    (mixed / "label-bin").mkdir()
+    (mixed / "label-bin" / "dict.txt").symlink_to(texts / "label-bin" / "dict.txt")
+    for ending in ("bin", "idx"):
+        (mixed / "label-bin" / f"test.{ending}").symlink_to(texts / "label-bin" / f"valid.{ending}")
+    sizes = lra_data.SIZES
+    with pytest.raises(
+        ValueError, match=rf"src-bin/test has {sizes['test']} lines, .*label-bin/test has {sizes['valid']}"
+    ):
+        text_task(mixed).load_dataset("test")
+    (mixed / "label-bin" / "train.bin").write_bytes(b"")
+    (mixed / "label-bin" / "train.idx").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"label-bin/train\.bin is empty"):
+        text_task(mixed).load_dataset("train")
+
+
+def test_image_layout(images):
+    task = knowing(image_task(images, pixel_normalization=[0.48, 0.24]))
+    dataset = task.load_dataset("train")
+    assert (images / "input" / "train.src.uint8").is_file()
+    batch = dataset.collater([dataset[0]])
+    first = (images / "input" / "train.src").read_text().split("\n")[0].split()
+    want = (torch.tensor([float(pixel) for pixel in first]) / 255 - 0.48) / 0.24
+    torch.testing.assert_close(batch["net_input"]["src_tokens"][0], want)
+    assert image_task(images).normalization == (0.5, 0.5)
+    cached = knowing(image_task(images, pixel_cache=str(images / "cache")))
+    cached.load_dataset("valid")
+    assert not (images / "input" / "valid.src.uint8").exists() and len(list((images / "cache").iterdir())) == 1
+
+
+def test_images_that_do_not_fit(images):
+    with pytest.raises(ValueError, match="--pixel-normalization 0.5 0.0: give a mean"):
+        image_task(images, pixel_normalization=[0.5, 0.0])
+    with pytest.raises(
+        ValueError, match=r"images of 16 pixels are longer than --max-positions 15: give --max-positions 16"
+    ):
+        knowing(image_task(images), longest=15).load_dataset("test")
+    labels = images / "label" / "test.label"
+    given = labels.read_text()
+    labels.write_text(given + "1\n")
+    count = lra_data.SIZES["test"]
+    with pytest.raises(ValueError, match=rf"test\.src has {count} lines, .*test\.label has {count + 1}"):
+        knowing(image_task(images)).load_dataset("test")
+    labels.write_text(given.replace("1", "7", 1))
+    with pytest.raises(ValueError, match=r"test\.label line \d+: class 7 does not exist, classes are 0 to 2"):
+        knowing(image_task(images)).load_dataset("test")
+
+
+def test_models_that_classify_nothing(images, monkeypatch):
+    monkeypatch.setattr(models, "build_model", lambda *unused: torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="--task lra-image needs a classifier, Linear is none: give --arch mega_lra"):
+        image_task(images, _name="lra-image").build_model(None)
+
+
+def test_the_task_learns_what_the_model_reads(images, monkeypatch):
+    model = build(kind="image", max_positions=16)
+    monkeypatch.setattr(models, "build_model", lambda *unused: model)
+    task = image_task(images)
+    assert task.build_model(None) is model
+    assert (task.longest, task.classes, task.pooling) == (16, 3, "mp")
+
+
+def test_speech_layout(tmp_path):
+    lra_data.write_speech(tmp_path)
+    task = knowing(speech_task(tmp_path))
+    dataset = task.load_dataset("valid")
+    samples = torch.load(tmp_path / "processed_data" / "raw" / "val_X.pt")
+    batch = dataset.collater([dataset[3], dataset[4]])
+    assert batch["net_input"]["src_tokens"].equal(samples[3:5, :, 0])
+    assert dataset.ordered_indices().tolist() == list(range(len(samples)))
+    old = tmp_path / "processed_data" / "raw" / "test_X.pt"
+    torch.save(torch.load(old).squeeze(2), old, _use_new_zipfile_serialization=False)
+    assert task.load_dataset("test").collater([task.dataset("test")[0]])["net_input"]["src_tokens"].shape == (1, 20)
+
+
+def test_speech_that_does_not_fit(tmp_path):
+    folder = lra_data.write_speech(tmp_path) / "processed_data" / "raw"
+    with pytest.raises(ValueError, match="--sc-dropped-rate 0.3: only 0"):
+        speech_task(tmp_path, sc_dropped_rate=0.3)
+    with pytest.raises(ValueError, match=r"clips of 20 samples are longer than --max-positions 10"):
+        knowing(speech_task(tmp_path), longest=10).load_dataset("test")
+    with pytest.raises(ValueError, match=r"train_y\.pt item \d+: class 2 does not exist"):
+        knowing(speech_task(tmp_path), classes=2).load_dataset("train")
+    with pytest.raises(FileNotFoundError, match=r"nowhere_X\.pt does not exist"):
+        speech_task(tmp_path).load_dataset("nowhere")
+    labels = torch.load(folder / "train_y.pt")
+    for name, content, message in (
+        ("train_y.pt", labels[:-1], r"train_X\.pt has \d+ clips, .*train_y\.pt has \d+ labels"),
+        ("train_y.pt", labels.float(), r"train_y\.pt holds float32 \(\d+,\): integers \(n,\) are needed"),
+        ("val_X.pt", labels, r"val_X\.pt holds int64 \(\d+,\): float \(n, L, 1\) is needed"),
+        ("test_X.pt", {"x": 1}, r"test_X\.pt holds a dict: a tensor is needed"),
+    ):
+        torch.save(content, folder / name)
+        with pytest.raises(ValueError, match=message):
+            split = name.split("_")[0].replace("val", "valid")
+            speech_task(tmp_path).load_dataset(split)
+    (folder / "val_y.pt").write_bytes((folder / "val_y.pt").read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"val_y\.pt is no file of torch\.save, or is truncated"):
+        speech_task(tmp_path).load_dataset("valid")
+
+
+def test_every_example_is_in_one_batch(images):
+    """Whatever multiple is required and however many processes share the batches."""
+    task = knowing(image_task(images))
+    dataset = task.load_dataset("test")
+    seen = []
+    for shard in range(2):
+        iterator = task.get_batch_iterator(
+            dataset=dataset,
+            max_sentences=5,
+            max_positions=3,
+            required_batch_size_multiple=8,
+            num_shards=2,
+            shard_id=shard,
+        )
+        seen += [i for batch in iterator.next_epoch_itr(shuffle=False) if batch for i in batch["id"].tolist()]
+    assert sorted(seen) == list(range(lra_data.SIZES["test"]))
+    with pytest.raises(ValueError, match="--max-tokens 9: an example has 16 tokens"):
+        task.get_batch_iterator(dataset=dataset, max_tokens=9)
+    dataset.order = dataset.order[:-1]
+    with pytest.raises(RuntimeError, match="the batches hold 28 of 29 examples"):
+        task.get_batch_iterator(dataset=dataset, max_sentences=5)
+
+
+def outputs(task, model, criterion, size):
+    iterator = task.get_batch_iterator(dataset=task.dataset("test"), max_sentences=size)
+    with torch.no_grad():
+        return [task.valid_step(batch, model, criterion)[2] for batch in iterator.next_epoch_itr(shuffle=False)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 29])
+def test_numbers_that_are_logged(size, images):
+    """Loss and accuracy depend neither on the batches nor on how many processes summed them."""
+    task = knowing(image_task(images))
+    dataset = task.load_dataset("test")
+    model, criterion = build(kind="image").eval(), LRACrossEntropyCriterion(task)
+    whole = dataset.collater([dataset[i] for i in range(len(dataset))])
+    with torch.no_grad():
+        logits = model(**whole["net_input"])
+    loss = torch.nn.functional.cross_entropy(logits, whole["target"]).item() / 0.6931472
+    right = int((logits.argmax(1) == whole["target"]).sum())
+    logs = outputs(task, model, criterion, size)
+    summed = [{key: sum(float(log[key]) for log in logs) for key in logs[0]}, {}]
+    for given in (logs, summed):
+        with metrics.aggregate(new_root=True) as found:
+            task.reduce_metrics(given, criterion)
+        values = found.get_smoothed_values()
+        assert values["loss"] == pytest.approx(loss, abs=1e-3)
+        assert values["accuracy"] == pytest.approx(100 * right / 29, abs=5e-3)
+        assert values["correct"] == f"{right} of 29"
+        json.dumps(values)
+
+
+def test_examples_that_are_missing(images):
+    task = knowing(image_task(images))
+    task.load_dataset("test")
+    criterion = LRACrossEntropyCriterion(task)
+    logs = outputs(task, build(kind="image").eval(), criterion, 5)
+    with metrics.aggregate(new_root=True) as complete:
+        task.reduce_metrics(logs, criterion)
+    task.post_validate(None, {}, complete)
+    with metrics.aggregate(new_root=True), pytest.raises(RuntimeError, match="25 of 29 examples were scored"):
+        task.reduce_metrics(logs[:-1], criterion)  # fairseq-validate
+    task.begin_valid_epoch(1, None)
+    with metrics.aggregate(new_root=True) as partial:
+        task.reduce_metrics(logs[:-1], criterion)  # fairseq-train reduces batch by batch
+    with pytest.raises(RuntimeError, match="25 of 29 examples were scored"):
+        task.post_validate(None, {}, partial)
+    task.cfg.max_valid_steps = 3
+    task.post_validate(None, {}, partial)
+
+
+def test_criterion():
+    class Model(torch.nn.Module):
+        def forward(self, src_tokens):
+            return src_tokens
+
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    sample = {"net_input": {"src_tokens": logits}, "target": torch.tensor([0, 0, 1]), "ntokens": 6}
+    criterion = LRACrossEntropyCriterion(SimpleNamespace())
+    loss, size, logged = criterion(Model(), sample)
+    each, _, _ = criterion(Model(), sample, reduce=False)
+    want = -logits.log_softmax(1)[torch.arange(3), torch.tensor([0, 0, 1])]
+    torch.testing.assert_close(each, want)
+    torch.testing.assert_close(loss, want.sum())
+    assert (size, logged["nsentences"], int(logged["ncorrect"]), logged["ntokens"]) == (3, 3, 1, 6)
+    assert criterion.logging_outputs_can_be_summed() and loss.dtype == torch.float32

@@ -1,0 +1,66 @@
+"""Tiny classifiers, tasks for them without data, and batches."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from tiny_mega import PAD, dictionary
+
+TINY = {
+    "mega_lra": {
+        "encoder_embed_dim": 8,
+        "encoder_hidden_dim": 12,
+        "encoder_ffn_embed_dim": 10,
+        "encoder_z_dim": 4,
+        "encoder_n_dim": 3,
+        "encoder_layers": 2,
+        "classifier_out_dim": 6,
+        "max_positions": 40,
+        "sentence_class_num": 3,
+    },
+    "transformer_lra": {
+        "encoder_embed_dim": 8,
+        "encoder_ffn_embed_dim": 12,
+        "encoder_attention_heads": 2,
+        "encoder_layers": 2,
+        "classifier_out_dim": 6,
+        "max_positions": 40,
+        "sentence_class_num": 3,
+        "normalize_before": True,
+    },
+}
+
+
+def task(kind="text", documents=1, symbols=20):
+    """What a model reads of a task."""
+    text = kind == "text"
+    return SimpleNamespace(
+        input_type=kind,
+        documents=documents,
+        dictionary=dictionary(symbols) if text else None,
+        label_dictionary=dictionary(3) if text else None,
+    )
+
+
+def build(arch="mega_lra", kind="text", documents=1, symbols=20, seed=0, **options):
+    torch.manual_seed(seed)
+    values = Namespace(**{**TINY.get(arch, {}), **options})
+    if arch in ARCH_CONFIG_REGISTRY:
+        ARCH_CONFIG_REGISTRY[arch](values)
+    return ARCH_MODEL_REGISTRY[arch].build_model(values, task(kind, documents, symbols))
+
+
+def parameters(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def padded(rows, extra=0):
+    """Texts of unequal lengths as a batch, padded on the right."""
+    length = max(map(len, rows)) + extra
+    return torch.stack([torch.cat([row, row.new_full((length - len(row),), PAD)]) for row in rows])
+
+
+def texts(lengths, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(4, 20, (length,), generator=generator) for length in lengths]
