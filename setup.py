@@ -80,7 +80,7 @@ CONSOLE_SCRIPTS = [
         ("eval-lm", "eval_lm"),
         ("validate", "validate"),
     )
-]
+] + ["fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main"]
 
 
 class Torch(NamedTuple):

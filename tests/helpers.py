@@ -107,8 +107,9 @@ def train_with_two_processes(argv: Sequence[object]) -> str:
         options += ["--distributed-no-spawn", "--distributed-backend", "gloo"]
         options += ["--distributed-init-method", f"tcp://localhost:{port}"]
         command = [sys.executable, "-c", program, *map(str, [*argv, *options])]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        processes.append(subprocess.Popen(command, env=environment, **pipes))
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        )
     printed = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], printed
     return printed[0]

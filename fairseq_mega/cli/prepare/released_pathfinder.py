@@ -1,0 +1,87 @@
+"""The released images of Pathfinder: PNG files, and tables that list them with their labels (BENCHMARKS 2.8)."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+FOLDER = "curv_contour_length_14"  # the hard variant, the only one of the benchmark
+LABEL_FIELD, LEAST_FIELDS = 3, 4
+
+
+class Released:
+    """The images of one size in the unpacked archive, in the order of the metadata files' numbers.
+
+    Args:
+        root: the folder ``pathfinder<size>``, or one that holds it, directly or in ``lra_release``.
+        size: pixels of a side.
+
+    Attributes:
+        labels: (n,) int64, 0 or 1.
+
+    Raises:
+        ValueError: the folder or a table in it is not as released, or Pillow is missing.
+    """
+
+    def __init__(self, root: Path, size: int) -> None:
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise ValueError(
+                "--archive-dir: the images are PNG files; install their reader: pip install pillow"
+            ) from error
+        self._open = Image.open
+        self.size = size
+        self.folder = self._find(root)
+        self._digest = hashlib.sha256()
+        self._files: List[Path] = []
+        labels: List[int] = []
+        for table in self._tables():
+            for path, label in self._read(table):
+                self._files.append(path)
+                labels.append(label)
+        self.labels = np.array(labels, dtype=np.int64)
+
+    def _find(self, root: Path) -> Path:
+        name = f"pathfinder{self.size}"
+        tried = [root, root / name, root / "lra_release" / name, root / "lra_release" / "lra_release" / name]
+        for folder in tried if root.name == name else tried[1:]:
+            if (folder / FOLDER / "metadata").is_dir():
+                return folder / FOLDER
+        raise ValueError(f"--archive-dir {root}: {name}/{FOLDER}/metadata is not there; give the unpacked lra_release")
+
+    def _tables(self) -> List[Path]:
+        tables = [path for path in (self.folder / "metadata").glob("*.npy") if path.stem.isdigit()]
+        if not tables:
+            raise ValueError(f"{self.folder / 'metadata'} holds no table named NUMBER.npy; unpack the archive again")
+        return sorted(tables, key=lambda path: int(path.stem))
+
+    def _read(self, table: Path) -> List[Tuple[Path, int]]:
+        content = table.read_bytes()  # text, whatever the name says
+        self._digest.update(content)
+        rows = []
+        for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+            fields = line.split()
+            if not fields:
+                continue
+            if len(fields) < LEAST_FIELDS or fields[LABEL_FIELD] not in ("0", "1"):
+                raise ValueError(f"{table}: line {number} is {line[:60]!r}; FOLDER FILE NUMBER LABEL ... is needed")
+            rows.append((self.folder / fields[0] / fields[1], int(fields[LABEL_FIELD])))
+        return rows
+
+    def image(self, number: int) -> np.ndarray:
+        """Return an image, (size, size) uint8; raises ValueError naming the file that cannot be read."""
+        path = self._files[number]
+        try:
+            with self._open(path) as picture:
+                image = np.array(picture.convert("L"))
+        except (OSError, SyntaxError) as error:
+            raise ValueError(f"{path} cannot be read ({error}); unpack the archive again") from error
+        if image.shape != (self.size, self.size):
+            raise ValueError(f"{path}: {self.size} x {self.size} pixels are needed, found {image.shape}")
+        return image
+
+    def record(self) -> Dict[str, Any]:
+        """Return what SOURCE.json says of the tables: how many images they list, and the SHA-256 of all in order."""
+        return {"images": len(self._files), "sha256": self._digest.hexdigest()}

@@ -1,0 +1,55 @@
+"""Blocks of work done in several processes, whose results come back in order, and none of them far ahead of its use."""
+
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import islice
+from typing import Callable, Deque, Iterable, Iterator, TypeVar
+
+Block = TypeVar("Block")
+Result = TypeVar("Result")
+
+AHEAD = 3  # blocks per process that are under way or waiting to be used
+
+
+def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], workers: int) -> Iterator[Result]:
+    """Yield `function(block)` of every block, in the order of the blocks; `blocks` may be endless.
+
+    Args:
+        function: picklable; its result depends on the block alone, so that `workers` changes nothing but the speed.
+        workers: processes; 1 works in this process.
+
+    Raises:
+        ValueError: fewer than one worker.
+        concurrent.futures.process.BrokenProcessPool: a process died, for want of memory for instance.
+    """
+    if workers < 1:
+        raise ValueError(f"workers is {workers}; give the number of processes, 1 or more")
+    if workers == 1:
+        yield from map(function, blocks)
+        return
+    waiting = iter(blocks)
+    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+        under_way: Deque[Future] = deque(pool.submit(function, block) for block in islice(waiting, AHEAD * workers))
+        try:
+            while under_way:
+                result = under_way.popleft().result()
+                under_way.extend(pool.submit(function, block) for block in islice(waiting, 1))
+                yield result
+        finally:  # whoever iterates may stop early; what nobody will ask for is not begun
+            for future in under_way:
+                future.cancel()
+
+
+def _end_with_parent() -> None:
+    """Let this worker process end when its parent is killed, which would leave it waiting for work for ever."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
