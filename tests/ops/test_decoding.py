@@ -56,11 +56,11 @@ def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, path):
     built = attention(shape, relative_bias="rotary" if chunk_size == 4 else "simple", **options)
     x = hidden(3, 21, built.widths[0])
     results = {}
-    for name, dtype, pieces in (("reference", torch.float64, (21,)), ("reference", torch.float32, (1,) * 21)):
-        path(name)
-        results[dtype] = stream(built.to(dtype), x.to(dtype), pieces)
+    path("reference")
+    for dtype, parts in ((torch.float64, [21]), (torch.float32, [1] * 21)):
+        results[dtype] = stream(built.to(dtype), x.to(dtype), parts)
     path("fused")
-    for pieces in ((1,) * 21, (5, 1, 1, 7, 1, 1, 1, 4)):
+    for pieces in ([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4]):
         got, state = stream(built, x.float(), pieces)
         assert_close(f"output of {pieces}", got, results[torch.float64][0], results[torch.float32][0])
         assert_close("state of the EMA", state.ema, results[torch.float64][1].ema, results[torch.float32][1].ema)
