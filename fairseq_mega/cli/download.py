@@ -16,6 +16,7 @@ from typing import Any, Dict, Optional
 
 BLOCK = 1 << 20
 REPORT_SECONDS = 15.0
+ATTEMPTS = 3  # of fetch_missing: some hosts are gone, trying for long would only delay the message
 
 
 class DownloadError(ValueError):
@@ -105,6 +106,40 @@ def _copy(reply: Any, stream: Any, name: str, done: int, expected: Optional[int]
             rate = (done - start) / (now - begun)
             share = f" of {expected / 1e6:.0f} MB, {(expected - done) / rate / 60:.1f} min left" if expected else " MB"
             say(f"{name}: {done / 1e6:.0f}{share}, {rate / 1e6:.1f} MB/s")
+
+
+def fetch_missing(url: str, path: Path, remedy: str) -> None:
+    """Download a file unless it is there. Raises :class:`DownloadError` with the remedy, after few attempts only."""
+    if path.exists():
+        return
+    say(f"{path.name}: downloading {url}")
+    try:
+        fetch(url, path, attempts=ATTEMPTS)
+    except DownloadError as error:
+        reason = str(error).partition(". Run ")[0]  # what follows names an option of another command
+        raise DownloadError(f"{reason}. {remedy}") from error
+
+
+def check_digests(path: Path, digests: Dict[str, str], size: Optional[int], remedy: str) -> None:
+    """Read a file and raise :class:`DownloadError` unless it has this size and these digests (hexadecimal, by name)."""
+    found = path.stat().st_size
+    if size is not None and found != size:
+        raise DownloadError(f"{path}: expected {size} bytes, found {found}. {remedy}")
+    hashes: Dict[str, Any] = {name: hashlib.new(name) for name in digests}
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(BLOCK), b""):
+            for one in hashes.values():
+                one.update(block)
+    for name, digest in digests.items():
+        if hashes[name].hexdigest() != digest:
+            raise DownloadError(
+                f"{path}: expected {name.upper()} {digest}, found {hashes[name].hexdigest()} ({found} bytes). {remedy}"
+            )
+
+
+def record_of(path: Path, **more: str) -> Dict[str, Any]:
+    """Return what SOURCE.json says of a file."""
+    return {**more, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def sha256_of(path: Path) -> str:

@@ -8,7 +8,6 @@ Each leaves whole files in RAW or none, and records in SOURCE.json what they wer
 
 import argparse
 import gzip
-import hashlib
 import os
 import sys
 import zipfile
@@ -18,10 +17,8 @@ from pathlib import Path
 from typing import IO, Any, Callable, Dict, Optional, Sequence, Tuple
 
 from fairseq_mega.cli import lm_smoke
-from fairseq_mega.cli.download import BLOCK, DownloadError, fetch, say, sha256_of, write_records
+from fairseq_mega.cli.download import BLOCK, DownloadError, check_digests, fetch_missing, record_of, say, write_records
 from fairseq_mega.data.text_spans import SPLITS
-
-ATTEMPTS = 3  # one of the hosts is gone: trying for long would only delay the message
 
 
 @dataclass(frozen=True)
@@ -95,23 +92,6 @@ CORPORA = {
 }
 
 
-def check_digests(path: Path, digests: Dict[str, str], size: Optional[int], remedy: str) -> None:
-    """Read a file and raise :class:`DownloadError` unless it has this size and these digests (hexadecimal, by name)."""
-    found = path.stat().st_size
-    if size is not None and found != size:
-        raise DownloadError(f"{path}: expected {size} bytes, found {found}. {remedy}")
-    hashes: Dict[str, Any] = {name: hashlib.new(name) for name in digests}
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(BLOCK), b""):
-            for one in hashes.values():
-                one.update(block)
-    for name, digest in digests.items():
-        if hashes[name].hexdigest() != digest:
-            raise DownloadError(
-                f"{path}: expected {name.upper()} {digest}, found {hashes[name].hexdigest()} ({found} bytes). {remedy}"
-            )
-
-
 def obtain_archive(corpus: Corpus, archive: Optional[Path], folder: Path, check: bool) -> Path:
     """Return the path of the corpus' archive: `archive` or, if that is None, a download in `folder`.
 
@@ -120,13 +100,7 @@ def obtain_archive(corpus: Corpus, archive: Optional[Path], folder: Path, check:
     remedy = f"Remove it and repeat, or: {corpus.remedy}"
     if archive is None:
         archive = folder / corpus.archive
-        if not archive.exists():
-            say(f"{archive.name}: downloading {corpus.url}")
-            try:
-                fetch(corpus.url, archive, attempts=ATTEMPTS)
-            except DownloadError as error:
-                reason = str(error).partition(". Run ")[0]  # what follows names an option that is not ours
-                raise DownloadError(f"{reason}. {corpus.remedy}") from error
+        fetch_missing(corpus.url, archive, corpus.remedy)
     else:
         remedy = corpus.remedy
         if not archive.is_file():
@@ -182,11 +156,6 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Dict[str, Dict[str, A
             raise DownloadError(f"{source} is damaged: {error}; get a new copy") from error
         records[source.name] = record_of(source)
     return records
-
-
-def record_of(path: Path, **more: str) -> Dict[str, Any]:
-    """Return what SOURCE.json says of a file."""
-    return {**more, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def command_obtain(args: argparse.Namespace) -> None:

@@ -40,7 +40,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         bytes=len(text),
     )
     monkeypatch.setattr(lm_corpora, "CORPORA", {"wikitext-2": wikitext, "enwik8": enwik8})
-    monkeypatch.setattr(lm_corpora, "fetch", functools.partial(download.fetch, wait=0))
+    monkeypatch.setattr(download, "fetch", functools.partial(download.fetch, wait=0))
     return tmp_path
 
 

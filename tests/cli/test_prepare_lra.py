@@ -8,6 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from fairseq_mega.cli import download
 from fairseq_mega.cli.prepare import archives, command, debian
 from fairseq_mega.cli.prepare.dataset import Dataset, Report
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
@@ -207,7 +208,7 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 def test_a_failed_download_names_the_option_for_an_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unreachable = archives.Archive("http://127.0.0.1:1/x.tar.gz", {"md5": "0" * 32})
-    monkeypatch.setattr(archives, "ATTEMPTS", 1)
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
     with pytest.raises(archives.DownloadError, match=r"127\.0\.0\.1.*--archive FILE") as failure:
         archives.obtain(unreachable, None, tmp_path)
     assert "--data-dir" not in str(failure.value)

@@ -238,6 +238,7 @@ def test_clothes_get_a_black_border_and_the_last_ones_are_for_validation(clothes
         ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(5, np.uint8)), "found (6, 28, 28) and (5,)"),
         ("t10k-labels-idx1-ubyte.gz", idx(np.full(6, 10, np.uint8)), "labels from 0 to 9 are needed, found 10"),
     ],
+    ids=["no idx", "empty", "cut", "short", "fewer labels", "no digit"],
 )
 def test_damaged_clothes_are_refused(clothes: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (clothes / name).write_bytes(content)

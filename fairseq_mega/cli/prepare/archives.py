@@ -6,10 +6,8 @@ import zlib
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from fairseq_mega.cli.download import DownloadError, fetch, say
-from fairseq_mega.cli.lm_corpora import check_digests, record_of
+from fairseq_mega.cli.download import DownloadError, check_digests, fetch_missing, record_of, say
 
-ATTEMPTS = 3
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
 
@@ -35,13 +33,7 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     path = given
     if path is None:
         path = folder / archive.name
-        if not path.exists():
-            say(f"{archive.name}: downloading {archive.url}")
-            try:
-                fetch(archive.url, path, attempts=ATTEMPTS)
-            except DownloadError as error:
-                reason = str(error).partition(". Run ")[0]  # what follows names an option that is not ours
-                raise DownloadError(f"{reason}. {own}") from error
+        fetch_missing(archive.url, path, own)
     elif not path.is_file():
         raise DownloadError(f"--archive {path} does not exist; leave the option out to download {archive.url}")
     say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")

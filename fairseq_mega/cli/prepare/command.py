@@ -12,8 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.cli.download import say
-from fairseq_mega.cli.lm_corpora import record_of
+from fairseq_mega.cli.download import record_of, say
 from fairseq_mega.cli.prepare import (
     aan,
     cifar10,

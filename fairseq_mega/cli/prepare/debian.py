@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.cli.download import DownloadError, say
-from fairseq_mega.cli.lm_corpora import record_of
+from fairseq_mega.cli.download import DownloadError, record_of, say
 
 
 def obtain_packages(
