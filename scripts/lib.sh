@@ -31,6 +31,23 @@ require_value() {
   fi
 }
 
+# whole_number OPTION VALUE LEAST: dies unless the value is a whole number of at least LEAST.
+whole_number() {
+  if [[ ! $2 =~ ^(0|[1-9][0-9]{0,11})$ ]] || (($2 < $3)); then
+    die "$1 is '$2': a whole number of at least $3 is needed"
+  fi
+}
+
+# one_of OPTION VALUE CHOICE...: dies unless the value is one of the choices.
+one_of() {
+  local option=$1 value=$2 choice
+  shift 2
+  for choice in "$@"; do
+    [[ $value != "$choice" ]] || return 0
+  done
+  die "$option is '$value': choose from $(printf '%s, ' "$@" | sed 's/, $//')"
+}
+
 # require_command NAME REMEDY: dies with the remedy where the command is not installed.
 require_command() {
   command -v "$1" >/dev/null 2>&1 || die "the command '$1' was not found: $2"

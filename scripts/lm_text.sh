@@ -56,23 +56,6 @@ start_work() {
   fi
 }
 
-# whole_number OPTION VALUE LEAST: dies unless the value is a whole number of at least LEAST.
-whole_number() {
-  if [[ ! $2 =~ ^(0|[1-9][0-9]{0,11})$ ]] || (($2 < $3)); then
-    die "$1 is '$2': a whole number of at least $3 is needed"
-  fi
-}
-
-# one_of OPTION VALUE CHOICE...: dies unless the value is one of the choices.
-one_of() {
-  local option=$1 value=$2 choice
-  shift 2
-  for choice in "$@"; do
-    [[ $value != "$choice" ]] || return 0
-  done
-  die "$option is '$value': choose from $(printf '%s, ' "$@" | sed 's/, $//')"
-}
-
 # threshold_of_unit DEFAULT: checks "threshold" against "unit" and fills it in; bytes are all kept.
 # shellcheck disable=SC2154 # "unit" is the caller's
 threshold_of_unit() {

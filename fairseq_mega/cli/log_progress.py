@@ -25,6 +25,14 @@ def parse_statistics(line: str) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _scores(statistics: Dict[str, Any], prefix: str = "") -> str:
+    """Loss and, as far as they are there, what says more."""
+    titles = {"loss": "loss {}", "ppl": "perplexity {}", "accuracy": "accuracy {} %"}
+    return ", ".join(
+        title.format(statistics[prefix + key]) for key, title in titles.items() if prefix + key in statistics
+    )
+
+
 def _number(statistics: Dict[str, Any], key: str) -> Optional[float]:
     try:
         value = float(statistics[key])
@@ -69,8 +77,8 @@ class Progress:
             return Note(f"{self.translated} of {self.sentences or '?'} sentences translated", urgent=last)
         statistics = parse_statistics(line)
         if "valid_loss" in statistics:
-            values = (statistics.get(key, "?") for key in ("valid_num_updates", "valid_loss", "valid_ppl"))
-            return Note("validation after update {}: loss {}, perplexity {}".format(*values), urgent=True)
+            found = _scores(statistics, "valid_")
+            return Note(f"validation after update {statistics.get('valid_num_updates', '?')}: {found}", urgent=True)
         if "cumulative_training_time" in line:
             return Note(f"the time limit ends it, about {self.updates_done} updates done", urgent=True)
         done = _number(statistics, "num_updates")
@@ -81,9 +89,7 @@ class Progress:
 
     def _training_line(self, statistics: Dict[str, Any]) -> str:
         parts = [f"update {self.updates_done}" + (f" of {self.updates}" if self.updates else "")]
-        parts += [
-            f"{name} {statistics[key]}" for key, name in (("loss", "loss"), ("ppl", "perplexity")) if key in statistics
-        ]
+        parts.append(_scores(statistics))
         words = _number(statistics, "wps")
         if words:
             parts.append(f"{words:.0f} tokens/s")

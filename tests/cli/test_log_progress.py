@@ -66,3 +66,11 @@ def test_the_end_by_the_time_limit_is_told() -> None:
     note = Progress(updates=9).read("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1\n")
     assert note is not None
     assert note.urgent
+
+
+def test_classifiers_show_their_accuracy() -> None:
+    progress = Progress(updates=100)
+    line = '| valid | {"valid_loss": "0.62", "valid_accuracy": "66.5", "valid_num_updates": "40"}'
+    note = progress.read(line)
+    assert note is not None
+    assert note.text == "validation after update 40: loss 0.62, accuracy 66.5 %"

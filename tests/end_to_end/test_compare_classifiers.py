@@ -1,0 +1,75 @@
+"""The comparisons of classifiers that fit a CPU, in their --smoke form."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from helpers import REPOSITORY
+
+from fairseq_mega.cli import classifier_table
+from fairseq_mega.cli.results import make_result, read_result, read_results, write_result
+from tests import lra_data
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command, status=0):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def compare(*options, status=0):
+    return run("bash", REPOSITORY / "scripts" / "compare_classifiers.sh", *options, status=status)
+
+
+def test_images(tmp_path):
+    data = lra_data.write_images(tmp_path / "data")
+    options = ["--task", "image", "--data", data, "--out", tmp_path / "out", "--chunk", 8, "--smoke", "--threads", 1]
+    output = compare(*options)
+    for model in ("MEGA, chunk 8", "MEGA without EMA (N = 0), chunk 8", "Transformer, full attention"):
+        assert f"| {model} | " in output and "of 29 |" in output
+    results = {result["label"]: result for result in read_results(tmp_path / "out" / "results", "compare-classifiers")}
+    assert results["mega"]["settings"]["parameters"] > results["mega-n0"]["settings"]["parameters"]
+    assert results["transformer"]["settings"]["updates"] == 4 and results["mega"]["examples"] == 29
+    assert compare(*options).count("done before, skipped") == 6
+
+
+def test_texts(tmp_path):
+    (tmp_path / "data").mkdir()
+    data = lra_data.write_texts(tmp_path / "data")
+    options = ["--task", "text", "--data", data, "--out", tmp_path / "out", "--models", "mega", "--smoke"]
+    assert "| MEGA, chunk 128 | " in compare(*options, "--threads", 1)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--task", "sound"], "--task is 'sound': choose from text, image, listops"),
+        (["--task", "text", "--models", "rnn"], "--models is 'rnn': choose from mega, mega-n0, transformer"),
+        (["--task", "text", "--updates", "0"], "'0' is no whole number above 0"),
+        (["--task", "text"], "src-bin/train.bin does not exist: --data is a folder of fairseq-mega-prepare"),
+    ],
+)
+def test_bad_options(options, message, tmp_path):
+    assert message in compare("--data", tmp_path, "--out", tmp_path / "out", *options, status=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_table_of_nothing_is_an_error(tmp_path, capsys):
+    write_result(tmp_path / "a.json", make_result("another", "mega", {"a": 1.0}, 1, "command"))
+    assert classifier_table.main([str(tmp_path)]) == 1
+    assert f"classifier_table: error: {tmp_path} holds no result of compare-classifiers" in capsys.readouterr().err
+
+
+def test_speed(tmp_path):
+    script = REPOSITORY / "scripts" / "benchmark_lra_speed.py"
+    output = run(sys.executable, script, "--smoke", "--json", tmp_path / "speed.json")
+    assert "| transformer-explicit | " in output and "1.00x, 1.00x | 1x, 1x |" in output
+    scores = read_result(tmp_path / "speed.json")["scores"]
+    for model in ("transformer", "mega", "mega-chunk"):
+        ratio = scores["transformer-explicit seconds"] / scores[f"{model} seconds"]
+        assert scores[f"{model} speed"] == pytest.approx(ratio) and scores[f"{model} memory"] > 0
+    assert "choose from" in run(sys.executable, script, "--models", "rnn", status=1)
