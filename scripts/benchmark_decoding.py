@@ -40,7 +40,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--smoke", action="store_true", help="tiny models at short positions, to see that it works")
     arguments = parser.parse_args()
     if arguments.smoke:
-        arguments.positions, arguments.width, arguments.layers, arguments.chunk = "10,40", 32, 1, 16
+        arguments.positions, arguments.width, arguments.layers, arguments.chunk = "10,90", 32, 1, 16
         arguments.symbols, arguments.tokens = 50, 3
     return arguments
 
