@@ -4,8 +4,8 @@
 # All of them keep their runs in one folder under names that say what was trained, so that a model that is in two tables
 # is trained once.
 
-# shellcheck source=scripts/lm_text.sh
-source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lm_text.sh" # --out, --workers, --venv, --skip-setup, --smoke
+# shellcheck source=scripts/work.sh
+source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/work.sh" # --out, --workers, --venv, --skip-setup, --smoke
 
 task='' data='' chunk='' seeds=1,2,3,4,5 gpus='' max_update='' keep_schedule='' precision=fp32 per_step='' extra=()
 command_line=$(printf ' %q' "$@")
