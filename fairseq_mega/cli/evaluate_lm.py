@@ -1,9 +1,10 @@
 """Perplexity of a language model on a split, for one or many context lengths and chunk sizes, as result files.
 
 A model of --task mega_language_modeling reads the split in K segments (--segments), each from an empty memory: the
-context is the segment. --contexts gives their lengths in tokens instead; they end with lines. Any other language model
-of fairseq (the Transformer beside it) reads blocks of its --tokens-per-sample, of which the first --context-window
-tokens are context only. Every token is scored once.
+context is the segment. --contexts gives their lengths in tokens instead; they end with lines. --exact-contexts lets
+them end anywhere: multiples of the chunk then differ in nothing but the memory, as all chunks begin at the same tokens.
+Any other language model of fairseq (the Transformer beside it) reads blocks of its --tokens-per-sample, of which the
+first --context-window tokens are context only. Every token is scored once.
 """
 
 import argparse
@@ -37,6 +38,7 @@ class Setting(NamedTuple):
     context: Optional[int]  # tokens of a segment
     chunk_size: Optional[int]
     context_window: Optional[int]
+    exact_context: Optional[int] = None
 
 
 class Score(NamedTuple):
@@ -116,11 +118,14 @@ def evaluate(model: Any, task: Any, subset: str, setting: Setting, options: argp
     window = setting.context_window or 0
     if isinstance(task, MegaLanguageModelingTask):
         task.segments, task.args.chunk_nums = setting.segments or task.segments, options.chunk_nums
+        task.exact_context = setting.exact_context
         if setting.context is not None:
             task.load_dataset(subset)
             task.segments = math.ceil(task.dataset(subset).text.tokens / setting.context)
-    elif setting.segments is not None or setting.context is not None:
-        raise ValueError("--segments and --contexts: this model carries no memory along; give --context-window")
+    elif (setting.segments, setting.context, setting.exact_context) != (None, None, None):
+        raise ValueError(
+            "--segments, --contexts, --exact-contexts: this model carries no memory along; give --context-window"
+        )
     elif window >= task.args.tokens_per_sample:
         raise ValueError(f"--context-window {window}: blocks have {task.args.tokens_per_sample} tokens; give fewer")
     else:
@@ -169,9 +174,11 @@ def settings_of(options: argparse.Namespace) -> Iterable[Setting]:
             yield Setting(segments, None, chunk_size, None)
         for context in options.contexts or []:
             yield Setting(None, context, chunk_size, None)
+        for context in options.exact_contexts or []:
+            yield Setting(None, None, chunk_size, None, context)
         for window in options.context_window or []:
             yield Setting(None, None, chunk_size, window)
-        if not (options.segments or options.contexts or options.context_window):
+        if not (options.segments or options.contexts or options.exact_contexts or options.context_window):
             yield Setting(None, None, chunk_size, None)
 
 
@@ -197,6 +204,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--subset", default="test", help="split to score (default: test)")
     add("--segments", type=numbers, help="K, or several, comma separated (default: that of the training)")
     add("--contexts", type=numbers, help="tokens of a segment at most, or several")
+    add("--exact-contexts", type=numbers, help="tokens of a segment exactly, which ends anywhere, or several")
     add("--chunk-size", type=numbers, help="attention chunk, or several (default: as trained)")
     add("--context-window", type=numbers, help="for models without memory: tokens of context only, or several")
     add("--chunk-nums", type=int, default=2, help="chunks that one call reads (default: 2)")
@@ -219,7 +227,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
     options = build_parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s | %(name)s | %(message)s", datefmt="%H:%M:%S", level=logging.INFO)
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    library = logging.getLogger("fairseq")
+    level = library.level
+    library.setLevel(logging.WARNING)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     options.output.mkdir(parents=True, exist_ok=True)
     given = sys.argv[1:] if arguments is None else arguments
@@ -227,7 +237,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     loaded: Tuple[Any, Any, Any] = (object(), None, None)
     try:
         for setting in settings_of(options):
-            parts = [f"{name}{value}" for name, value in zip(("k", "t", "c", "w"), setting) if value is not None]
+            parts = [f"{name}{value}" for name, value in zip(("k", "t", "c", "w", "x"), setting) if value is not None]
             file = options.output / ("-".join([options.label, options.subset, *parts]) + ".json")
             if file.exists():
                 logger.info(f"{file} is there already, skipped")
@@ -241,6 +251,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (OSError, ValueError) as error:
         print(f"evaluate_lm: error: {error}", file=sys.stderr)
         return 1
+    finally:
+        library.setLevel(level)
     return 0
 
 

@@ -58,14 +58,23 @@ class TextStreamDataset(FairseqDataset):
         dictionary: for padding and ``</s>``, which is read before the first token of a segment.
         segments: K, each of at most ceil(tokens / K) tokens; as whole lines are kept, there may be a short one more.
         group: tokens that are read in one call.
+        exact: instead of ``segments``: tokens of each segment, which then begins anywhere, with the token before it, so
+            that the groups of all lengths begin at the same tokens if ``group`` divides ``exact``.
 
     Source: the published code's test protocol for WikiText-103 and enwik8.
     """
 
-    def __init__(self, text: TextLines, dictionary: Dictionary, segments: int, group: int) -> None:
+    def __init__(
+        self, text: TextLines, dictionary: Dictionary, segments: int, group: int, exact: Optional[int] = None
+    ) -> None:
         self.text, self.dictionary, self.group = text, dictionary, group
-        longest = math.ceil(text.tokens / segments)
-        self.segments = text.cut(lambda: longest)
+        self.whole_lines = exact is None
+        if exact is None:
+            longest = math.ceil(text.tokens / segments)
+            self.segments = text.cut(lambda: longest)
+        else:
+            begins = np.arange(0, text.tokens, exact)
+            self.segments = np.stack([begins, np.minimum(begins + exact, text.tokens)], axis=1)
         items = [
             (segment, begin)
             for segment, (first, end) in enumerate(self.segments)
@@ -81,7 +90,7 @@ class TextStreamDataset(FairseqDataset):
         segment, begin = self.items[index].tolist()
         first = int(self.segments[segment, 0])
         target = self.text.span(begin, begin + int(self.sizes[index]))
-        if begin == first:
+        if begin == 0 or (begin == first and self.whole_lines):
             source = inputs_of(target, self.dictionary.eos())
         else:
             source = self.text.span(begin - 1, begin - 1 + int(self.sizes[index]))

@@ -57,6 +57,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         self.carry = Carry()
         self.chunk_size = args.tokens_per_sample
         self.segments = segments_of(args.valid_block)
+        self.exact_context: Optional[int] = None  # see TextStreamDataset
         for option in ("chunk_nums", "tokens_per_sample"):
             if getattr(args, option) < 1:
                 raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
@@ -126,7 +127,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return dataset
 
     def _streams(self, text: TextLines) -> TextStreamDataset:
-        dataset = TextStreamDataset(text, self.dictionary, self.segments, self.chunk_size * self.args.chunk_nums)
+        group = self.chunk_size * self.args.chunk_nums
+        dataset = TextStreamDataset(text, self.dictionary, self.segments, group, self.exact_context)
         logger.info(
             f"{text.name}: {text.tokens:,} tokens in {len(dataset.segments)} segments, read {dataset.group:,} tokens "
             f"({self.args.chunk_nums} chunks of {self.chunk_size}) at a time"

@@ -43,6 +43,15 @@ def evaluate(trained, device, name, output, *options):
     return {path.stem: json.loads(path.read_text()) for path in output.glob("*.json")}
 
 
+def test_exact_contexts(trained, device, tmp_path):
+    found = evaluate(trained, device, "mega", tmp_path, "--exact-contexts", "16,1000", "--segments", "1")
+    assert sorted(found) == ["mega-test-k1", "mega-test-x1000", "mega-test-x16"]
+    assert {result["examples"] for result in found.values()} == {TOKENS}
+    assert found["mega-test-x16"]["settings"]["longest_segment"] == 16
+    bits = {name: result["scores"]["bits_per_token"] for name, result in found.items()}
+    assert bits["mega-test-x1000"] == bits["mega-test-k1"] != bits["mega-test-x16"]
+
+
 def test_streams(trained, device, device_flags, tmp_path):
     found = evaluate(
         trained, device, "mega", tmp_path, "--segments", "1,5", "--contexts", "16,40", "--chunk-size", "8,12"
@@ -110,6 +119,7 @@ def test_finished_results_are_kept_and_printed(trained, device, tmp_path, capsys
     "name, options, message",
     [
         ("transformer", ["--segments", "3"], "this model carries no memory along; give --context-window"),
+        ("transformer", ["--exact-contexts", "30"], "this model carries no memory along; give --context-window"),
         ("transformer", ["--chunk-size", "4"], "--chunk-size 4: .* is no model of --task mega_language_modeling"),
         ("transformer", ["--context-window", "30"], "--context-window 30: blocks have 30 tokens"),
         ("mega", ["--subset", "nowhere"], "Dataset not found: nowhere"),

@@ -133,6 +133,17 @@ def test_streams_hold_every_token_once(lengths, count, group, max_tokens, max_se
         assert len(target) <= longest or not any(target[0] < end <= target[-1] for end in ends)
 
 
+@pytest.mark.parametrize("exact", [1, 7, 20, 50])
+def test_exact_segments_begin_anywhere_with_the_token_before(exact):
+    dataset = TextStreamDataset(text([4, 9, 1, 17]), Dictionary(), 1, 5, exact)
+    items = [dataset[index] for index in dataset.ordered_indices()]
+    assert torch.cat([item["target"] for item in items]).tolist() == list(range(10, 41))
+    assert torch.cat([item["source"] for item in items]).tolist() == [EOS, *range(10, 40)]
+    beginnings = [item["target"][0].item() - 10 for item in items if item["position"] == 0]
+    assert beginnings == list(range(0, 31, exact))
+    assert all(item["stream"] == (item["target"][0].item() - 10) // exact for item in items)
+
+
 def test_streams_side_by_side():
     dataset = TextStreamDataset(text([4] * 30), Dictionary(), 6, 5)  # six segments of 20 tokens
     assert len(dataset.segments) == 6
