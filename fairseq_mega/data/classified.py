@@ -4,10 +4,12 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import data_utils
+
+from .sized import SizedDataset
 
 
-class ClassifiedDataset(FairseqDataset):
+class ClassifiedDataset(SizedDataset):
     """Examples with a class each.
 
     Subclasses define :meth:`source` and :meth:`collate_sources`, and set ``sizes`` (n,), the lengths.
@@ -48,18 +50,6 @@ class ClassifiedDataset(FairseqDataset):
             "nsentences": len(samples),
             "ntokens": int(sum(self.sizes[sample["id"]] for sample in samples)),
         }
-
-    def num_tokens(self, index: int) -> int:
-        """Length of an example."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Lengths of examples."""
-        return self.sizes[indices]
-
-    def size(self, index: int) -> int:
-        """Length of an example."""
-        return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
         """The order of the examples; the same in every epoch, fairseq shuffles the batches."""

@@ -3,13 +3,14 @@
 from typing import Any, Dict, List, Optional
 
 import numpy as np
-from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data import Dictionary
 from fairseq.data.monolingual_dataset import collate
 
+from .sized import SizedDataset
 from .text_lines import TextLines, inputs_of
 
 
-class TextBlockDataset(FairseqDataset):
+class TextBlockDataset(SizedDataset):
     """Blocks of whole lines for training a language model.
 
     For every block a target length is drawn from {low, low + 1, ..., high} chunks; lines are added while the block
@@ -84,18 +85,6 @@ class TextBlockDataset(FairseqDataset):
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """Batch of blocks, right padded."""
         return collate(samples, self.dictionary.pad(), self.dictionary.eos())
-
-    def num_tokens(self, index: int) -> int:
-        """Length of a block."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Lengths of blocks."""
-        return self.sizes[indices]
-
-    def size(self, index: int) -> int:
-        """Length of a block."""
-        return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
         """Blocks by length, those of equal length in random order."""

@@ -6,10 +6,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data import Dictionary
 from fairseq.data.monolingual_dataset import collate
 from torch import Tensor
 
+from .sized import SizedDataset
 from .text_lines import TextLines, inputs_of
 
 
@@ -47,7 +48,7 @@ class Carry:
         self._kept[model] = (list(streams), position, state)
 
 
-class TextStreamDataset(FairseqDataset):
+class TextStreamDataset(SizedDataset):
     """Segments of a text, each read from an empty memory in groups of some chunks.
 
     Every token of the text is the target of exactly one item. A batch holds the same group of some segments; it names
@@ -132,11 +133,3 @@ class TextStreamDataset(FairseqDataset):
     def ordered_indices(self) -> np.ndarray:
         """All items in the order of the text."""
         return np.arange(len(self))
-
-    def num_tokens(self, index: int) -> int:
-        """Length of an item."""
-        return int(self.sizes[index])
-
-    def size(self, index: int) -> int:
-        """Length of an item."""
-        return int(self.sizes[index])
