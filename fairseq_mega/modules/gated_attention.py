@@ -37,6 +37,7 @@ class GatedAttention(nn.Module):
         self.widths = (d, z, v)
         self.causal = not config.bidirectional
         self.chunk_size = config.chunk_size
+        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # of a state at most; None: all
         self.function = config.attention_function
         self.attention_dropout = config.attention_dropout
         self.prenorm = config.normalize_before
@@ -110,8 +111,7 @@ class GatedAttention(nn.Module):
         keys, values = TimeBuffer(key), TimeBuffer(value)
         if state is not None:
             padding_mask = extend_mask(state.padding_mask, len(state.keys), padding_mask, x)
-            most = self.chunk_size if self.chunk_size > 0 else None
-            keys, values = state.keys.append(key, most), state.values.append(value, most)
+            keys, values = state.keys.append(key, self.kept_steps), state.values.append(value, self.kept_steps)
         attended = self._attend(query, keys.steps, self.hidden_dropout(values.steps), padding_mask)
 
         projected = self.output_proj(attended * reset)
@@ -138,13 +138,12 @@ class GatedAttention(nn.Module):
         self, x: Tensor, residual: Tensor, state: Optional[GatedAttentionState]
     ) -> Tuple[Tensor, GatedAttentionState]:
         """What :meth:`forward` computes from the normalised input of one step, by the kernels for decoding."""
-        most = self.chunk_size if self.chunk_size > 0 else None
         if state is None:
             keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
         else:
             keys, values = state.keys, state.values
         past = len(keys)
-        keys, values = keys.grow(1, most), values.grow(1, most)
+        keys, values = keys.grow(1, self.kept_steps), values.grow(1, self.kept_steps)
         out, ema = gated_attention_step(
             x[:, 0],
             residual[:, 0],
