@@ -129,7 +129,7 @@ done
 
 
 def test_recipes_keep_the_published_batch_on_any_number_of_gpus() -> None:
-    """Batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power (BENCHMARKS 2.2, 3)."""
+    """Batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power, as published."""
     program = "set -euo pipefail" + RECIPES.format(script=REPOSITORY / "scripts" / "lra.sh")
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
     found = dict(line.split(": ") for line in done.stdout.splitlines())

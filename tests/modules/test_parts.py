@@ -116,7 +116,7 @@ def test_feature_dropout_drops_features():
 
 
 def test_initial_values():
-    """Distributions of ARCHITECTURE 2.3, 3.1, 4, 5, 6: means within five standard errors, deviations within 5 %."""
+    """Distributions of the published initialisation: means within five standard errors, deviations within 5 %."""
     torch.manual_seed(0)
     config = MegaLayerConfig(embed_dim=256, hidden_dim=512, z_dim=128, ema_dim=16, ffn_dim=512, bidirectional=True)
     ema = MultiDimensionalDampedEMA(256, 16, bidirectional=True)

@@ -1,4 +1,4 @@
-"""Retrieval: pairs of papers of the ACL Anthology Network, linked by a citation or not (BENCHMARKS 2.6)."""
+"""Retrieval: pairs of papers of the ACL Anthology Network, linked by a citation or not (Tay et al., 2021)."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Image: CIFAR-10 in grey, pixel by pixel (BENCHMARKS 2.7)."""
+"""Image: CIFAR-10 in grey, pixel by pixel (Long Range Arena, Tay et al., 2021)."""
 
 import argparse
 import io

@@ -1,4 +1,4 @@
-"""Grey images with labels in the layout of the image tasks (BENCHMARKS 2.3).
+"""Grey images with labels in the layout of the image tasks of the published code.
 
 ``input/SPLIT.src`` has one image per line, its pixels 0..255 row by row, ``label/SPLIT.label`` one label per line.
 """

@@ -1,4 +1,4 @@
-"""Text: film reviews of IMDb as bytes, good or bad (BENCHMARKS 2.5)."""
+"""Text: film reviews of IMDb as bytes, good or bad (Long Range Arena, Tay et al., 2021)."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""Pathfinder and Path-X: are the two marked ends on the same dashed contour? (BENCHMARKS 2.8)."""
+"""Pathfinder and Path-X: are the two marked ends on the same dashed contour? (Long Range Arena, Tay et al., 2021)."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The released images of Pathfinder: PNG files, and tables that list them with their labels (BENCHMARKS 2.8)."""
+"""The released images of Pathfinder: PNG files, and tables that list them with labels (Tay et al., 2021)."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Raw Speech Commands, SC10: one second of sound, ten words (BENCHMARKS 3)."""
+"""Raw Speech Commands, SC10: one second of sound, ten words (Warden, 2018; MEGA, section 4.2)."""
 
 import argparse
 import io
@@ -121,8 +121,8 @@ def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarr
 def split_clips(labels: np.ndarray) -> Dict[str, np.ndarray]:
     """Return the numbers of the clips in each split, in the order that scikit-learn draws them.
 
-    70 % train with random state 0; the rest halved with random state 1; each stratified. Source: BENCHMARKS 3. Raises
-    ValueError where a word has too few clips.
+    70 % train with random state 0; the rest halved with random state 1; each stratified. Source: the published
+    split of S4 (Gu et al., ICLR 2022). Raises ValueError where a word has too few clips.
     """
     split = _splitter()
     try:

@@ -1,8 +1,8 @@
 """Texts with labels in the layout of the text tasks: binarised as fairseq-preprocess --only-source does it.
 
 ``src-bin`` holds the texts (``src1-bin`` the second ones of pairs), ``label-bin`` the labels; each has train, valid and
-test as ``.bin`` and ``.idx``, and dict.txt: symbols by falling frequency in train, ties in their order as strings
-(BENCHMARKS 0.5 and 2.3). The two texts of a pair share one dictionary.
+test as ``.bin`` and ``.idx``, and dict.txt: symbols by falling frequency in train, ties in their order as strings.
+The two texts of a pair share one dictionary.
 """
 
 from collections import Counter
