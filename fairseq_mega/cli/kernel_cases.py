@@ -149,8 +149,8 @@ def ema_op(title: str, bidirectional: bool = False, complex_: bool = False) -> O
     floats = lambda shape: 4 * shape.batch * shape.width * shape.length
     powers = lambda shape: 4 * shape.width * shape.n * shape.length * (2 if bidirectional or complex_ else 1)
     paths = {}
-    for name in EMA_PATHS:
-        if name not in ("auto", "reference"):
+    for name in EMA_PATHS.names:
+        if name != "reference":
             needs = (lambda shape: 6 * floats(shape)) if name == "scan" else (lambda shape: 16 * floats(shape))
             paths[name] = OpPath(our_ema(name, bidirectional, complex_), needs, compiled=name != "fft")
             if name == "fft_kernel":

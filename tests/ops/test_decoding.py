@@ -44,7 +44,7 @@ def stream(built, x, pieces):
 
 @pytest.fixture
 def path(monkeypatch):
-    return lambda name: monkeypatch.setenv(decoding.PATH_VARIABLE, name)
+    return lambda name: monkeypatch.setenv(decoding.PATHS.variable, name)
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])

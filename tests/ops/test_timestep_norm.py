@@ -7,7 +7,7 @@ import torch
 from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 from fairseq_mega.ops import native
-from fairseq_mega.ops.timestep_norm import PATH_VARIABLE, TimestepNormState, timestep_norm
+from fairseq_mega.ops.timestep_norm import PATHS, TimestepNormState, timestep_norm
 
 LENGTHS = (1, 2, 7, 64, 65, 131)
 SHAPES = ((24, 1), (24, 2), (24, 24), (80, 2), (320, 1), (27, 9))  # D, G: groups of 24, 12, 1, 40, 320 and 3 features
@@ -365,11 +365,11 @@ def test_errors(monkeypatch):
         run({**tensors}, None, counts=(0.5,) * len(COUNTS))
     with pytest.raises(ValueError, match="state mean has shape"):
         timestep_norm(x, weight, bias, 2, state=TimestepNormState(torch.zeros(6).long(), x[:, 0], x[:, 0]))
-    monkeypatch.setenv(PATH_VARIABLE, "fastest")
-    with pytest.raises(ValueError, match=f"{PATH_VARIABLE}.*choose from"):
+    monkeypatch.setenv(PATHS.variable, "fastest")
+    with pytest.raises(ValueError, match=f"{PATHS.variable}.*choose from"):
         timestep_norm(x, weight, bias, 2)
     monkeypatch.setattr(native, "PROBLEM", "it is missing in this test")
-    monkeypatch.setenv(PATH_VARIABLE, "native")
+    monkeypatch.setenv(PATHS.variable, "native")
     with pytest.raises(RuntimeError, match="needs the compiled kernels.*build it with"):
         timestep_norm(x, weight, bias, 2)
     monkeypatch.setattr(native, "PROBLEM", None)

@@ -1,12 +1,12 @@
 """Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and their paths."""
 
-import os
 from typing import Any, Dict, Optional
 
 import torch
 from torch import Tensor
 
 from .. import native
+from ..paths import Paths
 from .blockwise import blockwise_attention
 from .dense import dense_attention
 from .fused import fused_attention
@@ -14,8 +14,7 @@ from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 
 __all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
 
-PATHS = ("auto", "reference", "dense", "blockwise", "fused")
-PATH_VARIABLE = "FAIRSEQ_MEGA_ATTENTION_PATH"
+PATHS = Paths("attention", ("reference", "dense", "blockwise", "fused"), "FAIRSEQ_MEGA_ATTENTION_PATH")
 
 # Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
 # blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
@@ -70,11 +69,7 @@ def attention(
         raise ValueError(
             f"unknown attention function {function!r} (--attention-activation-fn): choose from {', '.join(FUNCTIONS)}"
         )
-    path = path or os.environ.get(PATH_VARIABLE, "auto")
-    if path not in PATHS:
-        raise ValueError(
-            f"unknown attention path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
-        )
+    path = PATHS.forced(path)
     if not (0.0 <= dropout <= 1.0 and 0.0 <= drop_key < 1.0):
         raise ValueError(f"dropout and drop_key are probabilities, drop_key less than 1; found {dropout}, {drop_key}")
     options: Dict[str, Any] = {

@@ -1,6 +1,5 @@
 """Decoding step by step on a CPU: kernels for all that a gated attention does between its linear maps."""
 
-import os
 from typing import NamedTuple, Optional, Tuple
 
 import torch
@@ -10,11 +9,11 @@ from torch import Tensor, nn
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
 from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.paths import Paths
 
 __all__ = ["StepAverage", "fused", "gated_attention_step", "step_average"]
 
-PATHS = ("auto", "reference", "fused")
-PATH_VARIABLE = "FAIRSEQ_MEGA_DECODING_PATH"
+PATHS = Paths("decoding", ("reference", "fused"), "FAIRSEQ_MEGA_DECODING_PATH")
 
 
 class StepAverage(NamedTuple):
@@ -46,9 +45,7 @@ def fused(x: Tensor) -> bool:
         ValueError: for an unknown path.
         RuntimeError, TypeError: where "fused" is forced and the kernels are missing.
     """
-    path = os.environ.get(PATH_VARIABLE, "auto")
-    if path not in PATHS:
-        raise ValueError(f"unknown decoding path {path!r} ({PATH_VARIABLE}): choose from {', '.join(PATHS)}")
+    path = PATHS.forced()
     if path == "reference" or torch.is_grad_enabled() or x.dtype != torch.float32 or x.device.type != "cpu":
         return False
     if torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():

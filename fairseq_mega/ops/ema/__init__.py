@@ -10,7 +10,6 @@ How :func:`damped_ema` chooses, measured by scripts/benchmark_kernels.py:
 * a single step of a stream without gradients goes through the recurrence, fused in the compiled kernels.
 """
 
-import os
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops import native
+from fairseq_mega.ops.paths import Paths
 
 from .coefficients import EMACoefficients, compute_dtype, ema_coefficients, ema_kernel
 from .fft import ema_fft
@@ -28,9 +28,8 @@ from .streaming import ema_fft_documents, ema_fft_streaming
 
 __all__ = ["EMACoefficients", "damped_ema", "ema_coefficients", "ema_kernel", "gated_ema_step"]
 
-PATHS = ("auto", "reference", "fft", "fft_kernel", "scan")
+PATHS = Paths("EMA", ("reference", "fft", "fft_kernel", "scan"), "FAIRSEQ_MEGA_EMA_PATH")
 FFT_COMPONENTS = 48
-PATH_VARIABLE = "FAIRSEQ_MEGA_EMA_PATH"
 
 
 def damped_ema(
@@ -154,11 +153,7 @@ def choose_path(x: Tensor, coefficients: EMACoefficients, path: Optional[str] = 
 
     ``whole``: the call neither carries states nor separates documents.
     """
-    path = path or os.environ.get(PATH_VARIABLE, "auto")
-    if path not in PATHS:
-        raise ValueError(
-            f"unknown EMA path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
-        )
+    path = PATHS.forced(path)
     if path == "scan":
         native.require(x, "the EMA's scan")
     elif path == "auto":

@@ -1,6 +1,5 @@
 """The update gate of MEGA's sub-layers: :func:`gated_residual`, fused by the compiled kernels where there are any."""
 
-import os
 from typing import Optional
 
 import torch
@@ -8,13 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops import native
+from fairseq_mega.ops.paths import Paths
 
 from .fused import gated_residual_fused
 
 __all__ = ["gated_residual"]
 
-PATHS = ("auto", "reference", "fused")
-PATH_VARIABLE = "FAIRSEQ_MEGA_GATE_PATH"
+PATHS = Paths("gate", ("reference", "fused"), "FAIRSEQ_MEGA_GATE_PATH")
 
 
 def gated_residual(
@@ -39,11 +38,7 @@ def gated_residual(
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 13 to 15.
     """
-    path = path or os.environ.get(PATH_VARIABLE, "auto")
-    if path not in PATHS:
-        raise ValueError(
-            f"unknown gate path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
-        )
+    path = PATHS.forced(path)
     if path == "fused":
         native.require(residual, "the fused gate")
     same = update.dtype == candidate.dtype == residual.dtype and (addend is None or addend.dtype == residual.dtype)

@@ -1,20 +1,19 @@
 """Timestep normalisation (MEGALODON, section 3.2): one public function, :func:`timestep_norm`, and its paths."""
 
-import os
 from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from .. import native
+from ..paths import Paths
 from .kernels import timestep_norm_native
 from .parallel import timestep_norm_parallel
 from .reference import TimestepNormState, timestep_norm_reference
 
 __all__ = ["TimestepNormState", "timestep_norm"]
 
-PATHS = ("auto", "reference", "torch", "native")
-PATH_VARIABLE = "FAIRSEQ_MEGA_TIMESTEP_NORM_PATH"
+PATHS = Paths("timestep norm", ("reference", "torch", "native"), "FAIRSEQ_MEGA_TIMESTEP_NORM_PATH")
 
 
 def timestep_norm(
@@ -56,11 +55,7 @@ def timestep_norm(
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2, Eq. 4; counts, prior and padding as in the published code.
     """
-    path = path or os.environ.get(PATH_VARIABLE, "auto")
-    if path not in PATHS:
-        raise ValueError(
-            f"unknown timestep norm path {path!r} (argument `path` or {PATH_VARIABLE}): choose from {', '.join(PATHS)}"
-        )
+    path = PATHS.forced(path)
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         _check_groups(x, groups)
