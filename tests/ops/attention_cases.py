@@ -1,4 +1,4 @@
-"""Inputs that the tests of the compiled attention share."""
+"""Inputs and comparisons of the attention's tests."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def tensors(queries, keys, batch=(2,), z=8, v=6, seed=3):
     }
 
 
-def padding(batch, keys, side):
+def padding(batch, keys, side="right"):
     """One sequence padded on one side, another one padded altogether if there are three."""
     if side is None:
         return None

@@ -8,30 +8,7 @@ from numerics import gradients, leaves
 
 from fairseq_mega.ops import attention as ops
 from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights, chunked_attention, toeplitz
-from tests.ops.attention_cases import compare
-
-
-def tensors(queries, keys, batch=(2,), z=4, v=5, seed=3):
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    return {
-        "q": draw(*batch, queries, z),
-        "k": draw(*batch, keys, z),
-        "v": draw(*batch, keys, v),
-        "bias": draw(queries + keys - 1),
-    }
-
-
-def padding(batch, keys, side="right"):
-    mask = torch.zeros(*batch, keys, dtype=torch.bool)
-    if side == "right":
-        mask[-1, ..., max(1, keys - 3) :] = True
-    else:
-        mask[-1, ..., : min(3, keys - 1)] = True
-    return mask
+from tests.ops.attention_cases import compare, padding, tensors
 
 
 def literal(inputs, function, causal, mask):
@@ -62,7 +39,7 @@ def literal(inputs, function, causal, mask):
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (1, 7), (3, 7)])
 def test_reference_is_the_definition(function, causal, side, shape):
     inputs = tensors(*shape)
-    mask = None if side is None else padding((2,), shape[1], side)
+    mask = padding((2,), shape[1], side)
     out = attention(**inputs, function=function, causal=causal, padding_mask=mask, path="reference")
     torch.testing.assert_close(out, literal(inputs, function, causal, mask))
 
@@ -75,7 +52,7 @@ def test_reference_is_the_definition(function, causal, side, shape):
 def test_paths_equal_reference(path, function, causal, side, shape, monkeypatch):
     queries, keys, batch = shape
     monkeypatch.setattr(ops, "DENSE_LIMIT", {"cpu": (1, 1), "cuda": (1, 1)})  # blocks of 16 queries
-    mask = None if side is None else padding(batch, keys, side)
+    mask = padding(batch, keys, side)
     inputs = tensors(queries, keys, batch)
     compare(inputs, path, mask=mask, function=function, causal=causal)
 

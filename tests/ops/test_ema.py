@@ -3,23 +3,29 @@
 A path is "fft", or one by a set of compiled kernels: "scan-cpu", "fft_kernel-simulator", "scan-cuda", ...
 """
 
-from typing import Any, Dict
-
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
+from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
-from fairseq_mega.ops import native
-from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, ema_kernel, gated_ema_step
+from fairseq_mega.ops.ema import ema_coefficients, ema_kernel, gated_ema_step
 from fairseq_mega.ops.ema.coefficients import power_tables
 from fairseq_mega.ops.ema.fft import fast_fft_size
 from tests import kernels
+from tests.ops.ema_cases import (
+    BATCH,
+    MODES,
+    WIDTH,
+    N,
+    case,
+    coefficients_of,
+    compare,
+    parameters,
+    run,
+    signal,
+)
 
-BATCH, WIDTH, N = 2, 3, 4
 LENGTHS = (1, 2, 7, 31, 32, 33, 100)
 SCANS = [f"scan-{name}" for name in kernels.KERNELS]
-STREAMED = ("carried", "documents")
-MODES = (*STREAMED, "causal", "bidirectional", "shifted", "two-way documents", "shifted documents")
 
 
 @pytest.fixture(params=["fft", *SCANS])
@@ -37,86 +43,6 @@ def kernel_choice(request, monkeypatch):
         return path, kernels.select(kernel, request, monkeypatch) if kernel else torch.device("cpu")
 
     return choose
-
-
-def parameters(rows=WIDTH, n=N, spread=1.0, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    draw = {name: torch.randn(rows, n, generator=generator, dtype=torch.float64) for name in ("beta", "eta")}
-    for name in ("alpha", "delta"):
-        draw[name] = spread * torch.randn(rows, n, generator=generator, dtype=torch.float64)
-    return draw
-
-
-def complex_parameters(rows=WIDTH, n=N, seed=1):
-    """Real parameters plus the angle of a step and the imaginary part of the projection."""
-    generator = torch.Generator().manual_seed(seed + 100)
-    extra = {name: torch.randn(rows, n, generator=generator, dtype=torch.float64) for name in ("theta", "eta_imag")}
-    return {**parameters(rows, n, seed=seed), **extra}
-
-
-def signal(length, batch=BATCH, seed=2):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, length, WIDTH, generator=generator, dtype=torch.float64)
-
-
-def coefficients_of(tensors):
-    found = ema_coefficients(*(tensors[name] for name in ("alpha", "delta", "beta", "eta")))
-    if "theta" not in tensors:
-        return found
-    eta = torch.complex(found.projection, tensors["eta_imag"])
-    return EMACoefficients(torch.complex(found.log_decay, tensors["theta"]), found.expansion, eta)
-
-
-def run(tensors, path, **options):
-    state = tensors.get("state")
-    if "state_imag" in tensors:
-        state = torch.complex(state, tensors["state_imag"])
-    return damped_ema(tensors["x"], coefficients_of(tensors), state=state, path=path, **options)
-
-
-def outputs_and_gradients(tensors, dtype, path, device="cpu", **options):
-    """Outputs by name, and the gradients of a projection of all of them."""
-    inputs = leaves({name: tensor.to(device) for name, tensor in tensors.items()}, dtype)
-    masks = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in options.items()}
-    y, state = run(inputs, path, **masks)
-    outputs = {"y": y}
-    if state is not None:
-        outputs["state"] = torch.view_as_real(state) if state.is_complex() else state
-    found = gradients(torch.cat([value.flatten() for value in outputs.values()]), inputs)
-    return {name: value.detach().cpu() for name, value in outputs.items()}, {n: g.cpu() for n, g in found.items()}
-
-
-def compare(tensors, dtype, path, device="cpu", **options):
-    """Run a path in ``dtype`` and compare with the recurrence in float64: outputs, state and all gradients."""
-    wanted = once(outputs_and_gradients, tensors, torch.float64, "reference", **options)
-    baselines = once(outputs_and_gradients, tensors, dtype, "reference", **options)
-    found = outputs_and_gradients(tensors, dtype, path, device, **options)
-    # The rounding of an FFT goes with its largest terms, and no path can be measured by float64 in float64: RMS only.
-    measured = dtype == torch.float32 and (path == "scan" or "theta" not in tensors)
-    for kind, factor, *dictionaries in (
-        ("", OUTPUT_FACTOR, wanted[0], baselines[0], found[0]),
-        ("gradient of ", GRADIENT_FACTOR, wanted[1], baselines[1], found[1]),
-    ):
-        want, baseline, got = dictionaries
-        for name in want:
-            assert_close(kind + name, got[name], want[name], baseline[name] if measured else None, factor)
-
-
-def case(mode, length, kind="real", batch=BATCH, seed=7):
-    """Tensors and options of one comparison."""
-    bidirectional = mode not in (*STREAMED, "causal")
-    rows = 2 * WIDTH if bidirectional else WIDTH
-    tensors = complex_parameters(rows, N) if kind == "complex" else parameters(rows, N)
-    tensors["x"] = signal(length, batch)
-    generator = torch.Generator().manual_seed(seed)
-    if mode in STREAMED:
-        for name in ("state", "state_imag")[: 2 if kind == "complex" else 1]:
-            tensors[name] = torch.randn(batch, WIDTH, N, generator=generator, dtype=torch.float64)
-    options: Dict[str, Any] = {"bidirectional": bidirectional, "shift": "shifted" in mode}
-    options["return_state"] = mode in STREAMED
-    if "documents" in mode:
-        options["reset_mask"] = torch.rand(batch, length, generator=generator) < 0.2
-    return tensors, options
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -351,109 +277,3 @@ def test_errors():
         run(tensors, "fast")
     with pytest.raises(ValueError, match="cannot carry a state"):
         run({**parameters(2 * WIDTH), "x": signal(4)}, None, bidirectional=True, return_state=True)
-
-
-@pytest.mark.parametrize("mode", ["carried", "shifted"])
-@pytest.mark.parametrize("kind", ["real", "complex"])
-def test_operators_keep_torchs_rules(kernel_device, mode, kind):
-    tensors, options = case(mode, 5, kind)
-    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
-    calls = []
-
-    class Recorder:
-        def __getattr__(self, name):
-            def call(*arguments):
-                calls.append((getattr(operators, name).default, arguments))
-                return getattr(operators, name)(*arguments)
-
-            return call
-
-    operators = native.ops()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "ops", Recorder)
-        run(inputs, "scan", **options)
-    (operator, arguments), *_ = calls
-    detached = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
-    torch.library.opcheck(operator, tuple(detached))
-    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
-    torch.library.opcheck(operators.ema_scan_backward.default, (torch.randn_like(plain[0]), None, *plain))
-    if mode == "carried":
-        torch.library.opcheck(operators.ema_step.default, (plain[0][:, 0], *plain[1:4], None, plain[4]))
-
-
-def test_compiles_into_one_graph(kernel_device):
-    tensors, options = case("carried", 9)
-    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
-    names = list(inputs)
-
-    def function(*values):
-        y, state = run(dict(zip(names, values)), "scan", **options)
-        return torch.cat([y.flatten(), state.flatten()])
-
-    torch._dynamo.reset()
-    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    got, want = compiled(*inputs.values()), function(*inputs.values())
-    torch.testing.assert_close(got, want)
-    found, expected = gradients(got, inputs), gradients(want, inputs)
-    for name in names:
-        torch.testing.assert_close(found[name], expected[name], msg=name)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("fresh", [False, True])
-def test_one_fused_step(kernel_device, dtype, fresh):
-    tensors, _ = case("carried", 1)
-    tensors["omega"] = torch.randn(WIDTH, dtype=torch.float64)
-    if fresh:
-        del tensors["state"]
-    rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors.items()}
-    if not fresh:
-        rounded["state"] = rounded["state"].float()
-    with torch.no_grad():
-        out, state = gated_ema_step(
-            rounded["x"][:, 0], coefficients_of(rounded), rounded["omega"], rounded.get("state")
-        )
-    exact = {name: tensor.cpu().double() for name, tensor in rounded.items()}
-    y, last = run(exact, "reference", return_state=True)
-    want = torch.nn.functional.silu(y + exact["omega"] * exact["x"])[:, 0]
-    assert out.dtype == dtype
-    assert_close("output", out.cpu(), want, want.to(dtype))
-    assert_close("state", state.cpu(), last)
-
-
-def test_kernels_read_any_strides(kernel_device):
-    tensors, options = case("carried", 40)
-    plain = {name: tensor.float().to(kernel_device) for name, tensor in tensors.items()}
-    turned = {**plain, "x": plain["x"].transpose(0, 1).contiguous().transpose(0, 1)}
-    assert not turned["x"].is_contiguous()
-    torch.testing.assert_close(run(turned, "scan", **options), run(plain, "scan", **options))
-
-
-def test_kernel_errors(kernel_device):
-    x = torch.zeros(2, 5, 3, device=kernel_device)
-    rows = [torch.zeros(3, 4, device=kernel_device) for _ in range(3)]
-    scan = native.ops().ema_scan
-    rest = (None, None, None, False, False, 0)
-    for arguments, message in (
-        ((x[0], *rows, *rest), "x must be \\(B, L, D\\)"),
-        ((x.double(), *rows, *rest), "float32, bfloat16 or float16"),
-        ((x, rows[0], rows[1][:2], rows[2], *rest), "coefficients must have D rows"),
-        ((x, rows[0], rows[1].double(), rows[2], *rest), "expansion must be float32"),
-        ((x, rows[0][:, :2], rows[1], rows[2], *rest), "log_decay and projection must both be"),
-        ((x, *rows, x.new_zeros(2, 3, 5), *rest[1:]), "state must be \\(B, D, N\\)"),
-        ((x, *rows, None, x[..., 0], *rest[2:]), "padding_mask must be bool"),
-        ((x, *rows, None, None, x[:, :4, 0] > 0, *rest[3:]), "reset_mask must be \\(B, L\\)"),
-        ((x, *rows, x.new_zeros(2, 3, 4), None, None, False, False, 3), "truncated EMA carries no state"),
-    ):
-        with pytest.raises(RuntimeError, match=message):
-            scan(*arguments)
-
-
-def test_a_missing_extension_is_named(monkeypatch):
-    monkeypatch.setattr(native, "PROBLEM", "it is not there")
-    with pytest.raises(RuntimeError, match="the EMA's scan needs .*it is not there; build it with: "):
-        run({**parameters(), "x": signal(4)}, "scan")
-    monkeypatch.undo()
-    if native.PROBLEM is None:
-        with pytest.raises(TypeError, match="float64"):
-            run({**parameters(), "x": signal(4)}, "scan")

@@ -1,0 +1,115 @@
+"""The EMA's compiled operators: torch's rules for operators, compilation, single steps, strides and errors."""
+
+import pytest
+import torch
+from numerics import assert_close, gradients, leaves
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.ema import gated_ema_step
+from tests.ops.ema_cases import WIDTH, case, coefficients_of, parameters, run, signal
+
+
+@pytest.mark.parametrize("mode", ["carried", "shifted"])
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_operators_keep_torchs_rules(kernel_device, mode, kind):
+    tensors, options = case(mode, 5, kind)
+    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
+    calls = []
+
+    class Recorder:
+        def __getattr__(self, name):
+            def call(*arguments):
+                calls.append((getattr(operators, name).default, arguments))
+                return getattr(operators, name)(*arguments)
+
+            return call
+
+    operators = native.ops()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "ops", Recorder)
+        run(inputs, "scan", **options)
+    (operator, arguments), *_ = calls
+    detached = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
+    torch.library.opcheck(operator, tuple(detached))
+    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
+    torch.library.opcheck(operators.ema_scan_backward.default, (torch.randn_like(plain[0]), None, *plain))
+    if mode == "carried":
+        torch.library.opcheck(operators.ema_step.default, (plain[0][:, 0], *plain[1:4], None, plain[4]))
+
+
+def test_compiles_into_one_graph(kernel_device):
+    tensors, options = case("carried", 9)
+    inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors.items()}, torch.float32)
+    names = list(inputs)
+
+    def function(*values):
+        y, state = run(dict(zip(names, values)), "scan", **options)
+        return torch.cat([y.flatten(), state.flatten()])
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    got, want = compiled(*inputs.values()), function(*inputs.values())
+    torch.testing.assert_close(got, want)
+    found, expected = gradients(got, inputs), gradients(want, inputs)
+    for name in names:
+        torch.testing.assert_close(found[name], expected[name], msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_one_fused_step(kernel_device, dtype, fresh):
+    tensors, _ = case("carried", 1)
+    tensors["omega"] = torch.randn(WIDTH, dtype=torch.float64)
+    if fresh:
+        del tensors["state"]
+    rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors.items()}
+    if not fresh:
+        rounded["state"] = rounded["state"].float()
+    with torch.no_grad():
+        out, state = gated_ema_step(
+            rounded["x"][:, 0], coefficients_of(rounded), rounded["omega"], rounded.get("state")
+        )
+    exact = {name: tensor.cpu().double() for name, tensor in rounded.items()}
+    y, last = run(exact, "reference", return_state=True)
+    want = torch.nn.functional.silu(y + exact["omega"] * exact["x"])[:, 0]
+    assert out.dtype == dtype
+    assert_close("output", out.cpu(), want, want.to(dtype))
+    assert_close("state", state.cpu(), last)
+
+
+def test_kernels_read_any_strides(kernel_device):
+    tensors, options = case("carried", 40)
+    plain = {name: tensor.float().to(kernel_device) for name, tensor in tensors.items()}
+    turned = {**plain, "x": plain["x"].transpose(0, 1).contiguous().transpose(0, 1)}
+    assert not turned["x"].is_contiguous()
+    torch.testing.assert_close(run(turned, "scan", **options), run(plain, "scan", **options))
+
+
+def test_kernel_errors(kernel_device):
+    x = torch.zeros(2, 5, 3, device=kernel_device)
+    rows = [torch.zeros(3, 4, device=kernel_device) for _ in range(3)]
+    scan = native.ops().ema_scan
+    rest = (None, None, None, False, False, 0)
+    for arguments, message in (
+        ((x[0], *rows, *rest), "x must be \\(B, L, D\\)"),
+        ((x.double(), *rows, *rest), "float32, bfloat16 or float16"),
+        ((x, rows[0], rows[1][:2], rows[2], *rest), "coefficients must have D rows"),
+        ((x, rows[0], rows[1].double(), rows[2], *rest), "expansion must be float32"),
+        ((x, rows[0][:, :2], rows[1], rows[2], *rest), "log_decay and projection must both be"),
+        ((x, *rows, x.new_zeros(2, 3, 5), *rest[1:]), "state must be \\(B, D, N\\)"),
+        ((x, *rows, None, x[..., 0], *rest[2:]), "padding_mask must be bool"),
+        ((x, *rows, None, None, x[:, :4, 0] > 0, *rest[3:]), "reset_mask must be \\(B, L\\)"),
+        ((x, *rows, x.new_zeros(2, 3, 4), None, None, False, False, 3), "truncated EMA carries no state"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            scan(*arguments)
+
+
+def test_a_missing_extension_is_named(monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", "it is not there")
+    with pytest.raises(RuntimeError, match="the EMA's scan needs .*it is not there; build it with: "):
+        run({**parameters(), "x": signal(4)}, "scan")
+    monkeypatch.undo()
+    if native.PROBLEM is None:
+        with pytest.raises(TypeError, match="float64"):
+            run({**parameters(), "x": signal(4)}, "scan")
