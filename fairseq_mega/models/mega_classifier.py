@@ -12,13 +12,8 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .classifier import SequenceClassifier, check_classifier, input_table, padding_index
-from .mega_classifier_config import (
-    CLASSIFIER_PRESETS,
-    MegaClassifierConfig,
-    classifier_layer_config,
-    complete_classifier,
-)
-from .mega_config import register_presets
+from .mega_classifier_config import CLASSIFIER_PRESETS, MegaClassifierConfig, complete_classifier
+from .mega_config import layer_config, register_presets
 
 
 @register_model("mega_lra", dataclass=MegaClassifierConfig)
@@ -36,7 +31,7 @@ class MegaClassifier(SequenceClassifier):
         """
         cfg = complete_classifier(cfg)
         check_classifier(cfg, task)
-        config = classifier_layer_config(cfg)
+        config = layer_config(cfg, "encoder", "max_positions")
         norm = config.norm if cfg.normalize_embedding else None
         encoder = SequenceEncoder(
             TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False, norm=norm),

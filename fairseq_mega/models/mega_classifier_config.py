@@ -6,10 +6,8 @@ from typing import Any, Dict, Optional, Union
 
 from omegaconf import DictConfig
 
-from fairseq_mega.modules.config import MegaLayerConfig
-
 from .classifier import ClassifierOptions
-from .mega_config import LayerOptions, NormChoice, check_embedding_norm, complete, shared_arguments
+from .mega_config import LayerOptions, NormChoice, check_embedding_norm, complete
 
 
 @dataclass
@@ -111,21 +109,3 @@ def complete_classifier(cfg: Union[DictConfig, Namespace]) -> DictConfig:
     if completed.act_dropout is not None:
         completed.hidden_dropout = completed.activation_dropout = completed.act_dropout
     return completed
-
-
-def classifier_layer_config(cfg: DictConfig) -> MegaLayerConfig:
-    """Shape of one layer of a completed configuration, checked."""
-    ffn_dim = cfg.encoder_ffn_embed_dim
-    return MegaLayerConfig(
-        embed_dim=cfg.encoder_embed_dim,
-        hidden_dim=cfg.encoder_hidden_dim,
-        z_dim=cfg.encoder_z_dim,
-        ema_dim=cfg.encoder_n_dim,
-        ffn_dim=cfg.encoder_hidden_dim if ffn_dim is None else ffn_dim,
-        chunk_size=cfg.encoder_chunk_size,
-        max_positions=cfg.max_positions,
-        max_positions_option="--max-positions",
-        bidirectional=True,
-        **shared_arguments(cfg),
-        option_prefix="encoder-",
-    )

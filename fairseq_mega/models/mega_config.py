@@ -166,39 +166,22 @@ def token_embedding(cfg: DictConfig, tokens: nn.Module) -> TokenEmbedding:
     return TokenEmbedding(tokens, cfg.dropout, scale=not cfg.no_scale_embedding, norm=norm)
 
 
-def shared_arguments(cfg: DictConfig) -> Dict[str, Any]:
-    """The arguments of MegaLayerConfig that LayerOptions decides."""
-    return {
-        "truncation": cfg.truncation_length if cfg.truncation_length > 0 else None,
-        "attention_function": str(cfg.attention_activation_fn),
-        "activation": str(cfg.activation_fn),
-        "relative_bias": str(cfg.rel_pos_bias),
-        "norm": str(cfg.normalization_type),
-        "normalize_before": cfg.normalize_before,
-        "dropout": cfg.dropout,
-        "attention_dropout": cfg.attention_dropout,
-        "hidden_dropout": cfg.hidden_dropout,
-        "activation_dropout": cfg.activation_dropout,
-        "feature_dropout": cfg.feature_dropout,
-        "checkpoint_activations": cfg.checkpoint_activations,
-    }
-
-
-def layer_config(cfg: DictConfig, side: str) -> MegaLayerConfig:
-    """Shape of one encoder or decoder layer, checked.
+def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegaLayerConfig:
+    """Shape of one layer of a completed configuration, checked.
 
     Args:
-        cfg: a completed MegaConfig.
-        side: "encoder" or "decoder".
+        cfg: of any model with LayerOptions and the options of a side.
+        side: "encoder" or "decoder", as the options begin; what a decoder leaves open is as in the encoder.
+        positions: name of the option for the longest sequence.
+        more: further arguments of MegaLayerConfig.
 
     Raises:
         ValueError: where an option is out of range.
     """
-    decoder = side == "decoder"
 
     def option(name: str) -> Any:
         value = cfg[f"{side}_{name}"]
-        return cfg[f"encoder_{name}"] if value is None else value
+        return cfg[f"encoder_{name}"] if value is None and f"encoder_{name}" in cfg else value
 
     ffn_dim = option("ffn_embed_dim")
     return MegaLayerConfig(
@@ -208,11 +191,21 @@ def layer_config(cfg: DictConfig, side: str) -> MegaLayerConfig:
         ema_dim=option("n_dim"),
         ffn_dim=option("hidden_dim") if ffn_dim is None else ffn_dim,
         chunk_size=option("chunk_size"),
-        max_positions=cfg.max_target_positions if decoder else cfg.max_source_positions,
-        max_positions_option="--max-target-positions" if decoder else "--max-source-positions",
-        bidirectional=not decoder,
-        cross_attention=decoder,
-        cross_max_positions=max(cfg.max_source_positions, cfg.max_target_positions),
-        **shared_arguments(cfg),
+        max_positions=cfg[positions],
+        max_positions_option="--" + positions.replace("_", "-"),
+        bidirectional=side == "encoder",
+        truncation=cfg.truncation_length if cfg.truncation_length > 0 else None,
+        attention_function=str(cfg.attention_activation_fn),
+        activation=str(cfg.activation_fn),
+        relative_bias=str(cfg.rel_pos_bias),
+        norm=str(cfg.normalization_type),
+        normalize_before=cfg.normalize_before,
+        dropout=cfg.dropout,
+        attention_dropout=cfg.attention_dropout,
+        hidden_dropout=cfg.hidden_dropout,
+        activation_dropout=cfg.activation_dropout,
+        feature_dropout=cfg.feature_dropout,
+        checkpoint_activations=cfg.checkpoint_activations,
         option_prefix=f"{side}-",
+        **more,
     )

@@ -22,7 +22,8 @@ class MegaDecoder(DecoderStack):
     """
 
     def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
-        config = layer_config(cfg, "decoder")
+        most = max(cfg.max_source_positions, cfg.max_target_positions)
+        config = layer_config(cfg, "decoder", "max_target_positions", cross_attention=True, cross_max_positions=most)
         super().__init__(dictionary, config, cfg.decoder_layers, token_embedding(cfg, embed_tokens))
         self.max_target_positions = cfg.max_target_positions
         self.share_input_output_embed = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings

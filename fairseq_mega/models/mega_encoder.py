@@ -29,7 +29,7 @@ class MegaEncoder(FairseqEncoder):
 
     def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(dictionary)
-        config = layer_config(cfg, "encoder")
+        config = layer_config(cfg, "encoder", "max_source_positions")
         self.padding_idx = dictionary.pad()
         self.max_source_positions = cfg.max_source_positions
         self.published_source_padding = cfg.published_source_padding

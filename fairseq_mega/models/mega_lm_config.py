@@ -6,9 +6,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from omegaconf import II, DictConfig
 
-from fairseq_mega.modules.config import MegaLayerConfig
-
-from .mega_config import LayerOptions, check_embedding_norm, complete, shared_arguments
+from .mega_config import LayerOptions, check_embedding_norm, complete
 
 
 @dataclass
@@ -162,20 +160,3 @@ def band_ends(option: str, value: str, symbols: int) -> List[int]:
     if ends[-1] >= symbols:
         raise ValueError(f"{option} {value}: the dictionary has only {symbols} symbols; give smaller numbers")
     return ends
-
-
-def decoder_layer_config(cfg: DictConfig) -> MegaLayerConfig:
-    """Shape of one layer of a completed configuration, checked."""
-    ffn_dim = cfg.decoder_ffn_embed_dim
-    return MegaLayerConfig(
-        embed_dim=cfg.decoder_embed_dim,
-        hidden_dim=cfg.decoder_hidden_dim,
-        z_dim=cfg.decoder_z_dim,
-        ema_dim=cfg.decoder_n_dim,
-        ffn_dim=cfg.decoder_hidden_dim if ffn_dim is None else ffn_dim,
-        chunk_size=cfg.decoder_chunk_size,
-        max_positions=cfg.max_target_positions,
-        max_positions_option="--max-target-positions",
-        option_prefix="decoder-",
-        **shared_arguments(cfg),
-    )

@@ -15,8 +15,8 @@ from fairseq_mega.modules.state import reorder_state
 
 from .checkpoints import fingerprint
 from .decoder_stack import DecoderStack, DecoderState, IncrementalState
-from .mega_config import token_embedding
-from .mega_lm_config import band_ends, decoder_layer_config
+from .mega_config import layer_config, token_embedding
+from .mega_lm_config import band_ends
 
 UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
 
@@ -44,7 +44,7 @@ class MegaLanguageModelDecoder(DecoderStack):
     """
 
     def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
-        config = decoder_layer_config(cfg)
+        config = layer_config(cfg, "decoder", "max_target_positions")
         symbols, width = len(dictionary), config.embed_dim
         tokens: nn.Module
         if cfg.adaptive_input:
