@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (
@@ -162,8 +162,7 @@ def main() -> None:
         print(json.dumps({"rows": measure(arguments.measure, arguments)}))
         return
     from fairseq_mega.cli.lm_pair import MODELS
-    from fairseq_mega.cli.measure import run_apart
-    from fairseq_mega.cli.results import make_result, write_result
+    from fairseq_mega.cli.measure import run_apart, write_measurements
 
     names = arguments.models.split(",")
     if not set(names) <= set(MODELS):
@@ -174,23 +173,15 @@ def main() -> None:
     measured: Dict[str, Any] = {}
     for name in names:
         print(f"measuring {name}", file=sys.stderr)
-        command = [sys.executable, __file__, *sys.argv[1:], "--measure", name]
-        measured[name] = run_apart(command, arguments.threads, name)["rows"]
+        measured[name] = run_apart(name, arguments, name)["rows"]
     print(table(measured, arguments))
-    if arguments.json:
-        settings = {key: value for key, value in vars(arguments).items() if key not in ("json", "measure")}
-        pairs: List[Tuple[str, float]] = [
-            (f"{name} position={row['position']} {key}", row[key])
-            for name, rows in measured.items()
-            for row in rows
-            for key in ("seconds", "bytes", "parameters")
-        ]
-        command_line = "python scripts/benchmark_decoding.py " + " ".join(sys.argv[1:])
-        steps = arguments.tokens * len(pairs)
-        result = make_result(
-            "decoding", f"decoding-{arguments.device}", dict(pairs), steps, command_line, settings=settings
-        )
-        write_result(arguments.json, result)
+    rows = [(name, row) for name in names for row in measured[name]]
+    scores = {
+        f"{name} position={row['position']} {key}": row[key]
+        for name, row in rows
+        for key in ("seconds", "bytes", "parameters")
+    }
+    write_measurements(arguments, "decoding", scores, examples=arguments.tokens * len(rows))
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def measure_apart(what: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
     if arguments.in_process and what != "bandwidth":
         return measure(what, arguments)
-    return run_apart([sys.executable, __file__, *sys.argv[1:], "--measure", what], arguments.threads, what)
+    return run_apart(what, arguments, what)
 
 
 def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[Row]) -> str:
@@ -220,22 +220,16 @@ def key(row: Row) -> Tuple[str, Any]:
 
 def write_json(rows: List[Row], bandwidth: float, arguments: argparse.Namespace) -> None:
     """The measurements as a result file; what was skipped stands in it with the reason."""
-    from fairseq_mega.cli.results import make_result, write_result
+    from fairseq_mega.cli.measure import write_measurements
 
-    left_out = ("json", "plot", "measure")
-    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
     scores = {"bandwidth": bandwidth}
     for row in rows:
         for name in ("seconds", "forward_seconds", "memory_mib"):
             if name in row:
                 scores[f"{row['op']} {','.join(map(str, row['shape']))} {row['path']} {name}"] = row[name]
     measured = sum(1 for row in rows if not row["skipped"])
-    command = "python scripts/benchmark_kernels.py " + " ".join(sys.argv[1:])
     records = [{**row, "shape": row["shape"]._asdict()} for row in rows]
-    label = f"kernels-{arguments.device}"
-    write_result(
-        arguments.json, make_result("kernels", label, scores, measured, command, settings=settings, rows=records)
-    )
+    write_measurements(arguments, "kernels", scores, examples=measured, rows=records)
 
 
 def main() -> None:
@@ -268,8 +262,7 @@ def main() -> None:
     print(table(rows, bandwidth))
     speed = f"{bandwidth / 1e9:.1f} GB/s"
     print(f"\nfloat32, {arguments.threads} thread(s), {arguments.device}; a copy moves {speed} (read and written).")
-    if arguments.json:
-        write_json(rows, bandwidth, arguments)
+    write_json(rows, bandwidth, arguments)
     if arguments.plot:
         from fairseq_mega.cli.benchmark_plot import plot_rows
 

@@ -196,14 +196,6 @@ def measure(model: str, length: int, arguments: argparse.Namespace) -> Dict[str,
     return time_and_memory(lambda: run(layer, x), arguments.repeat, device)
 
 
-def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Run :func:`measure` in a fresh process."""
-    from fairseq_mega.cli.measure import run_apart
-
-    command = [sys.executable, __file__, *sys.argv[1:], "--measure", f"{model}:{length}"]
-    return run_apart(command, arguments.threads, f"{model} at L = {length}")
-
-
 def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
     """The measurements as a Markdown table, with ratios to the first of the models."""
     lines = ["| L | layer | ms | speed | peak MiB | memory |", "|---|---|---|---|---|---|"]
@@ -228,8 +220,7 @@ def main() -> None:
         model, length = arguments.measure.split(":")
         print(json.dumps(measure(model, int(length), arguments)))
         return
-    from fairseq_mega.cli.measure import keep_the_faster
-    from fairseq_mega.cli.results import make_result, write_result
+    from fairseq_mega.cli.measure import keep_the_faster, run_apart, write_measurements
 
     models = [model for model in MODELS if model in arguments.models.split(",")]
     for model in models:
@@ -241,22 +232,16 @@ def main() -> None:
         for length in lengths:
             for model in models:
                 print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
-                found = measure_apart(model, length, arguments)
+                found = run_apart(f"{model}:{length}", arguments, f"{model} at L = {length}")
                 measured[model][length] = keep_the_faster(measured[model].get(length, found), found)
     print(table(measured, arguments))
-    if arguments.json:
-        settings = {key: value for key, value in vars(arguments).items() if key not in ("json", "measure")}
-        scores = {
-            f"{model} L={length} {key}": value
-            for model, by_length in measured.items()
-            for length, values in by_length.items()
-            for key, value in values.items()
-        }
-        command = "python scripts/benchmark_layer.py " + " ".join(sys.argv[1:])
-        write_result(
-            arguments.json,
-            make_result("layer", f"layer-{arguments.device}", scores, arguments.tokens, command, settings=settings),
-        )
+    scores = {
+        f"{model} L={length} {key}": value
+        for model, by_length in measured.items()
+        for length, values in by_length.items()
+        for key, value in values.items()
+    }
+    write_measurements(arguments, "layer", scores, examples=arguments.tokens)
 
 
 if __name__ == "__main__":

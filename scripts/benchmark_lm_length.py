@@ -70,8 +70,7 @@ def main() -> None:
         print(json.dumps(measure(name, int(length), arguments)))
         return
     from fairseq_mega.cli.lm_pair import MODELS
-    from fairseq_mega.cli.measure import run_apart
-    from fairseq_mega.cli.results import make_result, write_result
+    from fairseq_mega.cli.measure import run_apart, write_measurements
 
     names = arguments.models.split(",")
     if not set(names) <= set(MODELS):
@@ -86,18 +85,13 @@ def main() -> None:
             if seconds * growth > arguments.time_limit:
                 print(f"| {name} | {length:,} | left out: would take about {seconds * growth:.0f} s a run | | |")
                 continue
-            command = [sys.executable, __file__, *sys.argv[1:], "--measure", f"{name}:{length}"]
-            found = run_apart(command, arguments.threads, f"{name} at L = {length}")
+            found = run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
             seconds, before, tokens = found["seconds"], length, tokens + length
             scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
             title = f"{name}, chunk {arguments.chunk}" if name == "mega" else name
             rate = f"{length / seconds:,.0f} | {1e6 * seconds / length:.1f}"
             print(f"| {title} | {length:,} | {rate} | {found['memory_mib']:.0f} |", flush=True)
-    if arguments.json:
-        settings = {key: value for key, value in vars(arguments).items() if key not in ("json", "measure")}
-        command_line = "python scripts/benchmark_lm_length.py " + " ".join(sys.argv[1:])
-        label = f"lm-length-{arguments.device}"
-        write_result(arguments.json, make_result("lm-length", label, scores, tokens, command_line, settings=settings))
+    write_measurements(arguments, "lm-length", scores, examples=tokens)
 
 
 if __name__ == "__main__":

@@ -91,8 +91,7 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, arguments)))
         return
-    from fairseq_mega.cli.measure import run_apart
-    from fairseq_mega.cli.results import make_result, write_result
+    from fairseq_mega.cli.measure import run_apart, write_measurements
 
     names = arguments.models.split(",")
     if not set(names) <= set(MODELS):
@@ -100,8 +99,7 @@ def main() -> None:
     found: Dict[str, Dict[str, float]] = {}
     for name in names:
         print(f"measuring {name}", file=sys.stderr)
-        command = [sys.executable, __file__, *sys.argv[1:], "--measure", name]
-        found[name] = run_apart(command, arguments.threads, name)
+        found[name] = run_apart(name, arguments, name)
     base = found[names[0]]
     scores: Dict[str, float] = {}
     print(f"| model | parameters | examples/s | peak MiB | speed and memory against {names[0]} | MEGA, Table 2 |")
@@ -112,12 +110,7 @@ def main() -> None:
         scores.update({f"{name} speed": speed, f"{name} memory": memory})
         rate = f"{row['parameters']:,} | {arguments.batch / row['seconds']:.3f} | {row['memory_mib']:.0f}"
         print(f"| {name} | {rate} | {speed:.2f}x, {memory:.2f}x | {PAPER.get(name, '')} |")
-    if arguments.json:
-        settings = {key: value for key, value in vars(arguments).items() if key not in ("json", "measure")}
-        command_line = "python scripts/benchmark_lra_speed.py " + " ".join(sys.argv[1:])
-        examples = arguments.batch * arguments.repeat * len(names)
-        label = f"lra-speed-{arguments.device}"
-        write_result(arguments.json, make_result("lra-speed", label, scores, examples, command_line, settings=settings))
+    write_measurements(arguments, "lra-speed", scores, examples=arguments.batch * arguments.repeat * len(names))
 
 
 if __name__ == "__main__":

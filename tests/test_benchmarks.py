@@ -70,7 +70,7 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device):
 
 def test_a_measurement_runs_in_a_process_of_its_own(monkeypatch):
     module = load("benchmark_kernels")
-    monkeypatch.setattr(sys, "argv", ["benchmark_kernels.py", "--repeat", "1"])
+    monkeypatch.setattr(sys, "argv", [str(SCRIPTS / "benchmark_kernels.py"), "--repeat", "1"])
     found = module.measure_apart("timestep-norm:torch:2,256,1,512", module.parse_arguments())
     assert found["seconds"] > 0 and found["forward_seconds"] > 0
     assert found["memory_mib"] > 1  # at the very least the input's gradient, 1 MiB

@@ -1,15 +1,19 @@
-"""What the benchmark scripts share: time and peak memory of some work, measured in a process of its own."""
+"""What the benchmark scripts share: time and peak memory of some work, in a process of its own, and the result file."""
 
+import argparse
 import json
 import os
 import re
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Any, Callable, Dict, List
 
 import torch
+
+from fairseq_mega.cli.results import make_result, write_result
 
 
 def resident_mib(field: str) -> float:
@@ -70,13 +74,30 @@ def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
     return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
 
 
-def run_apart(command: List[str], threads: int, what: str) -> Dict[str, float]:
-    """Run a command that prints one JSON object last, in a fresh process; SystemExit with its errors if it fails."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
+def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:
+    """Run this script once more with ``--measure part`` in a fresh process, and return the JSON object it prints last.
+
+    Raises SystemExit, with what the process wrote, where it fails.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, *sys.argv, "--measure", part]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"measuring {what} failed (exit status {done.returncode}):\n{done.stderr}")
+        raise SystemExit(f"measuring {title} failed (exit status {done.returncode}):\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def write_measurements(
+    arguments: argparse.Namespace, benchmark: str, scores: Dict[str, float], examples: int, **details: Any
+) -> None:
+    """Write what a script measured to its ``--json``, if given, with its other options as the settings."""
+    if arguments.json is None:
+        return
+    left_out = ("json", "plot", "measure")
+    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
+    command = " ".join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    label = f"{benchmark}-{arguments.device}"
+    write_result(arguments.json, make_result(benchmark, label, scores, examples, command, settings=settings, **details))
 
 
 def keep_the_faster(best: Dict[str, float], found: Dict[str, float]) -> Dict[str, float]:
