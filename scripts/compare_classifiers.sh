@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Trains small MEGA and Transformer classifiers of equal size on the same data and scores them; see --help.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/comparison.sh
+source "$(dirname "${BASH_SOURCE[0]}")/comparison.sh"
 
 usage() {
   cat <<'HELP'
@@ -16,59 +16,37 @@ model, and are printed as a table.
 
   --task NAME     text, image or listops: what the data are
   --data DIR      folder made by fairseq-mega-prepare (imdb, help-pages; cifar10, fashion-mnist; listops)
-  --out DIR       checkpoints, logs and results; the same command goes on where it was stopped
   --models LIST   of mega, mega-n0, transformer (default: all)
   --chunk C       MEGA's attention chunk (default: 128)
   --updates N     updates of each model (default: 1000)
   --batch N       examples per update (default: 64 for listops, 16 else)
-  --lr RATE       peak of the learning rate of all models (default: 0.002)
-  --seed N        (default: 1)
-  --threads N     CPU threads (default: all cores)
-  --gpu           train and score on the GPU
-  --smoke         a few updates of tiny models, to see that it works
 HELP
+  comparison_help
 }
 
 started="bash scripts/compare_classifiers.sh $*"
-task='' data='' out='' models=mega,mega-n0,transformer chunk=128 updates=1000 batch='' lr=0.002 seed=1 threads='' gpu=no smoke=no
+task='' chunk=128 batch='' models=mega,mega-n0,transformer updates=1000
 while [[ $# -gt 0 ]]; do
   case $1 in
     --task) require_value "$@"; task=$2; shift 2 ;;
-    --data) require_value "$@"; data=$2; shift 2 ;;
-    --out) require_value "$@"; out=$2; shift 2 ;;
-    --models) require_value "$@"; models=$2; shift 2 ;;
     --chunk) require_value "$@"; chunk=$2; shift 2 ;;
-    --updates) require_value "$@"; updates=$2; shift 2 ;;
     --batch) require_value "$@"; batch=$2; shift 2 ;;
-    --lr) require_value "$@"; lr=$2; shift 2 ;;
-    --seed) require_value "$@"; seed=$2; shift 2 ;;
-    --threads) require_value "$@"; threads=$2; shift 2 ;;
-    --gpu) gpu=yes; shift ;;
-    --smoke) smoke=yes; shift ;;
-    --help | -h) usage; exit 0 ;;
-    *) die "unknown option '$1'; see --help" ;;
+    *) comparison_option "$@"; shift "$taken" ;;
   esac
 done
-[[ -n $task && -n $data && -n $out ]] || die "--task, --data and --out are needed; see --help"
+one_of --task "$task" text image listops
+check_comparison mega mega-n0 transformer
+whole_number --chunk "$chunk" 1
 case $task in
   text) arch=imdb fairseq_task=lra-text batch=${batch:-16} ;;
   image) arch=cifar10 fairseq_task=lra-image batch=${batch:-16} ;;
   listops) arch=listop fairseq_task=lra-text batch=${batch:-64} ;;
-  *) die "--task is '$task': choose from text, image, listops" ;;
 esac
-for number in "$updates" "$batch" "$seed" "$chunk" ${threads:+"$threads"}; do
-  [[ $number =~ ^[1-9][0-9]*$ ]] || die "--updates, --batch, --seed, --chunk and --threads: '$number' is no whole number above 0"
-done
-for model in ${models//,/ }; do
-  [[ $model =~ ^(mega|mega-n0|transformer)$ ]] || die "--models is '$models': choose from mega, mega-n0, transformer"
-done
+whole_number --batch "$batch" 1
 needed=src-bin/train.bin
 [[ $task != image ]] || needed=input/train.src
 require_file "$data/$needed" "--data is a folder of fairseq-mega-prepare for --task $task"
-activate_venv
-work_dir=$out
-mkdir -p "$out/logs" "$out/results"
-export OMP_NUM_THREADS=${threads:-$(nproc)} OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0 PYTHONWARNINGS=ignore
+start_comparison "task: $task" "chunk: $chunk" "batch: $batch"
 
 # The Transformer's FFN is as wide as makes its layers as large as MEGA's with N = 16.
 layers=4 width=64 values=128 z=32 heads=4 ffn=336 warmup=$((updates / 10 + 1)) interval=$((updates / 10 + 1))
@@ -95,7 +73,7 @@ fi
 shared+=(--sentence-class-num "$classes")
 
 train() { # MODEL
-  local log_file=$out/logs/train-$1.log command=(fairseq-mega-train "$data" "${shared[@]}" "${device[@]}" --save-dir "$out/$1")
+  local command=(fairseq-mega-train "$data" "${shared[@]}" "${device[@]}" --save-dir "$out/$1")
   if [[ $1 == transformer ]]; then
     command+=(--arch "transformer_lra_$arch" --encoder-ffn-embed-dim "$ffn" --encoder-attention-heads "$heads")
   else
@@ -103,8 +81,7 @@ train() { # MODEL
     [[ $1 == mega ]] || command+=(--encoder-n-dim 0)
   fi
   printf '%q ' "${command[@]}" >"$out/logs/train-$1.command"
-  python -m fairseq_mega.cli.lra_results train "${command[@]:1}" 2>&1 | tee -a "$log_file" |
-    { grep --line-buffered -E '\| (train_inner|valid) \||rror' >&2 || true; } || fail_with_log "$log_file" "$1"
+  logged_training "$1" python -m fairseq_mega.cli.lra_results train "${command[@]:1}"
 }
 
 score() { # MODEL

@@ -1,61 +1,38 @@
 #!/usr/bin/env bash
 # Trains a Transformer and a MEGA language model of equal size on the same text and scores both; see --help.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/comparison.sh
+source "$(dirname "${BASH_SOURCE[0]}")/comparison.sh"
 
 usage() {
   cat <<'HELP'
-usage: bash scripts/compare_language_models.sh --data DIR --out DIR [--unit words|bytes] [--updates N] [--seed N]
-         [--lr RATE] [--threads N] [--only transformer|mega] [--gpu] [--smoke]
+usage: bash scripts/compare_language_models.sh --data DIR --out DIR [OPTION]...
 
 Trains fairseq's transformer_lm and mega_lm, four layers of width 128 with equally many parameters, for the same number of
 updates on the same number of tokens, with the same optimiser; then scores the test text: the Transformer with and
 without a sliding context, MEGA over contexts of 1, 2, 8 and 32 chunks and over the whole text at once. Results
 go to DIR/results as JSON, one file per number, and are printed as a table.
 
-  --data DIR     folder of fairseq-preprocess with train, valid and test (scripts/prepare_*.sh make one)
-  --out DIR      checkpoints, logs and results; the same command goes on where it was stopped
-  --unit KIND    words: adaptive tables (default); bytes: plain tied tables, for texts of decimal bytes
-  --updates N    updates of each (default: 1500)
-  --seed N       (default: 1)
-  --lr RATE      peak of the learning rate of both (default: 0.002)
-  --threads N    CPU threads (default: all cores)
-  --only NAME    this model only
-  --gpu          train and score on the GPU
-  --smoke        a few updates of tiny models, to see that it works
+  --data DIR      folder of fairseq-preprocess with train, valid and test (scripts/prepare_*.sh make one)
+  --unit KIND     words: adaptive tables (default); bytes: plain tied tables, for texts of decimal bytes
+  --models LIST   of transformer, mega (default: both)
+  --updates N     updates of each model (default: 1500)
 HELP
+  comparison_help
 }
 
-data='' out='' unit=words updates=1500 seed=1 lr=0.002 threads='' only='' gpu=no smoke=no
+unit=words models=transformer,mega updates=1500
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --data) require_value "$@"; data=$2; shift 2 ;;
-    --out) require_value "$@"; out=$2; shift 2 ;;
     --unit) require_value "$@"; unit=$2; shift 2 ;;
-    --updates) require_value "$@"; updates=$2; shift 2 ;;
-    --seed) require_value "$@"; seed=$2; shift 2 ;;
-    --lr) require_value "$@"; lr=$2; shift 2 ;;
-    --threads) require_value "$@"; threads=$2; shift 2 ;;
-    --only) require_value "$@"; only=$2; shift 2 ;;
-    --gpu) gpu=yes; shift ;;
-    --smoke) smoke=yes; shift ;;
-    --help | -h) usage; exit 0 ;;
-    *) die "unknown option '$1'; see --help" ;;
+    *) comparison_option "$@"; shift "$taken" ;;
   esac
 done
-[[ -n $data && -n $out ]] || die "--data and --out are needed; see --help"
-[[ $unit == words || $unit == bytes ]] || die "--unit is '$unit': choose from words, bytes"
-[[ -z $only || $only == transformer || $only == mega ]] || die "--only is '$only': choose from transformer, mega"
-for number in "$updates" "$seed" ${threads:+"$threads"}; do
-  [[ $number =~ ^[1-9][0-9]*$ ]] || die "--updates, --seed and --threads: '$number' is no whole number above 0"
-done
+one_of --unit "$unit" words bytes
+check_comparison transformer mega
 require_file "$data/dict.txt" "--data is a folder of fairseq-preprocess (scripts/prepare_wikitext103.sh --help)"
 require_file "$data/test.bin" "--data needs train, valid and test (fairseq-preprocess --testpref)"
-activate_venv
-work_dir=$out
-mkdir -p "$out/logs" "$out/results"
-export OMP_NUM_THREADS=${threads:-$(nproc)} OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0 PYTHONWARNINGS=ignore
+start_comparison "unit: $unit"
 
 layers=4 width=128 values=256 ffn=576 chunk=128 block=480 batch=4096 warmup=$((updates / 15 + 1))
 if [[ $smoke == yes ]]; then
@@ -116,17 +93,8 @@ score_mega() {
   score mega --contexts "$chunk,$((2 * chunk)),$((8 * chunk)),$((32 * chunk))" --segments 1
 }
 
-# The log of a training that is started again is added to, not replaced.
-logged() { # NAME COMMAND...
-  local log_file=$out/logs/$1.log
-  shift
-  "$@" 2>&1 | tee -a "$log_file" | { grep --line-buffered -E 'train_inner|valid \||rror' >&2 || true; } ||
-    fail_with_log "$log_file" "${1//_/ }"
-}
-
-for model in transformer mega; do
-  [[ -z $only || $only == "$model" ]] || continue
-  run_stage "train-$model" logged "train-$model" "train_$model"
+for model in ${models//,/ }; do
+  run_stage "train-$model" logged_training "$model" "train_$model"
   run_stage "score-$model" "score_$model"
 done
 python -m fairseq_mega.cli.lm_table "$out/results" --benchmark compare-language-models

@@ -48,6 +48,16 @@ one_of() {
   die "$option is '$value': choose from $(printf '%s, ' "$@" | sed 's/, $//')"
 }
 
+# list_of OPTION VALUE CHOICE...: dies unless the value is a list, separated by commas, of some of the choices.
+list_of() {
+  local option=$1 value=$2 one
+  shift 2
+  [[ $value =~ ^[^,]+(,[^,]+)*$ ]] || die "$option is '$value': names separated by commas are needed, of $*"
+  for one in ${value//,/ }; do
+    one_of "$option" "$one" "$@"
+  done
+}
+
 # require_command NAME REMEDY: dies with the remedy where the command is not installed.
 require_command() {
   command -v "$1" >/dev/null 2>&1 || die "the command '$1' was not found: $2"
@@ -98,6 +108,20 @@ run_stage() {
   fi
   date -u +%Y-%m-%dT%H:%M:%SZ >"$marker"
   log "$name: done"
+}
+
+# keep_settings OPTION SETTING...: writes down the settings that the stages done in "$work_dir" belong to; dies where they
+# were begun with others. The option is the one that names the folder.
+keep_settings() {
+  local option=$1 settings=${work_dir:?keep_settings needs work_dir}/settings wanted
+  shift
+  wanted=$(printf '%s\n' "$@")
+  if [[ ! -e $settings ]]; then
+    printf '%s\n' "$wanted" >"$settings"
+  elif [[ $wanted != "$(cat "$settings")" ]]; then
+    diff "$settings" <(printf '%s\n' "$wanted") >&2 || true
+    die "$work_dir was begun with other settings or another text (see above): give another $option, or remove that folder"
+  fi
 }
 
 # fail_with_log LOG WHAT: shows the last lines of a log and dies.

@@ -55,16 +55,6 @@ lra_option() {
   esac
 }
 
-# list_of OPTION VALUE CHOICE...: dies unless the value is a list, separated by commas, of some of the choices.
-list_of() {
-  local option=$1 value=$2 one
-  shift 2
-  [[ $value =~ ^[^,]+(,[^,]+)*$ ]] || die "$option is '$value': names separated by commas are needed, of $*"
-  for one in ${value//,/ }; do
-    one_of "$option" "$one" "$@"
-  done
-}
-
 # check_chunk OPTION VALUE TASK: dies unless the value is -1 or a chunk that the task's inputs can be cut into.
 check_chunk() {
   [[ $2 != -1 ]] || return 0

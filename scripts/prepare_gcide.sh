@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=scripts/lm_text.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lm_text.sh"
+# shellcheck source=scripts/debian.sh
+source "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
 usage() {
   cat <<'HELP'
@@ -45,37 +47,15 @@ whole_number --blocks "$blocks" 1
 [[ -z $deb ]] || require_file "$deb" "give a copy of dict-gcide_VERSION_all.deb"
 start_work "unit: $unit" "threshold: $threshold" "blocks: $blocks" "limit: ${limit:-none}"
 
-download_package() {
-  (cd "$work_dir/raw" && apt-get -o Acquire::Retries=3 -o APT::Sandbox::User=root download dict-gcide) >>"$work_dir/logs/fetch.log" 2>&1
-}
-
-fetch_package() {
-  local own_copy='Fetch the package dict-gcide elsewhere and give it with --deb FILE'
-  require_command apt-get "it fetches dict-gcide on Debian and Ubuntu. $own_copy"
-  mkdir -p "$work_dir/raw"
-  if ! download_package; then
-    local remedy="The package list may be missing or old: run 'apt-get update' as root, then this command again."
-    if [[ $(id -u) -eq 0 ]]; then
-      log "apt-get could not fetch it; updating the package list (apt-get update)"
-      apt-get update >>"$work_dir/logs/fetch.log" 2>&1 || true
-      remedy='The package list was updated already: the network or the package archive may be out of reach.'
-    fi
-    if [[ $(id -u) -ne 0 ]] || ! download_package; then
-      tail -n 5 "$work_dir/logs/fetch.log" >&2
-      die "apt-get download dict-gcide failed (log: $work_dir/logs/fetch.log). $remedy $own_copy"
-    fi
-  fi
-}
-
 obtain() {
   local raw=$work_dir/raw package=()
   local dictionary=$raw/gcide.dict.dz
   if [[ ! $smoke ]]; then
     require_command dpkg-deb "it unpacks the package (Debian and Ubuntu; elsewhere install dpkg)"
     if [[ -z $deb ]]; then
-      fetch_package
-      deb=$(find "$raw" -maxdepth 1 -name 'dict-gcide_*.deb' | sort -V | tail -n 1)
-      [[ -n $deb ]] || die "apt-get download dict-gcide ended well but left no package in $raw; give one with --deb FILE"
+      local package_file
+      fetch_package dict-gcide "$raw" 'Fetch the package dict-gcide elsewhere and give it with --deb FILE'
+      deb=$package_file
     fi
     rm -rf "$raw/unpacked"
     mkdir -p "$raw"

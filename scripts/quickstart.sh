@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
+# shellcheck source=scripts/debian.sh
+source "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
 # What is trained
 arch=mega_tiny
@@ -110,20 +112,14 @@ absolute() { # the path of an existing or future file, whatever folder a later c
 
 # The stages done so far belong to these settings; others need a folder of their own.
 check_settings() {
-  local settings=$work_dir/settings found
-  found=$(
-    printf '%s\n' "languages $source_lang $target_lang" "arch $arch ${model_options[*]-}" "vocabulary $vocabulary_size" \
-      "updates ${updates:-by time}" "minutes $train_minutes" "smoke ${smoke:-no}" "seed $seed"
-    for prefix in "$text" "$valid" "$test"; do
-      [[ -z $prefix ]] || cat "$prefix.$source_lang" "$prefix.$target_lang" | cksum
-    done
+  local prefix settings=(
+    "languages $source_lang $target_lang" "arch $arch ${model_options[*]-}" "vocabulary $vocabulary_size"
+    "updates ${updates:-by time}" "minutes $train_minutes" "smoke ${smoke:-no}" "seed $seed"
   )
-  if [[ ! -e $settings ]]; then
-    printf '%s\n' "$found" >"$settings"
-  elif [[ $found != "$(cat "$settings")" ]]; then
-    diff "$settings" <(printf '%s\n' "$found") >&2 || true
-    die "$work_dir was begun with other settings or other text (see above): give another --work-dir, or remove that folder"
-  fi
+  for prefix in "$text" "$valid" "$test"; do
+    [[ -z $prefix ]] || settings+=("$(cat "$prefix.$source_lang" "$prefix.$target_lang" | cksum)")
+  done
+  keep_settings --work-dir "${settings[@]}"
 }
 
 # --- Stages
@@ -131,41 +127,16 @@ check_settings() {
 without_apt="Use your own text instead, on any system: --text PREFIX (files PREFIX.$source_lang and PREFIX.$target_lang)"
 help_packages=(libreoffice-help-en-us libreoffice-help-de)
 
-find_package() { # the newest package file of this name, if there is one
-  find "$packages" -maxdepth 1 -name "$1_*.deb" | sort -V | tail -n 1
-}
-
-download_package() {
-  (cd "$packages" && apt-get -o Acquire::Retries=3 -o APT::Sandbox::User=root download "$1") >>"$work_dir/logs/fetch.log" 2>&1
-}
-
 fetch_help() {
   rm -rf "$work_dir/help.partial"
-  mkdir -p "$packages"
+  mkdir "$work_dir/help.partial"
   require_command dpkg-deb "it unpacks the LibreOffice help packages of Debian and Ubuntu. $without_apt"
-  local name file
+  local name package_file
   for name in "${help_packages[@]}"; do
-    if [[ -z $(find_package "$name") ]]; then
-      require_command apt-get "it fetches $name on Debian and Ubuntu. $without_apt"
-      log "fetching $name"
-      if ! download_package "$name"; then
-        local remedy="The package list may be missing or old: run 'apt-get update' as root, then this command again."
-        if [[ $(id -u) -eq 0 ]]; then
-          log "apt-get could not fetch it; updating the package list (apt-get update)"
-          apt-get update >>"$work_dir/logs/fetch.log" 2>&1 || true
-          remedy='The package list was updated already: the network or the package archive may be out of reach.'
-        fi
-        if [[ $(id -u) -ne 0 ]] || ! download_package "$name"; then
-          tail -n 5 "$work_dir/logs/fetch.log" >&2
-          die "apt-get download $name failed (log: $work_dir/logs/fetch.log). $remedy $without_apt"
-        fi
-      fi
-    fi
-    file=$(find_package "$name")
-    [[ -n $file ]] || die "apt-get download $name ended well but left no ${name}_*.deb in $packages. $without_apt"
-    dpkg-deb -x "$file" "$work_dir/help.partial" ||
-      die "$file cannot be unpacked: remove it, so that it is fetched again"
-    printf '%s %s (%s)\n' "$name" "$(dpkg-deb -f "$file" Version)" "MPL-2.0" | tee -a "$work_dir/help.partial/versions" >&2
+    fetch_package "$name" "$packages" "$without_apt"
+    dpkg-deb -x "$package_file" "$work_dir/help.partial" ||
+      die "$package_file cannot be unpacked: remove it, so that it is fetched again"
+    printf '%s %s (%s)\n' "$name" "$(dpkg-deb -f "$package_file" Version)" "MPL-2.0" | tee -a "$work_dir/help.partial/versions" >&2
   done
   rm -rf "$work_dir/help"
   mv "$work_dir/help.partial" "$work_dir/help"

@@ -47,12 +47,5 @@ start_work() {
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
   mkdir -p "$work_dir/logs" || die "--out $work_dir cannot be made: give a folder you may write to"
   work_dir=$(cd "$work_dir" && pwd)
-  local settings=$work_dir/settings wanted
-  wanted=$(printf '%s\n' "$@" "smoke: ${smoke:-no}")
-  if [[ ! -e $settings ]]; then
-    printf '%s\n' "$wanted" >"$settings"
-  elif [[ $wanted != "$(cat "$settings")" ]]; then
-    diff "$settings" <(printf '%s\n' "$wanted") >&2 || true
-    die "$work_dir was begun with other settings or another text (see above): give another --out, or remove that folder"
-  fi
+  keep_settings --out "$@" "smoke: ${smoke:-no}"
 }

@@ -1,55 +1,90 @@
-"""Print what scripts/compare_classifiers.sh measured, as a Markdown table.
+"""Print what scripts/compare_classifiers.sh measured, as a Markdown table, and plot the validation accuracies.
 
-python -m fairseq_mega.cli.classifier_table RESULTS
+python -m fairseq_mega.cli.classifier_table RESULTS... --plot curves.png
 """
 
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from fairseq_mega.cli.plotting import load_pyplot, save
 from fairseq_mega.cli.results import ResultError, read_results
 
+Result = Dict[str, Any]
 BENCHMARK = "compare-classifiers"
+TASKS = {"listops": "ListOps", "text": "Text", "image": "Image"}
 TITLES = {"mega": "MEGA", "mega-n0": "MEGA without EMA (N = 0)", "transformer": "Transformer, full attention"}
 HEADER = (
-    "| model | parameters | updates x examples | test accuracy | best validation accuracy | examples/s in training "
-    "| peak GiB |\n|---|---|---|---|---|---|---|"
+    "| task | model | learning rate | parameters | updates x examples | test accuracy | best validation accuracy "
+    "| examples/s in training | peak GiB |\n|---|---|---|---|---|---|---|---|---|"
 )
 
 
-def row(result: Dict[str, Any]) -> str:
+def order(result: Result) -> Tuple[int, int, float]:
+    """Tasks as in MEGA's Table 2, MEGA first, rising learning rates."""
+    settings = result["settings"]
+    return list(TASKS).index(settings["task"]), list(TITLES).index(result["label"]), float(settings["lr"])
+
+
+def title(result: Result) -> str:
+    """Name of a model with its chunk."""
+    chunk = "" if result["label"] == "transformer" else f", chunk {result['settings']['chunk']}"
+    return TITLES[result["label"]] + chunk
+
+
+def row(result: Result) -> str:
     """One line of the table."""
     scores, settings = result["scores"], result["settings"]
-    title = TITLES[result["label"]]
-    if result["label"] != "transformer":
-        title += f", chunk {settings['chunk']}"
     seconds = scores.get("seconds_per_epoch")
     speed = "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}"
     memory = scores.get("peak_memory_gib")
     return (
-        f"| {title} | {settings['parameters']:,} | {settings['updates']:,} x {settings['batch']} "
+        f"| {TASKS[settings['task']]} | {title(result)} | {settings['lr']} | {settings['parameters']:,} "
+        f"| {settings['updates']:,} x {settings['batch']} "
         f"| {scores['test_accuracy']:.2f} % of {result['examples']:,} | {scores['best_valid_accuracy']:.2f} % "
         f"| {speed} | {'-' if memory is None else f'{memory:.2f}'} |"
     )
 
 
-def table(results: Sequence[Dict[str, Any]]) -> str:
-    """All results, MEGA first."""
-    ordered = sorted(results, key=lambda result: list(TITLES).index(result["label"]))
-    return "\n".join([HEADER, *map(row, ordered)])
+def plot(results: Sequence[Result], output: Path) -> None:
+    """Validation accuracy over updates, a panel per task; a model's higher learning rates are dashed."""
+    tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
+    figure, axes = load_pyplot().subplots(1, len(tasks), figsize=(5 * len(tasks), 3.8), squeeze=False)
+    for panel, task in zip(axes[0], tasks):
+        found = [result for result in results if result["settings"]["task"] == task]
+        rates = sorted({float(result["settings"]["lr"]) for result in found})
+        for result in found:
+            rate = float(result["settings"]["lr"])
+            panel.plot(
+                [point["updates"] for point in result["curve"]],
+                [point["accuracy"] for point in result["curve"]],
+                color=f"C{list(TITLES).index(result['label'])}",
+                linestyle=("-", "--", ":", "-.")[rates.index(rate) % 4],
+                label=f"{title(result)}, lr {rate:g}",
+            )
+        panel.set(title=TASKS[task], xlabel="updates", ylabel="validation accuracy, %")
+        panel.grid(True, alpha=0.3)
+        panel.legend(fontsize="x-small")
+    save(figure, output)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="classifier_table", description=__doc__)
-    parser.add_argument("results", type=Path, help="folder of result files")
+    parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
     options = parser.parse_args(arguments)
     try:
-        results = read_results(options.results, BENCHMARK)
+        results = sorted(
+            (result for folder in options.results for result in read_results(folder, BENCHMARK)), key=order
+        )
         if not results:
-            raise ResultError(f"{options.results} holds no result of {BENCHMARK}: run scripts/compare_classifiers.sh")
-        print(table(results))
+            where = ", ".join(map(str, options.results))
+            raise ResultError(f"no result of {BENCHMARK} in {where}: run scripts/compare_classifiers.sh")
+        print("\n".join([HEADER, *map(row, results)]))
+        if options.plot:
+            plot(results, options.plot)
     except (OSError, ResultError) as error:
         print(f"classifier_table: error: {error}", file=sys.stderr)
         return 1

@@ -30,18 +30,20 @@ def test_images(tmp_path):
     options = ["--task", "image", "--data", data, "--out", tmp_path / "out", "--chunk", 8, "--smoke", "--threads", 1]
     output = compare(*options)
     for model in ("MEGA, chunk 8", "MEGA without EMA (N = 0), chunk 8", "Transformer, full attention"):
-        assert f"| {model} | " in output and "of 29 |" in output
+        assert f"| Image | {model} | 0.002 | " in output and "of 29 |" in output
     results = {result["label"]: result for result in read_results(tmp_path / "out" / "results", "compare-classifiers")}
     assert results["mega"]["settings"]["parameters"] > results["mega-n0"]["settings"]["parameters"]
     assert results["transformer"]["settings"]["updates"] == 4 and results["mega"]["examples"] == 29
     assert compare(*options).count("done before, skipped") == 6
+    other = compare(*options, "--lr", "0.01", status=1)
+    assert "> lr: 0.01" in other and "was begun with other settings" in other
 
 
 def test_texts(tmp_path):
     (tmp_path / "data").mkdir()
     data = lra_data.write_texts(tmp_path / "data")
     options = ["--task", "text", "--data", data, "--out", tmp_path / "out", "--models", "mega", "--smoke"]
-    assert "| MEGA, chunk 128 | " in compare(*options, "--threads", 1)
+    assert "| Text | MEGA, chunk 128 | " in compare(*options, "--threads", 1)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,8 @@ def test_texts(tmp_path):
     [
         (["--task", "sound"], "--task is 'sound': choose from text, image, listops"),
         (["--task", "text", "--models", "rnn"], "--models is 'rnn': choose from mega, mega-n0, transformer"),
-        (["--task", "text", "--updates", "0"], "'0' is no whole number above 0"),
+        (["--task", "text", "--updates", "0"], "--updates is '0': a whole number of at least 1 is needed"),
+        (["--task", "text", "--lr", "high"], "--lr is 'high': a positive number is needed"),
         (["--task", "text"], "src-bin/train.bin does not exist: --data is a folder of fairseq-mega-prepare"),
     ],
 )
@@ -61,7 +64,26 @@ def test_bad_options(options, message, tmp_path):
 def test_table_of_nothing_is_an_error(tmp_path, capsys):
     write_result(tmp_path / "a.json", make_result("another", "mega", {"a": 1.0}, 1, "command"))
     assert classifier_table.main([str(tmp_path)]) == 1
-    assert f"classifier_table: error: {tmp_path} holds no result of compare-classifiers" in capsys.readouterr().err
+    assert f"classifier_table: error: no result of compare-classifiers in {tmp_path}" in capsys.readouterr().err
+
+
+def test_table_and_plot_of_several_folders(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    for task, label, rate in (("image", "transformer", "0.01"), ("image", "mega", "0.002"), ("text", "mega", "0.002")):
+        settings = {"task": task, "lr": rate, "chunk": "8", "parameters": 5000, "updates": 20, "batch": 4}
+        scores = {"test_accuracy": 40.0, "best_valid_accuracy": 41.0}
+        curve = [{"updates": updates, "accuracy": 30.0 + updates} for updates in (5, 10)]
+        result = make_result("compare-classifiers", label, scores, 50, "command", settings=settings, curve=curve)
+        write_result(tmp_path / task / f"{label}.json", result)
+    picture = tmp_path / "curves.png"
+    assert classifier_table.main([str(tmp_path / "image"), str(tmp_path / "text"), "--plot", str(picture)]) == 0
+    rows = [line.split(" | ")[:3] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert rows == [
+        ["| Text", "MEGA, chunk 8", "0.002"],
+        ["| Image", "MEGA, chunk 8", "0.002"],
+        ["| Image", "Transformer, full attention", "0.01"],
+    ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_speed(tmp_path):

@@ -66,7 +66,7 @@ def test_compare(tmp_path):
         ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
         ("compare_language_models.sh", ["--data", "/no", "--out", "x"], "/no/dict.txt does not exist"),
         ("compare_language_models.sh", ["--unit", "words"], "--data and --out are needed"),
-        ("compare_language_models.sh", ["--data", "x", "--out", "x", "--only", "lstm"], "--only is 'lstm'"),
+        ("compare_language_models.sh", ["--data", "x", "--out", "x", "--models", "lstm"], "--models is 'lstm'"),
     ],
 )
 def test_bad_options(script, options, message):
