@@ -6,14 +6,13 @@ python -m fairseq_mega.cli.classifier_table RESULTS... --plot curves.png
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
+from fairseq_mega.cli.lra_tables import TASKS, Result
 from fairseq_mega.cli.plotting import load_pyplot, save
 from fairseq_mega.cli.results import ResultError, read_results
 
-Result = Dict[str, Any]
 BENCHMARK = "compare-classifiers"
-TASKS = {"listops": "ListOps", "text": "Text", "image": "Image"}
 TITLES = {"mega": "MEGA", "mega-n0": "MEGA without EMA (N = 0)", "transformer": "Transformer, full attention"}
 HEADER = (
     "| task | model | learning rate | parameters | updates x examples | test accuracy | best validation accuracy "
@@ -40,7 +39,7 @@ def row(result: Result) -> str:
     speed = "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}"
     memory = scores.get("peak_memory_gib")
     return (
-        f"| {TASKS[settings['task']]} | {title(result)} | {settings['lr']} | {settings['parameters']:,} "
+        f"| {TASKS[settings['task']].title} | {title(result)} | {settings['lr']} | {settings['parameters']:,} "
         f"| {settings['updates']:,} x {settings['batch']} "
         f"| {scores['test_accuracy']:.2f} % of {result['examples']:,} | {scores['best_valid_accuracy']:.2f} % "
         f"| {speed} | {'-' if memory is None else f'{memory:.2f}'} |"
@@ -63,7 +62,7 @@ def plot(results: Sequence[Result], output: Path) -> None:
                 linestyle=("-", "--", ":", "-.")[rates.index(rate) % 4],
                 label=f"{title(result)}, lr {rate:g}",
             )
-        panel.set(title=TASKS[task], xlabel="updates", ylabel="validation accuracy, %")
+        panel.set(title=TASKS[task].title, xlabel="updates", ylabel="validation accuracy, %")
         panel.grid(True, alpha=0.3)
         panel.legend(fontsize="x-small")
     save(figure, output)
