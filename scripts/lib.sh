@@ -120,7 +120,8 @@ keep_settings() {
     printf '%s\n' "$wanted" >"$settings"
   elif [[ $wanted != "$(cat "$settings")" ]]; then
     diff "$settings" <(printf '%s\n' "$wanted") >&2 || true
-    die "$work_dir was begun with other settings or another text (see above): give another $option, or remove that folder"
+    die "$work_dir was begun with other settings or another text (see above): give the same options, \
+another $option, or remove that folder"
   fi
 }
 

@@ -222,7 +222,7 @@ run_transformer() {
 
 # run_seeds TASK NAME SETTING...: trains and tests "model" with each seed, and writes one result file each.
 run_seeds() {
-  local one_task=$1 name=$2 seed run_dir settings before
+  local one_task=$1 name=$2 seed run_dir before
   shift 2
   find_data "$one_task"
   [[ ! $smoke ]] || model+=(--encoder-layers 1 --encoder-embed-dim 16 --classifier-out-dim 16)
@@ -230,12 +230,8 @@ run_seeds() {
   for seed in ${seeds//,/ }; do
     run=$name.seed$seed run_dir=$work_dir/runs/$name.seed$seed
     mkdir -p "$run_dir"
-    settings="data $(cd "$data_dir" && pwd), batch $batch, lr $lr, schedule $warmup of $total, $precision"
-    settings+=${extra[*]:+ -- ${extra[*]}}
-    if [[ -e $run_dir/settings && $(cat "$run_dir/settings") != "$settings" ]]; then
-      die "$run_dir was begun with '$(cat "$run_dir/settings")', not '$settings': give the same options, or another --out"
-    fi
-    echo "$settings" >"$run_dir/settings"
+    work_dir=$run_dir keep_settings --out "data: $(cd "$data_dir" && pwd)" "batch: $batch" "lr: $lr" \
+      "schedule: $warmup of $total" "precision: $precision" "options: ${extra[*]-}"
     before=$([[ ! -e $run_dir/updates ]] || cat "$run_dir/updates")
     ((updates >= ${before:-0})) || die "$run_dir was trained for $before updates, --max-update is $updates: give at least $before"
     echo "$updates" >"$run_dir/updates"

@@ -245,11 +245,7 @@ one_run() {
   local run=$1.$function.seed$seed
   local run_dir=$work_dir/runs/$run
   mkdir -p "$run_dir"
-  local settings="--max-update $max_update --average $average${extra[*]:+ -- ${extra[*]}}"
-  if [[ -e $run_dir/settings && $(cat "$run_dir/settings") != "$settings" ]]; then
-    die "$run_dir was begun with '$(cat "$run_dir/settings")', not '$settings': give the same options, or another --work-dir"
-  fi
-  echo "$settings" >"$run_dir/settings"
+  work_dir=$run_dir keep_settings --work-dir "--max-update: $max_update" "--average: $average" "options: ${extra[*]-}"
   run_stage "$run.train" train "$source_lang" "$target_lang" "$function" "$seed" "$run_dir"
   run_stage "$run.average" average_last "$run_dir"
   run_stage "$run.translate.best" translate "$source_lang" "$target_lang" "$run_dir" "$run_dir/checkpoints/checkpoint_best.pt" best
