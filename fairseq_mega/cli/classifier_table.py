@@ -15,15 +15,20 @@ from fairseq_mega.cli.results import ResultError, read_results
 BENCHMARK = "compare-classifiers"
 TITLES = {"mega": "MEGA", "mega-n0": "MEGA without EMA (N = 0)", "transformer": "Transformer, full attention"}
 HEADER = (
-    "| task | model | learning rate | parameters | updates x examples | test accuracy | best validation accuracy "
-    "| examples/s in training | peak GiB |\n|---|---|---|---|---|---|---|---|---|"
+    "| task | model | learning rate | seed | parameters | updates x examples | test accuracy "
+    "| best validation accuracy | examples/s in training | peak GiB |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
-def order(result: Result) -> Tuple[int, int, float]:
-    """Tasks as in MEGA's Table 2, MEGA first, rising learning rates."""
-    settings = result["settings"]
-    return list(TASKS).index(settings["task"]), list(TITLES).index(result["label"]), float(settings["lr"])
+def schedule(result: Result) -> Tuple[int, float]:
+    """Updates and peak learning rate of a training."""
+    return result["settings"]["updates"], float(result["settings"]["lr"])
+
+
+def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
+    """Tasks as in MEGA's Table 2, MEGA first, rising updates, learning rates and seeds."""
+    task = list(TASKS).index(result["settings"]["task"])
+    return task, list(TITLES).index(result["label"]), schedule(result), result["seed"]
 
 
 def title(result: Result) -> str:
@@ -39,32 +44,35 @@ def row(result: Result) -> str:
     speed = "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}"
     memory = scores.get("peak_memory_gib")
     return (
-        f"| {TASKS[settings['task']].title} | {title(result)} | {settings['lr']} | {settings['parameters']:,} "
-        f"| {settings['updates']:,} x {settings['batch']} "
+        f"| {TASKS[settings['task']].title} | {title(result)} | {settings['lr']} | {result['seed']} "
+        f"| {settings['parameters']:,} | {settings['updates']:,} x {settings['batch']} "
         f"| {scores['test_accuracy']:.2f} % of {result['examples']:,} | {scores['best_valid_accuracy']:.2f} % "
         f"| {speed} | {'-' if memory is None else f'{memory:.2f}'} |"
     )
 
 
 def plot(results: Sequence[Result], output: Path) -> None:
-    """Validation accuracy over updates, a panel per task; a model's higher learning rates are dashed."""
+    """Validation accuracy over updates, a panel per task: a model has its colour, a schedule its dashes."""
     tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
-    figure, axes = load_pyplot().subplots(1, len(tasks), figsize=(5 * len(tasks), 3.8), squeeze=False)
+    figure, axes = load_pyplot().subplots(1, len(tasks), figsize=(5 * len(tasks), 4.8), squeeze=False)
     for panel, task in zip(axes[0], tasks):
         found = [result for result in results if result["settings"]["task"] == task]
-        rates = sorted({float(result["settings"]["lr"]) for result in found})
+        schedules = sorted({schedule(result) for result in found})
+        named = set()
         for result in found:
-            rate = float(result["settings"]["lr"])
+            updates, rate = schedule(result)
+            name = f"{title(result)}, {updates:,} updates, lr {rate:g}"
             panel.plot(
                 [point["updates"] for point in result["curve"]],
                 [point["accuracy"] for point in result["curve"]],
                 color=f"C{list(TITLES).index(result['label'])}",
-                linestyle=("-", "--", ":", "-.")[rates.index(rate) % 4],
-                label=f"{title(result)}, lr {rate:g}",
+                linestyle=("-", "--", ":", "-.")[schedules.index((updates, rate)) % 4],
+                label=None if name in named else name,
             )
+            named.add(name)
         panel.set(title=TASKS[task].title, xlabel="updates", ylabel="validation accuracy, %")
         panel.grid(True, alpha=0.3)
-        panel.legend(fontsize="x-small")
+        panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)
     save(figure, output)
 
 

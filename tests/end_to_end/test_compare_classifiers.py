@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any, Dict
 
 import pytest
 from helpers import REPOSITORY
@@ -30,7 +31,7 @@ def test_images(tmp_path):
     options = ["--task", "image", "--data", data, "--out", tmp_path / "out", "--chunk", 8, "--smoke", "--threads", 1]
     output = compare(*options)
     for model in ("MEGA, chunk 8", "MEGA without EMA (N = 0), chunk 8", "Transformer, full attention"):
-        assert f"| Image | {model} | 0.002 | " in output and "of 29 |" in output
+        assert f"| Image | {model} | 0.002 | 1 | " in output and "of 29 |" in output
     results = {result["label"]: result for result in read_results(tmp_path / "out" / "results", "compare-classifiers")}
     assert results["mega"]["settings"]["parameters"] > results["mega-n0"]["settings"]["parameters"]
     assert results["transformer"]["settings"]["updates"] == 4 and results["mega"]["examples"] == 29
@@ -73,16 +74,19 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
         settings = {"task": task, "lr": rate, "chunk": "8", "parameters": 5000, "updates": 20, "batch": 4}
         scores = {"test_accuracy": 40.0, "best_valid_accuracy": 41.0}
         curve = [{"updates": updates, "accuracy": 30.0 + updates} for updates in (5, 10)]
-        result = make_result("compare-classifiers", label, scores, 50, "command", settings=settings, curve=curve)
-        write_result(tmp_path / task / f"{label}.json", result)
+        for seed in (2, 1):
+            more: Dict[str, Any] = {"seed": seed, "settings": settings, "curve": curve}
+            result = make_result("compare-classifiers", label, scores, 50, "command", **more)
+            write_result(tmp_path / task / f"{label}.{seed}.json", result)
     picture = tmp_path / "curves.png"
     assert classifier_table.main([str(tmp_path / "image"), str(tmp_path / "text"), "--plot", str(picture)]) == 0
-    rows = [line.split(" | ")[:3] for line in capsys.readouterr().out.splitlines()[2:]]
-    assert rows == [
-        ["| Text", "MEGA, chunk 8", "0.002"],
-        ["| Image", "MEGA, chunk 8", "0.002"],
-        ["| Image", "Transformer, full attention", "0.01"],
-    ]
+    rows = [line.split(" | ")[:4] for line in capsys.readouterr().out.splitlines()[2:]]
+    expected = (
+        ("Text", "MEGA, chunk 8", "0.002"),
+        ("Image", "MEGA, chunk 8", "0.002"),
+        ("Image", "Transformer, full attention", "0.01"),
+    )
+    assert rows == [[f"| {task}", model, rate, seed] for task, model, rate in expected for seed in ("1", "2")]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
