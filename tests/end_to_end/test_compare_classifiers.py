@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from typing import Any, Dict
 
 import pytest
 from helpers import REPOSITORY
@@ -75,8 +74,7 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
         scores = {"test_accuracy": 40.0, "best_valid_accuracy": 41.0}
         curve = [{"updates": updates, "accuracy": 30.0 + updates} for updates in (5, 10)]
         for seed in (2, 1):
-            more: Dict[str, Any] = {"seed": seed, "settings": settings, "curve": curve}
-            result = make_result("compare-classifiers", label, scores, 50, "command", **more)
+            result = make_result("compare-classifiers", label, scores, 50, "command", seed, settings, curve=curve)
             write_result(tmp_path / task / f"{label}.{seed}.json", result)
     picture = tmp_path / "curves.png"
     assert classifier_table.main([str(tmp_path / "image"), str(tmp_path / "text"), "--plot", str(picture)]) == 0
