@@ -1,0 +1,25 @@
+"""The one place that knows about quirks of fairseq, torch and numpy versions; `apply` mends them all.
+
+Every mend is idempotent and silent and changes nothing where the installed version does not need it. The
+mends reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.
+"""
+
+from . import arguments, batches, checkpoints, imports, numpy_names, patching
+
+__all__ = ["apply", "arguments", "batches", "checkpoints", "imports", "numpy_names", "patching"]
+
+
+def apply() -> None:
+    """Apply every mend; a second call does nothing.
+
+    Raises ImportError where the installed fairseq cannot run on this Python.
+    """
+    imports.import_fairseq()
+    imports.undo_leaked_logging()
+    checkpoints.allow_safe_globals()
+    numpy_names.restore_removed_numpy_names()
+    batches.keep_last_batch()
+    batches.redraw_batches_each_epoch()
+    checkpoints.copy_checkpoints_atomically()
+    batches.end_background_loading_at_exit()
+    arguments.separate_bf16_from_tpu()

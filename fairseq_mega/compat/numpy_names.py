@@ -1,0 +1,36 @@
+"""Names that NumPy 2 removed, for the fairseq modules that still use them."""
+
+import types
+import typing
+
+import numpy as np
+
+
+class _NumpyWithRemovedNames(types.ModuleType):
+    """numpy as fairseq's data modules know it: with np.compat.long and percentile(interpolation=)."""
+
+    compat = types.SimpleNamespace(long=np.int64)
+
+    @staticmethod
+    def percentile(*args: typing.Any, interpolation: typing.Optional[str] = None, **kwargs: typing.Any) -> typing.Any:
+        """Pass `interpolation` on under its present name, `method`."""
+        if interpolation is not None:
+            kwargs["method"] = interpolation
+        return np.percentile(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(np, name)
+
+
+def restore_removed_numpy_names() -> None:
+    """Give three fairseq modules what NumPy 2 removed; numpy itself stays as it is.
+
+    Needed by --sample-break-mode eos and --num-batch-buckets.
+    """
+    if hasattr(np, "compat"):
+        return
+    from fairseq.data import data_utils, language_pair_dataset, token_block_dataset
+
+    for module in (data_utils, language_pair_dataset, token_block_dataset):
+        if not isinstance(module.np, _NumpyWithRemovedNames):
+            module.np = _NumpyWithRemovedNames("numpy")

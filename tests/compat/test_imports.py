@@ -1,0 +1,81 @@
+"""Importing fairseq and the plugin: silent, explained where it fails, and no logging left behind."""
+
+import logging
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Optional
+
+import pytest
+from fairseq import options
+from fairseq.data import data_utils
+from fairseq.file_io import PathManager
+
+from fairseq_mega import compat
+from fairseq_mega.compat import imports
+from tests import helpers
+
+
+def test_apply_twice_changes_nothing() -> None:
+    def patched() -> tuple:
+        return data_utils.batch_by_size, PathManager.copy, options.parse_args_and_arch, data_utils.np
+
+    before = patched()
+    compat.apply()
+    assert patched() == before
+
+
+def test_import_is_silent_and_leaves_the_root_logger_alone() -> None:
+    code = "import fairseq_mega, logging; root = logging.getLogger(); assert (root.handlers, root.level) == ([], 30)"
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "default"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "fairseq_mega" not in done.stderr, done.stderr  # no warning of ours; torch and hydra have theirs
+
+
+def test_unusable_fairseq_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "fairseq").mkdir()
+    message = "mutable default <class 'CommonConfig'> for field common is not allowed: use default_factory"
+    (tmp_path / "fairseq" / "__init__.py").write_text(f'raise ValueError("{message}")\n')
+    for name in [name for name in sys.modules if name.split(".")[0] == "fairseq"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ImportError, match="fairseq-fixed"):
+        imports.import_fairseq()
+    assert logging.getLogger().manager.disable == logging.NOTSET
+
+
+class TestLeakedLogging:
+    def leave_like_wav2vec(self, monkeypatch: pytest.MonkeyPatch, command: Optional[str]) -> logging.Logger:
+        """Put the root logger in the state in which fairseq's wav2vec2_classification leaves it."""
+        logger = logging.getLogger()
+        leaked = logging.StreamHandler()
+        leaked.setFormatter(logging.Formatter(logging.BASIC_FORMAT, None))
+        monkeypatch.setattr(logger, "handlers", [leaked])
+        monkeypatch.setattr(logger, "level", logging.DEBUG)
+        for other in ("interactive", "eval_lm", "generate"):
+            monkeypatch.delitem(sys.modules, f"fairseq_cli.{other}", raising=False)
+        if command is not None:
+            monkeypatch.setitem(sys.modules, f"fairseq_cli.{command}", types.ModuleType(command))
+        return logger
+
+    def test_late_commands_log_to_stdout(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+        root = self.leave_like_wav2vec(monkeypatch, "eval_lm")
+        imports.undo_leaked_logging()
+        root.info("Loss (base 2): 1.0")
+        captured = capsys.readouterr()
+        assert captured.out.endswith("| INFO | root | Loss (base 2): 1.0\n") and captured.err == ""
+
+    def test_generate_configures_logging_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = self.leave_like_wav2vec(monkeypatch, "generate")
+        imports.undo_leaked_logging()
+        assert root.handlers == [] and root.level == logging.WARNING
+
+    def test_other_programs_keep_theirs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = self.leave_like_wav2vec(monkeypatch, None)
+        before = list(root.handlers)
+        imports.undo_leaked_logging()
+        assert root.handlers == before and root.level == logging.DEBUG
