@@ -1,11 +1,18 @@
 """Import fairseq quietly, and give its commands the logging that they ask for."""
 
+import contextlib
+import importlib
 import logging
 import os
 import sys
+import types
+import typing
 
 CLI_LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
 CLI_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+
+# Imported by one task and one criterion of fairseq for metrics that they compute; a quarter of a command's start.
+SLOW = ("sklearn", "sklearn.metrics", "scipy.stats")
 
 
 def import_fairseq() -> None:
@@ -16,7 +23,8 @@ def import_fairseq() -> None:
     handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
     logging.disable(max(disabled, logging.INFO))
     try:
-        import fairseq  # noqa: F401
+        with deferred(SLOW):
+            import fairseq  # noqa: F401
     except ValueError as error:
         if "mutable default" not in str(error):
             raise
@@ -31,6 +39,34 @@ def import_fairseq() -> None:
         root.removeHandler(handler)
     if added:
         root.setLevel(level)
+
+
+class _Deferred(types.ModuleType):
+    """Stands for a module in ``from ... import``; a function taken from it imports the module when it is called."""
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        submodule = sys.modules.get(f"{self.__name__}.{name}")
+        if isinstance(submodule, _Deferred):
+            return submodule
+
+        def call(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+            return getattr(importlib.import_module(self.__name__), name)(*args, **kwargs)
+
+        return call
+
+
+@contextlib.contextmanager
+def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
+    """Within the block, imports of these modules take stand-ins; those that are loaded already stay themselves."""
+    stand_ins = {name: _Deferred(name) for name in names if name not in sys.modules}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
 
 
 def undo_leaked_logging() -> None:

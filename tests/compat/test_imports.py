@@ -79,3 +79,23 @@ class TestLeakedLogging:
         before = list(root.handlers)
         imports.undo_leaked_logging()
         assert root.handlers == before and root.level == logging.DEBUG
+
+
+def test_statistics_of_other_tasks_are_imported_when_they_are_computed() -> None:
+    code = """
+import sys, fairseq_mega
+slow = {"sklearn", "scipy.stats"}
+assert not slow & set(sys.modules), slow & set(sys.modules)
+import numpy as np
+from fairseq.criterions import sentence_prediction as criterion
+from fairseq.tasks import audio_classification as task
+guesses, labels = np.array([0, 1, 1, 0, 1]), np.array([0, 1, 0, 0, 1])
+print(criterion.acc_and_f1(guesses, labels)["f1"], criterion.pearson_and_spearman(guesses, labels)["pearson"])
+print(*task.sklearn_metrics.roc_curve(labels, guesses)[1])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    f1, pearson, *rates = map(float, done.stdout.split())
+    assert (f1, pearson) == (pytest.approx(0.8), pytest.approx(2 / 3))
+    assert rates == [0.0, 1.0, 1.0]
