@@ -140,7 +140,7 @@ class MegaLanguageModelDecoder(DecoderStack):
             state: what the call before returned; None at the beginning.
 
         Returns:
-            Log probabilities (B, V), and the new state: of constant size for a model with chunks.
+            Log probabilities (B, V), and the new state: of bounded size for a model with chunks.
         """
         out = self.run(tokens, state, return_state=True)
         assert out.state is not None

@@ -1,4 +1,4 @@
-"""Generate text with a trained language model: constant memory and time per token, however long the text gets."""
+"""Generate text with a trained language model: bounded memory and time per token, however long the text gets."""
 
 import math
 from typing import Any, Iterator, List, Optional, Sequence

@@ -41,17 +41,23 @@ def reorder_state(state: Any, order: Tensor) -> Any:
         order: (B',) long, the rows to keep, in their new order.
 
     Returns:
-        A new state of the same structure.
+        A state of the same structure; what ``order`` leaves as it is, is not copied, where the CPU can tell.
     """
-    if isinstance(state, Tensor):
-        return state.index_select(0, order)
-    if isinstance(state, TimeBuffer):
-        return state.select(order)
-    if isinstance(state, tuple) and hasattr(state, "_fields"):
-        return type(state)(*(reorder_state(item, order) for item in state))
-    if isinstance(state, list):
-        return [reorder_state(item, order) for item in state]
-    return state
+    # On a GPU the comparison would wait for all that runs there.
+    in_order = order.device.type == "cpu" and torch.equal(order, torch.arange(order.numel()))
+
+    def select(item: Any) -> Any:
+        if isinstance(item, Tensor):
+            return item if in_order and item.size(0) == order.numel() else item.index_select(0, order)
+        if isinstance(item, TimeBuffer):
+            return item if in_order and item.steps.size(0) == order.numel() else item.select(order)
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return type(item)(*(select(part) for part in item))
+        if isinstance(item, list):
+            return [select(part) for part in item]
+        return item
+
+    return select(state)
 
 
 def extend_mask(cached: Optional[Tensor], cached_length: int, new: Optional[Tensor], like: Tensor) -> Optional[Tensor]:

@@ -5,7 +5,7 @@ from typing import List, Optional
 import torch
 from torch import Tensor
 
-SMALLEST = 64  # steps that a buffer without a known end has room for at first
+SMALLEST = 64  # steps that a buffer has room for at first
 
 
 class TimeBuffer:
@@ -47,7 +47,9 @@ class TimeBuffer:
         longer = TimeBuffer(self.steps)
         longer._room, longer._taken = self._room, self._taken
         if not self._has_room(new):
-            capacity = most or max(SMALLEST, 1 << new.bit_length())
+            capacity = max(SMALLEST, 1 << new.bit_length())  # doubled, so that copies stay few
+            if most is not None:
+                capacity = min(capacity, most)
             longer._room = self.steps.new_empty(self.steps.size(0), capacity, self.steps.size(2))
             longer._room[:, :old] = self.steps
             longer._taken = [old]
@@ -73,12 +75,13 @@ class TimeBuffer:
         return self if done == 0 else TimeBuffer(self.steps[:, done:].clone())
 
     def select(self, order: Tensor) -> "TimeBuffer":
-        """The streams ``order`` (B',) long, in a memory of their own with as much room."""
+        """The streams ``order`` (B',) long, in a memory of their own with as much room, of which nothing is copied."""
         if self._room is None:
             return TimeBuffer(self.steps.index_select(0, order))
         chosen = TimeBuffer(self.steps)
-        chosen._room, chosen._taken = self._room.index_select(0, order), [len(self)]
+        chosen._room, chosen._taken = self._room.new_empty(order.numel(), *self._room.shape[1:]), [len(self)]
         chosen.steps = chosen._room[:, : len(self)]
+        torch.index_select(self.steps, 0, order, out=chosen.steps)
         return chosen
 
     def bytes(self) -> int:

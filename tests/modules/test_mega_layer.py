@@ -123,6 +123,17 @@ def test_state_is_reordered():
     torch.testing.assert_close(out, whole[order, 6:])
 
 
+def test_an_order_that_changes_nothing_copies_nothing():
+    built = layer(chunk_size=4, cross_attention=True)
+    _, state = stream(built, hidden(6), (6,), encoder_out=hidden(SOURCE, seed=2))
+    kept = reorder_state(state, torch.arange(BATCH))
+    assert all(same is item for same, item in zip(kept.attention, state.attention))
+    assert all(same is item for same, item in zip(kept.cross_attention, state.cross_attention))
+    fewer = reorder_state(state, torch.arange(BATCH - 1))  # its first rows are in order, too
+    assert fewer.attention.ema.size(0) == fewer.attention.keys.steps.size(0) == BATCH - 1
+    torch.testing.assert_close(fewer.attention.keys.steps, state.attention.keys.steps[:-1])
+
+
 @pytest.mark.parametrize("changes", [{}, {"ema_dim": 0}, {"ffn_dim": 0}, {"normalize_before": True}])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_near_float64(changes, dtype):

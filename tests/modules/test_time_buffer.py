@@ -8,7 +8,7 @@ from torch import nn
 
 from fairseq_mega.modules.derived import DerivingModule
 from fairseq_mega.modules.position import RotaryRelativeBias
-from fairseq_mega.modules.time_buffer import TimeBuffer
+from fairseq_mega.modules.time_buffer import SMALLEST, TimeBuffer
 
 
 def steps(*values, batch=2):
@@ -37,6 +37,38 @@ def test_appending_copies_nothing_while_there_is_room():
         grown = TimeBuffer(steps())
         places = {(grown := grown.append(steps(i))).room.data_ptr() for i in range(500)}
         assert numbers(grown) == list(range(500)) and len(places) <= 5
+
+
+@pytest.mark.parametrize("most", [None, 8192])
+def test_room_grows_with_the_steps(most):
+    """A stream that may become long takes no more memory than twice its steps, and what is reserved is not copied."""
+    with torch.no_grad():
+        buffer = TimeBuffer(steps())
+        for count in range(1, 1001):
+            buffer = buffer.append(steps(count), most)
+            assert buffer.room.size(1) <= max(SMALLEST, 2 * count)
+        chosen = buffer.select(torch.tensor([1, 0, 1]))
+        assert numbers(chosen) == list(range(1, 1001)) and chosen.room.size(1) == buffer.room.size(1)
+        longer = chosen.append(steps(0, batch=3), most)
+        assert longer.room.data_ptr() == chosen.room.data_ptr(), "a reordered buffer has room for the next step"
+        assert numbers(longer) == [*range(1, 1001), 0]
+
+
+@pytest.mark.parametrize("most", [None, 8192])
+def test_selecting_reads_the_steps_alone(most, monkeypatch):
+    sizes = []
+    index_select = torch.index_select
+
+    def watched(tensor, *arguments, **options):
+        sizes.append(tensor.size(1))
+        return index_select(tensor, *arguments, **options)
+
+    with torch.no_grad():
+        buffer = TimeBuffer(steps(1)).append(steps(2), most)
+        monkeypatch.setattr(torch, "index_select", watched)
+        monkeypatch.setattr(torch.Tensor, "index_select", watched)
+        assert numbers(buffer.select(torch.tensor([1, 0]))) == [1, 2]
+    assert sizes == [2]
 
 
 def test_forks_do_not_meet():
