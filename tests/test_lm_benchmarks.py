@@ -38,6 +38,18 @@ def test_decoding(tmp_path):
 
 
 @pytest.mark.slow
+def test_decoding_with_beams_and_several_chunks(tmp_path):
+    options = ["--batch", "2", "--beam", "3", "--chunk", "16,4096"]
+    output = run("benchmark_decoding.py", "--models", "mega,mega-full", *options, "--json", str(tmp_path / "beam.json"))
+    found = re.findall(r"^\| (mega, chunk 16|mega, chunk 4096|mega-full) \| [\d,]+ \| (10|90) \|", output, re.M)
+    assert len(found) == 6
+    scores = read_result(tmp_path / "beam.json")["scores"]
+    for position in (10, 90):
+        bytes_of = {name: scores[f"{name} position={position} bytes"] for name in ("mega, chunk 4096", "mega-full")}
+        assert bytes_of["mega, chunk 4096"] == bytes_of["mega-full"]  # a long chunk reserves what no chunk does
+
+
+@pytest.mark.slow
 def test_length(tmp_path):
     output = run("benchmark_lm_length.py", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
     assert len(re.findall(r"^\| (mega, chunk 16|transformer) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)) == 4
