@@ -1,13 +1,15 @@
 """The five norms of MEGA, all with eps = 1e-5, over hidden states (B, L, D)."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 NORMS = ("layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm")
 EPS = 1e-5
+HALF = (torch.float16, torch.bfloat16)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -46,29 +48,44 @@ class ScaleNorm(nn.Module):
 
 def rms_norm(x: Tensor, weight: Optional[Tensor]) -> Tensor:
     """Torch's RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
-    if x.dtype in (torch.float16, torch.bfloat16):
+    if x.dtype in HALF:
         return F.rms_norm(x.float(), x.shape[-1:], None if weight is None else weight.float(), EPS).to(x.dtype)
     return F.rms_norm(x, x.shape[-1:], weight, EPS)
 
 
-class BatchNorm(nn.BatchNorm1d):
+class _BatchStatistics(nn.modules.batchnorm._BatchNorm):
+    """What both batch norms share: features last, and float32 for the statistics whatever the module's precision.
+
+    A running variance of float16 would be infinite from 65,504 on, and a running mean of bfloat16 would stop short of
+    the true one, since its steps of a tenth are soon less than its last digit.
+    """
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__(dim, eps=EPS, affine=affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        parameters = {name: parameter.to(dtype) for name, parameter in self.named_parameters()}
+        if any(parameter.dtype != dtype for parameter in self.parameters()):
+            return functional_call(self, parameters, (x,))
+        return super().forward(x.flatten(0, -2).to(dtype)).view_as(x).to(x.dtype)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:  # .half(), .to() and the like
+        before = dict(self.named_buffers())
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            now = getattr(self, name)
+            if now.dtype in HALF:
+                setattr(self, name, buffer.to(now.device))
+        return self
+
+
+class BatchNorm(_BatchStatistics, nn.BatchNorm1d):
     """Batch norm per feature over batch and time, padded positions included as in the published code."""
 
-    def __init__(self, dim: int, affine: bool = True) -> None:
-        super().__init__(dim, eps=EPS, affine=affine)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(0, -2)).view_as(x)
-
-
-class SyncBatchNorm(nn.SyncBatchNorm):
+class SyncBatchNorm(_BatchStatistics, nn.SyncBatchNorm):
     """Batch norm whose statistics cover all devices of a distributed run."""
-
-    def __init__(self, dim: int, affine: bool = True) -> None:
-        super().__init__(dim, eps=EPS, affine=affine)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(0, -2)).view_as(x)
 
 
 def build_norm(kind: str, dim: int, affine: bool = True) -> nn.Module:

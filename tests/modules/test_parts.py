@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from numerics import assert_close
+from torch import nn
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.cross_attention import GatedCrossAttention
@@ -48,6 +50,57 @@ def test_batchnorm_remembers_and_evaluates():
     torch.testing.assert_close(norm.running_mean, 0.1 * x.mean((0, 1)))
     before = norm.eval()(x[:1])
     torch.testing.assert_close(norm(x)[:1], before)
+
+
+HALVES = {"half": nn.Module.half, "bfloat16": nn.Module.bfloat16, "to": lambda norm: norm.to(torch.float16)}
+
+
+@pytest.mark.parametrize("kind", ["batchnorm", "syncbatchnorm"])
+@pytest.mark.parametrize("convert", HALVES.values(), ids=HALVES)
+def test_batchnorm_keeps_its_statistics_in_half_precision(kind, convert):
+    """Outputs, gradients and running statistics are those of float32 but for the rounding of inputs and outputs."""
+    torch.manual_seed(0)
+    norm, wide = build_norm(kind, 3), build_norm(kind, 3)
+    convert(norm)
+    dtype = norm.weight.dtype
+    assert norm.running_mean.dtype == norm.running_var.dtype == torch.float32
+    for _ in range(80):
+        x = (10.0 + torch.tensor([1.0, 20.0, 300.0]) * torch.randn(4, 50, 3)).to(dtype)
+        inputs = [x.clone().requires_grad_(), x.float().requires_grad_()]
+        got, want = norm(inputs[0]), wide(inputs[1])
+        weights = torch.randn_like(want).to(dtype)
+        (got * weights).sum().backward()
+        (want * weights.float()).sum().backward()
+        assert got.dtype == inputs[0].grad.dtype == norm.weight.grad.dtype == dtype
+        assert_close("output", got, want.double())
+        assert_close("gradient", inputs[0].grad, inputs[1].grad.double())
+    torch.testing.assert_close(norm.running_mean, wide.running_mean)
+    torch.testing.assert_close(norm.running_var, wide.running_var)
+    assert norm.running_var[2] > 65504 and norm.num_batches_tracked == 80
+    assert_close("evaluation", norm.eval()(x), wide.eval()(x.float()).double())
+
+
+def test_batchnorm_changes_its_precision_and_device_as_others_do():
+    norm = build_norm("batchnorm", 3)
+    norm(torch.randn(2, 5, 3))
+    before = norm.running_var.clone()
+    assert norm.double().running_var.dtype == torch.float64 and norm.half().float().running_var.dtype == torch.float32
+    torch.testing.assert_close(norm.running_var, before, rtol=0, atol=0)
+    assert norm.half().to("meta").running_var.is_meta and norm.to_empty(device="cpu").running_var.shape == (3,)
+
+
+@pytest.mark.parametrize("kinds", [("batchnorm", "syncbatchnorm"), ("syncbatchnorm", "batchnorm")])
+@pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.float])
+def test_batchnorm_checkpoints_load_both_ways(kinds, convert):
+    """Of any precision of model and checkpoint, old checkpoints of half precision statistics among them."""
+    norm = build_norm(kinds[0], 3).half()
+    norm(torch.randn(2, 5, 3).half())
+    narrow = {name: value.half() if value.is_floating_point() else value for name, value in norm.state_dict().items()}
+    for state in (norm.state_dict(), narrow):
+        other = convert(build_norm(kinds[1], 3))
+        other.load_state_dict(state)
+        assert other.running_var.dtype == torch.float32 and other.num_batches_tracked == 1
+        torch.testing.assert_close(other.running_var, state["running_var"].float(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "scalenorm", "rmsnorm"])
