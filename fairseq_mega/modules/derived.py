@@ -1,17 +1,19 @@
-"""Values that modules compute from their parameters, kept during evaluation."""
+"""Values that modules compute from their parameters, kept from step to step of decoding."""
 
 from typing import Any, Callable, Dict, Hashable, Tuple
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 
 class DerivingModule(nn.Module):
     """A module that computes something from its parameters alone, and need not do so at every step of decoding.
 
     :meth:`derived` keeps values while gradients are off, the module is in evaluation mode and its parameters are the
-    same tensors at the same version. :meth:`train` forgets them, so that optimisers that write to ``parameter.data``,
-    which leaves the version as it is, are safe too: training begins by calling it.
+    same tensors at the same version. A write to ``parameter.data`` leaves the version as it is: modules therefore call
+    :meth:`forget` in every call that is no single further step of a stream, and :meth:`train` does. What a
+    parametrisation computes has no version of its own, so that nothing is kept of it.
     """
 
     def __init__(self) -> None:
@@ -20,7 +22,7 @@ class DerivingModule(nn.Module):
 
     def derived(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """``compute()``, or what it returned before under that key; not to be changed by the caller."""
-        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_compiling() or is_parametrized(self):
             return compute()
         parameters = self._parameters.values()
         if any(parameter is None or parameter.is_inference() for parameter in parameters):
@@ -32,9 +34,14 @@ class DerivingModule(nn.Module):
             self._derived[key] = now, value
         return value
 
+    def forget(self) -> None:
+        """Compute everything anew from now on."""
+        if not torch.compiler.is_compiling():
+            self._derived.clear()
+
     def train(self, mode: bool = True) -> "DerivingModule":
         """Set training or evaluation mode, as every module."""
-        self._derived.clear()
+        self.forget()
         return super().train(mode)
 
     def __getstate__(self) -> Dict[str, Any]:

@@ -93,6 +93,8 @@ class MultiDimensionalDampedEMA(DerivingModule):
         Returns:
             (B, L, D), and the state (B, D, N) or None.
         """
+        if state is None or x.size(1) != 1:
+            self.forget()
         coefficients = self.coefficients()
         if return_state and x.size(1) == 1 and padding_mask is None:
             out, new_state = gated_ema_step(x[:, 0], coefficients, self.omega, state)

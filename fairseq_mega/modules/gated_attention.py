@@ -139,6 +139,7 @@ class GatedAttention(nn.Module):
     ) -> Tuple[Tensor, GatedAttentionState]:
         """What :meth:`forward` computes from the normalised input of one step, by the kernels for decoding."""
         if state is None:
+            self.ema.forget()
             keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
         else:
             keys, values = state.keys, state.values

@@ -78,7 +78,9 @@ class RotaryRelativeBias(DerivingModule):
     def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor:
         """Bias values for consecutive queries and keys, as :meth:`SimpleRelativeBias.forward`; no limit, no error."""
         last = offset + queries - 1  # position of the last query, the distance of the first value
-        if torch.is_grad_enabled():
+        if queries != 1 or offset == 0:
+            self.forget()
+        if torch.is_grad_enabled() or queries != 1:
             return self.values(last, queries + keys - 1)
         # One table serves all steps of decoding; it doubles when a text outgrows it.
         reach = 1 << (max(last + 1, keys) - 1).bit_length()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from numerics import assert_close
+from torch.nn.utils import parametrize
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
@@ -169,6 +170,52 @@ def test_new_weights_take_effect_after_evaluation():
     for _ in range(2):
         built(x).hidden.sum().backward()
     assert built.attention.ema.alpha.grad.abs().sum() > 0
+
+
+def outputs_of(built, x):
+    """The whole, the beginning of a stream in one call and in steps, without gradients."""
+    with torch.no_grad():
+        return torch.stack([built(x).hidden, stream(built, x, (13,))[0], stream(built, x, (1,) * 13)[0]])
+
+
+@pytest.mark.parametrize("changes", [{}, {"chunk_size": 5}, {"relative_bias": "rotary"}])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])  # decoding has kernels of its own in float32
+def test_weights_written_behind_torchs_back_take_effect(changes, precision):
+    """An average of a model's weights is kept in evaluation mode and written to ``parameter.data``."""
+    built, other = (layer(seed, **changes).to(precision) for seed in (0, 9))
+    x = hidden(13).to(precision)
+    before, want = outputs_of(built, x), outputs_of(other, x)
+    for parameter, value in zip(built.parameters(), other.parameters()):
+        parameter.data.copy_(value)
+    assert not torch.equal(before, want)
+    torch.testing.assert_close(outputs_of(built, x), want, rtol=0, atol=0)
+
+
+class Scaled(torch.nn.Module):
+    """``factor`` times a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+
+    def forward(self, weight):
+        return self.factor * weight
+
+
+@pytest.mark.parametrize("write", [lambda factor: factor.mul_(2.0), lambda factor: factor.data.mul_(2.0)])
+def test_parametrised_weights_are_never_stale(write):
+    built, x = layer(relative_bias="rotary"), hidden(6)
+    scales = [Scaled(), Scaled()]
+    parametrize.register_parametrization(built.attention.ema, "eta", scales[0])
+    parametrize.register_parametrization(built.attention.relative_bias, "alpha", scales[1])
+    with torch.no_grad():
+        _, state = stream(built, x[:, :5], (1,) * 5)
+        for scale in scales:
+            write(scale.factor)
+        got = built(x[:, 5:], state=state, return_state=True).hidden
+    want = built(x[:, 5:], state=state, return_state=True).hidden
+    assert want.requires_grad, "with gradients nothing is ever kept"
+    torch.testing.assert_close(got, want)
 
 
 def test_every_parameter_learns():
