@@ -137,8 +137,10 @@ def measure(name: str, chunk: int, arguments: argparse.Namespace) -> List[Dict[s
     """Median seconds per step and bytes of state at every position; runs in a process of its own."""
     import torch
 
+    from fairseq_mega.cli.allocator import keep_freed_memory
     from fairseq_mega.cli.lm_pair import layer_parameters
 
+    keep_freed_memory()  # as fairseq-mega-generate does
     torch.set_num_threads(arguments.threads)
     positions = [int(position) for position in arguments.positions.split(",")]
     longest = max(positions) + arguments.tokens + 3

@@ -11,8 +11,8 @@ def keep_freed_memory() -> bool:
     """Let this process keep the memory of freed tensors for the next ones, until it ends (glibc only).
 
     By default glibc returns every block above 32 MiB to the system at once. Tensors of that size, such as those of a
-    block of 65,536 tokens, are then mapped and cleared page by page again and again, which more than doubles the time
-    of training. The price: the process never shrinks below its peak.
+    block of 65,536 tokens or the memory of a beam, are then mapped and cleared page by page again and again, which more
+    than doubles the time of training and of beam search. The price: the process never shrinks below its peak.
 
     Returns:
         Whether the C library took the settings.

@@ -199,11 +199,13 @@ def train() -> int:
 
 def generate() -> int:
     """Entry point of fairseq-mega-generate."""
+    keep_freed_memory()
     return run("generate")
 
 
 def interactive() -> int:
     """Entry point of fairseq-mega-interactive."""
+    keep_freed_memory()
     return run("interactive")
 
 
