@@ -74,6 +74,7 @@ Packed pack(const Tensor& x, const Tensor& log_decay, const Tensor& expansion, c
   check_mask(reset, shape, op, "reset_mask");
   STD_TORCH_CHECK(!(bidirectional && state.has_value()), op, ": a bidirectional EMA carries no state");
   STD_TORCH_CHECK(!(truncation > 0 && state.has_value()), op, ": a truncated EMA carries no state");
+  STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   return {packed(x),      packed(log_decay), packed(expansion), packed(projection),
           packed(state),  packed(padding),   packed(reset),     shape};
 }
@@ -143,10 +144,8 @@ std::tuple<Tensor, Tensor> ema_scan(Tensor x, Tensor log_decay, Tensor expansion
                         "ema_scan");
   Tensor y = torch::stable::empty_like(p.x);
   Tensor final_state = torch::stable::new_empty(p.expansion, state_size(p.shape));
-  if (p.shape.batch > 0 && p.shape.length > 0 && p.shape.width > 0) {
-    float* end = p.shape.bidirectional ? nullptr : final_state.mutable_data_ptr<float>();
-    Device::forward(p, {y.mutable_data_ptr(), end});
-  }
+  float* end = p.shape.bidirectional ? nullptr : final_state.mutable_data_ptr<float>();
+  Device::forward(p, {y.mutable_data_ptr(), end});
   return {y, final_state};
 }
 
@@ -169,11 +168,9 @@ std::tuple<Tensor, Tensor, Tensor> ema_scan_backward(Tensor grad_y, std::optiona
   Tensor moments = torch::stable::new_empty(p.expansion, moments_size(p.shape));
   const std::vector<int64_t> nothing{0};
   Tensor moments_state = torch::stable::new_empty(p.expansion, gs.has_value() ? moments_size(p.shape) : nothing);
-  if (p.shape.batch > 0 && p.shape.length > 0 && p.shape.width > 0) {
-    Device::backward(p, {g.const_data_ptr(), data_or_null<float>(gs), grad_x.mutable_data_ptr(),
-                         moments.mutable_data_ptr<float>(),
-                         gs.has_value() ? moments_state.mutable_data_ptr<float>() : nullptr});
-  }
+  Device::backward(p, {g.const_data_ptr(), data_or_null<float>(gs), grad_x.mutable_data_ptr(),
+                       moments.mutable_data_ptr<float>(),
+                       gs.has_value() ? moments_state.mutable_data_ptr<float>() : nullptr});
   return {grad_x, moments, moments_state};
 }
 

@@ -41,8 +41,8 @@ def attention(
     """Attend with softmax, squared ReLU or Laplace weights: ``f(Q K^T / tau + b) V``.
 
     Args:
-        q: (..., n, z).
-        k: (..., m, z), m at least n if causal.
+        q: (..., n, z), n or an axis before it may be 0.
+        k: (..., m, z), m at least n if causal; without keys the result is 0.
         v: (..., m, v).
         function: "softmax" (tau = sqrt z), "relu2" or "laplace" (tau = number of keys the query sees).
         bias: relative bias b as the n + m - 1 values of its Toeplitz matrix, ``b[i, j] = bias[n - 1 + j - i]``.
@@ -79,11 +79,14 @@ def attention(
         "padding_mask": padding_mask,
         "drop_key": drop_key,
     }
+    rows = q[..., 0].numel()  # batch x queries
+    if rows * k.size(-2) == 0:  # there is no weight: an empty result or zeros, and gradients of zero
+        weights = torch.matmul(q, k.transpose(-2, -1))
+        return torch.matmul(weights if bias is None else weights + bias.sum(), v)
     if path == "reference":
         weights = attention_weights(q, k, **options)
         return torch.matmul(torch.dropout(weights, dropout, dropout > 0.0), v)
     options["dropout"] = dropout
-    rows = q[..., 0].numel()  # batch x queries
     smallest = FUSED_FROM[0 if torch.is_grad_enabled() else 1]
     if path == "auto" and q.size(-2) == 1:
         path = "dense"  # a single query has as many weights as keys
@@ -134,6 +137,8 @@ def chunked_attention(
         "drop_key": drop_key,
         "path": path,
     }
+    if length == 0:
+        return attention(q, k, v, bias=bias, padding_mask=padding_mask, **options)
     outputs = []
     if length > rest:
 

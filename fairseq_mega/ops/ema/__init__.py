@@ -48,7 +48,7 @@ def damped_ema(
     """Run the damped EMA over the time axis.
 
     Args:
-        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), L at least 1.
+        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), B and L may be 0.
         coefficients: each (D, N), or (2D, N) if bidirectional, real or complex; N = 0 gives zeros.
         padding_mask: (B, L) bool, True = padding: such inputs count as zero.
         reset_mask: (B, L) bool, True at the first step of a document: nothing passes between it and the step before,
@@ -85,9 +85,14 @@ def damped_ema(
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
     path = choose_path(x, coefficients, path, whole=not streaming and reset_mask is None)
     with torch.autocast(x.device.type, enabled=False):
-        if coefficients.log_decay.size(-1) == 0:
-            y: Tensor = torch.zeros_like(x)
-            new_state: Optional[Tensor] = x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
+        if x.numel() == 0:  # no step is taken; the product has no element, and gradients of zero
+            y: Tensor = x * sum(coefficient.real.sum() for coefficient in coefficients)
+            dtype = coefficients.log_decay.dtype if coefficients.is_complex else compute_dtype(x)
+            shape = x.size(0), x.size(-1), coefficients.log_decay.size(-1)
+            new_state: Optional[Tensor] = x.new_zeros(shape, dtype=dtype) if state is None else state
+        elif coefficients.log_decay.size(-1) == 0:
+            y = torch.zeros_like(x)
+            new_state = x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
         elif path == "scan":
             y, new_state = ema_scan(
                 x,

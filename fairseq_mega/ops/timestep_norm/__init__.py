@@ -68,8 +68,8 @@ def timestep_norm(
 
     if path == "native":
         native.require(x, f"timestep norm path {path!r}")
-    if x.numel() == 0:
-        return torch.zeros_like(x), state
+    if x.numel() == 0:  # the product has no element, and gradients of zero
+        return x * (weight.sum() + bias.sum()).to(x.dtype), state
     if path == "native" or (path == "auto" and native.usable(x)):
         return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
     run = timestep_norm_reference if path == "reference" else timestep_norm_parallel
