@@ -81,7 +81,7 @@ class RotaryRelativeBias(DerivingModule):
         if queries != 1 or offset == 0:
             self.forget()
         if torch.is_grad_enabled() or queries != 1:
-            return self.values(last, queries + keys - 1)
+            return self.values(last, max(queries + keys - 1, 0))
         # One table serves all steps of decoding; it doubles when a text outgrows it.
         reach = 1 << (max(last + 1, keys) - 1).bit_length()
         table = self.derived(reach, lambda: self.values(reach - 1, 2 * reach - 1))

@@ -218,6 +218,34 @@ def test_parametrised_weights_are_never_stale(write):
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize(("batch", "length"), [(BATCH, 0), (0, 5), (0, 0)])
+@pytest.mark.parametrize("bias", ["simple", "rotary"])
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_nothing_to_read_changes_nothing(batch, length, bias, chunk_size, precision):
+    """No sequences or no steps: an empty result, the state as it was, and gradients of zero."""
+    built = layer(relative_bias=bias, chunk_size=chunk_size, cross_attention=True).to(precision)
+    x, source = (torch.randn(batch, size, WIDTH, dtype=precision) for size in (6, SOURCE))
+    with torch.no_grad():
+        before = built(x, encoder_out=source, return_state=True).state
+    empty = torch.empty(batch, length, WIDTH, dtype=precision, requires_grad=True)
+    for state in (before, None):
+        for mask in (None, torch.zeros(batch, length, dtype=torch.bool)):
+            out = built(empty, padding_mask=mask, state=state, return_state=True, encoder_out=source)
+            assert out.hidden.shape == empty.shape
+            if length == 0 and state is not None:
+                torch.testing.assert_close(out.state.attention.ema, state.attention.ema, rtol=0, atol=0)
+                torch.testing.assert_close(out.state.attention.keys.steps, state.attention.keys.steps, rtol=0, atol=0)
+            with torch.no_grad():
+                steps = [
+                    built(x[:, :1], state=other, return_state=True, encoder_out=source).hidden
+                    for other in (out.state, state if length == 0 else out.state)
+                ]
+            torch.testing.assert_close(*steps)
+            out.hidden.sum().backward()
+    assert all(parameter.grad is None or parameter.grad.eq(0).all() for parameter in built.parameters())
+
+
 def test_every_parameter_learns():
     built = layer(cross_attention=True, chunk_size=4, attention_function="laplace").train()
     out = built(hidden(10), encoder_out=hidden(SOURCE, seed=2)).hidden
