@@ -4,9 +4,26 @@ Every mend is idempotent and silent and changes nothing where the installed vers
 mends reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.
 """
 
-from . import arguments, batches, checkpoints, imports, numpy_names, patching
+from . import (
+    arguments,
+    batches,
+    checkpoints,
+    imports,
+    numpy_names,
+    patching,
+    safe_globals,
+)
 
-__all__ = ["apply", "arguments", "batches", "checkpoints", "imports", "numpy_names", "patching"]
+__all__ = [
+    "apply",
+    "arguments",
+    "batches",
+    "checkpoints",
+    "imports",
+    "numpy_names",
+    "patching",
+    "safe_globals",
+]
 
 
 def apply() -> None:
@@ -16,7 +33,7 @@ def apply() -> None:
     """
     imports.import_fairseq()
     imports.undo_leaked_logging()
-    checkpoints.allow_safe_globals()
+    safe_globals.allow_safe_globals()
     numpy_names.restore_removed_numpy_names()
     batches.keep_last_batch()
     batches.redraw_batches_each_epoch()
