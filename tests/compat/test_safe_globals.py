@@ -63,7 +63,7 @@ class TestValues:
             assert loaded.dtype == pickle.loads(pickle.dumps(value)).dtype
             assert loaded.shape == value.shape and (loaded == value).all()
         scalar = load(values[1, 2])
-        assert type(scalar) is type(values[1, 2]) and scalar == values[1, 2]
+        assert type(scalar) is type(pickle.loads(pickle.dumps(values[1, 2]))) and scalar == values[1, 2]
 
     def test_arrays_are_saved_and_calculated_with_as_plain_ones(self) -> None:
         loaded = load(np.arange(4))
