@@ -8,6 +8,7 @@ from . import (
     arguments,
     batches,
     checkpoints,
+    expressions,
     imports,
     numpy_names,
     patching,
@@ -19,6 +20,7 @@ __all__ = [
     "arguments",
     "batches",
     "checkpoints",
+    "expressions",
     "imports",
     "numpy_names",
     "patching",
@@ -34,6 +36,7 @@ def apply() -> None:
     imports.import_fairseq()
     imports.undo_leaked_logging()
     safe_globals.allow_safe_globals()
+    expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
     batches.keep_last_batch()
     batches.redraw_batches_each_epoch()

@@ -1,0 +1,112 @@
+"""Strings of a configuration that fairseq evaluates: plain values, and no code."""
+
+import ast
+import sys
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import fairseq
+import pytest
+from fairseq import options, utils
+
+from fairseq_mega.compat.expressions import UnsafeExpression, evaluate
+
+CODE = "__import__('pathlib').Path('{}').touch() or [5]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(0.9, 0.98)",
+        " 4,5 ",
+        "[(512, 3)] * 20",
+        "[(512, 10, 5)] + [(512, 3, 2)] * 4 + [(512,2,2)] + [(512,2,2)]",
+        "2 * ([(64, 1)] * 3)",
+        "{'beam': 5, 'lenpen': -0.6, 'names': {'a', 'b'}}",
+        "not True",
+        "None",
+        "-1e-8",
+        "+3 - 4 * 2",
+        "'a' + 'b'",
+        "{}",
+    ],
+)
+def test_plain_values(text: str) -> None:
+    assert evaluate(text) == eval(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CODE,
+        "[open('x')]",
+        "().__class__",
+        "[x for x in (1, 2)]",
+        "(lambda: 1)()",
+        "f'{1}'",
+        "x",
+        "[1][0]",
+        "{**{}}",
+        "9 ** 9 ** 9",
+        "1 if 1 else 2",
+        "",
+        "1 +",
+        "import os",
+        "[0] * 1000000000",
+        "1000000000 * [0]",
+        "'a' * 9999 * 9999",
+        " + ".join(["[0]"] * 2500),
+        "*".join(["9" * 99] * 99),
+        "9" * 9999,
+        "(" * 4000 + ")" * 4000,
+        "-" * 9000 + "1",
+        "{'a': 1} + 1",
+        "[[]] * 1.5",
+        "{[]: 1}",
+    ],
+    ids=range(25),
+)
+def test_anything_else_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UnsafeExpression, match="was not run") as refusal:
+        evaluate(text)
+    assert len(str(refusal.value)) < 400 and "\n" not in str(refusal.value)
+
+
+def test_other_types_are_an_error_as_in_eval() -> None:
+    with pytest.raises(TypeError):
+        evaluate(True)
+    assert utils.eval_bool(True, default="default") == "default"  # fairseq relies on it
+
+
+@pytest.mark.parametrize("function", ["eval_str_list", "eval_str_dict", "eval_bool"])
+@pytest.mark.parametrize("module", [utils, options], ids=["utils", "options"])
+def test_functions_of_fairseq_run_nothing(module: object, function: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsafeExpression):
+        getattr(module, function)(CODE.format(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+def test_functions_of_fairseq_read_values() -> None:
+    assert utils.eval_str_list("4,5", type=int) == [4, 5] and utils.eval_str_list("7") == [7.0]
+    assert utils.eval_str_dict("{'a': 1}") == {"a": 1}
+    assert utils.eval_bool("True") is True and utils.eval_bool("0") is False
+
+
+def calls_of(name: str) -> Iterator[Tuple[str, int]]:
+    """Modules of fairseq, apart from its examples, that call `name`, and where."""
+    root = Path(fairseq.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[0] == "examples":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == name:
+                yield ".".join(["fairseq", *parts]).replace(".__init__", ""), node.lineno
+
+
+def test_no_module_of_fairseq_is_left_out() -> None:
+    calls = list(calls_of("eval"))
+    assert len(calls) > 20
+    loaded = {name: vars(sys.modules[name]).get("eval") for name, _ in calls if name in sys.modules}
+    assert set(loaded.values()) == {evaluate}
+    assert {name for name, _ in calls} == set(loaded), "a module that the import of fairseq_mega does not load"
