@@ -5,6 +5,7 @@ mends reach each fairseq command: those import the plugin before they parse argu
 """
 
 from . import (
+    architectures,
     arguments,
     batches,
     checkpoints,
@@ -17,6 +18,7 @@ from . import (
 
 __all__ = [
     "apply",
+    "architectures",
     "arguments",
     "batches",
     "checkpoints",
@@ -36,6 +38,7 @@ def apply() -> None:
     imports.import_fairseq()
     imports.undo_leaked_logging()
     safe_globals.allow_safe_globals()
+    architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
     batches.keep_last_batch()

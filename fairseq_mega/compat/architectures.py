@@ -1,0 +1,67 @@
+"""Which models and tasks a configuration may name: those that are registered, and of the kind that is expected."""
+
+import contextlib
+import contextvars
+import functools
+import typing
+
+from .patching import replace_in_fairseq
+
+_expected: "contextvars.ContextVar[typing.Optional[type]]" = contextvars.ContextVar("expected", default=None)
+
+
+class UnexpectedName(ValueError):
+    """A configuration names a model or task that is unknown, or of another kind than the one asked for."""
+
+
+@contextlib.contextmanager
+def expect_models_of(kind: type) -> typing.Iterator[None]:
+    """Within the block fairseq builds models of class `kind` only; raises UnexpectedName before it builds another."""
+    token = _expected.set(kind)
+    try:
+        yield
+    finally:
+        _expected.reset(token)
+
+
+def look_names_up() -> None:
+    """Look the model and the task of a configuration up before anything is built from it, and say what is missing."""
+    from fairseq import models, tasks
+
+    for module, function, mended in (
+        (models, "build_model", _build_model),
+        (tasks, "setup_task", _setup_task),
+    ):
+        original = getattr(module, function)
+        if not hasattr(original, "looks_names_up"):
+            replacement = functools.wraps(original)(functools.partial(mended, original))
+            replacement.looks_names_up = True  # type: ignore[attr-defined]
+            replace_in_fairseq(function, original, replacement)
+
+
+def _build_model(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    expected = _expected.get()
+    if name is not None:
+        cls = ARCH_MODEL_REGISTRY.get(name) or (MODEL_REGISTRY[name] if name in MODEL_DATACLASS_REGISTRY else None)
+        if cls is None:
+            raise UnexpectedName(f"--arch {name} is unknown: give the --user-dir of the plugin that defines it")
+        if expected is not None and not issubclass(cls, expected):
+            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but a {expected.__name__} is needed here")
+    token = _expected.set(None)  # a model may build others within it
+    try:
+        return original(cfg, *args, **kwargs)
+    finally:
+        _expected.reset(token)
+
+
+def _setup_task(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    from fairseq.tasks import TASK_REGISTRY
+
+    name = getattr(cfg, "task", None)
+    name = name if isinstance(name, str) else getattr(cfg, "_name", None)
+    if name is not None and name not in TASK_REGISTRY:
+        raise UnexpectedName(f"--task {name} is unknown: give the --user-dir of the plugin that defines it")
+    return original(cfg, *args, **kwargs)
