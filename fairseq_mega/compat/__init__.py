@@ -11,6 +11,7 @@ from . import (
     checkpoints,
     expressions,
     imports,
+    loading,
     numpy_names,
     patching,
     safe_globals,
@@ -24,6 +25,7 @@ __all__ = [
     "checkpoints",
     "expressions",
     "imports",
+    "loading",
     "numpy_names",
     "patching",
     "safe_globals",
@@ -38,6 +40,7 @@ def apply() -> None:
     imports.import_fairseq()
     imports.undo_leaked_logging()
     safe_globals.allow_safe_globals()
+    loading.load_data_only()
     architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()

@@ -15,8 +15,8 @@ class UnsafeExpression(ValueError):
     def __init__(self, text: str, reason: str) -> None:
         shown = text if len(text) <= 100 else text[:100] + "..."
         super().__init__(
-            f"{shown!r} stands where a configuration needs a plain value (numbers, strings, lists, + and *): {reason[:100]}; "
-            f"it was not run"
+            f"{shown!r} stands where a configuration needs a plain value (numbers, strings, lists, + and *): "
+            f"{reason[:100]}; it was not run"
         )
 
 

@@ -1,6 +1,7 @@
 """Strings of a configuration that fairseq evaluates: plain values, and no code."""
 
 import ast
+import importlib
 import sys
 from pathlib import Path
 from typing import Iterator, Tuple
@@ -110,3 +111,12 @@ def test_no_module_of_fairseq_is_left_out() -> None:
     loaded = {name: vars(sys.modules[name]).get("eval") for name, _ in calls if name in sys.modules}
     assert set(loaded.values()) == {evaluate}
     assert {name for name, _ in calls} == set(loaded), "a module that the import of fairseq_mega does not load"
+
+
+def test_no_module_of_fairseq_opens_files_in_another_way() -> None:
+    """Each torch.load of fairseq is the one of compat.loading."""
+    calls = {name for name, _ in calls_of("torch.load")}
+    assert len(calls) > 3
+    for name in calls:
+        function = importlib.import_module(name).torch.load
+        assert function.__module__ == "fairseq_mega.compat.loading", name

@@ -1,0 +1,184 @@
+"""The one way in which files of torch.save are opened: as data, whatever torch's default, with an error in words."""
+
+import argparse
+import contextlib
+import functools
+import importlib
+import os
+import pickle
+import re
+import types
+import typing
+import zipfile
+
+import torch
+
+from .architectures import UnexpectedName
+from .expressions import UnsafeExpression
+from .patching import replace_in_fairseq
+from .safe_globals import RefusedContents
+
+# The modules of fairseq that open files with torch.load.
+LOADING_MODULES = (
+    "checkpoint_utils",
+    "data.codedataset",
+    "distributed.utils",
+    "models.speech_to_text.xm_transformer",
+    "models.text_to_speech.vocoder",
+    "modules.quantization.pq.em",
+)
+MOST_VALUES = 10**7  # in a checkpoint, counted once for each place where they stand
+REFUSED = (
+    r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (?P<name>\S+)",
+    r"Trying to call reduce for unrecognized function (?P<call>.+)",
+    r"(?:Can only create new object|Can only build) .* but got (?P<kind>.+)",
+)
+ADVICE = (
+    "A file that asks for more than tensors and plain values can run any program on the machine that reads it: get the "
+    "checkpoint from a source that you trust, saved as plain values"
+)
+
+
+class UnreadableFile(ValueError):
+    """A file that is damaged, or of another kind; the message names it."""
+
+
+def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
+    """Read a file of torch.save; it can hold tensors, plain containers and fairseq's settings only.
+
+    Args:
+        file: a path, or a stream of bytes opened for reading.
+        map_location: see torch.load.
+        mmap: map tensors into memory where the file allows it.
+
+    Raises:
+        OSError: if it cannot be opened.
+        RefusedContents: if it holds anything else, which is not built, or unpacks into far more than its size.
+        UnreadableFile: if it is damaged or no such file.
+    """
+    where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
+    try:
+        mmap = _is_archive(file) and mmap  # the format before torch 1.6 cannot be mapped
+        loaded = torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
+        _count_values(loaded, {})
+        return loaded
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{where} does not exist; check the path") from None
+    except OSError:
+        raise
+    except RefusedContents as error:
+        raise RefusedContents(f"{where} is refused: it asks for {error}. {ADVICE}") from error
+    except Exception as error:
+        asked = _asked_for(error)
+        if asked is not None:
+            raise RefusedContents(f"{where} is refused: it asks for {asked}. {ADVICE}") from error
+        raise UnreadableFile(f"{where} cannot be read: it is truncated or is no checkpoint of fairseq") from error
+
+
+def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:
+    """Read a checkpoint of fairseq, see :func:`load`; raises UnreadableFile too if it holds no model's tensors."""
+    checkpoint = load(file, map_location)
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
+        where = getattr(file, "name", file)
+        raise UnreadableFile(f"{where} holds no fairseq checkpoint (no 'model' in it); give a file of a --save-dir")
+    return checkpoint
+
+
+def _asked_for(error: Exception) -> typing.Optional[str]:
+    """What torch found in a file and refused to build or call, if that is what `error` says."""
+    if not isinstance(error, pickle.UnpicklingError):
+        return None
+    for pattern in REFUSED:
+        found = re.search(pattern, str(error))
+        if found:
+            return next(iter(found.groupdict().values())).rstrip(".")
+    return None
+
+
+def _is_archive(file: typing.Any) -> bool:
+    """Whether a file is a zip archive; refuses one whose records are larger than itself: torch.save compresses none."""
+    with contextlib.ExitStack() as stack:
+        stream = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
+        begin = stream.tell()
+        size = stream.seek(0, os.SEEK_END)
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                records = archive.infolist()
+        except zipfile.BadZipFile:
+            return False
+        finally:
+            stream.seek(begin)
+    stored = all(record.compress_type == zipfile.ZIP_STORED for record in records)
+    if not stored or sum(record.file_size for record in records) > size:
+        raise RefusedContents("records that unpack into more than the file, which torch.save never writes")
+    return True
+
+
+def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
+    """Count the values in `value` as often as they stand there; containers in one another could make 2^30 of few."""
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if not isinstance(value, (dict, list, tuple)):
+        return 1
+    count = known.get(id(value))
+    if count is None:
+        known[id(value)] = MOST_VALUES  # of itself within itself
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = count = 1 + sum(_count_values(item, known) for item in items)
+        if count > MOST_VALUES:
+            raise RefusedContents(f"more than {MOST_VALUES:,} values")
+    return count
+
+
+class _TorchThatLoadsData(types.ModuleType):
+    """torch as the modules of fairseq know it that open files: its `load` is the one of this module."""
+
+    def __init__(self, load: typing.Callable) -> None:
+        super().__init__("torch")
+        self.load = load
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(torch, name)
+
+
+def load_data_only() -> None:
+    """Make fairseq open every file as data, whatever torch's default is, and tell in words what is wrong with it."""
+    from fairseq import checkpoint_utils
+
+    for name in LOADING_MODULES:
+        module = importlib.import_module(f"fairseq.{name}")
+        if not isinstance(module.torch, _TorchThatLoadsData):
+            module.torch = _TorchThatLoadsData(load_checkpoint if module is checkpoint_utils else load)
+    for function, mended in (
+        ("load_checkpoint_to_cpu", _naming_the_file),
+        ("load_model_ensemble_and_task", _refusing_configurations),
+    ):
+        original = getattr(checkpoint_utils, function)
+        if not hasattr(original, "is_mended"):
+            replacement = functools.wraps(original)(functools.partial(mended, original))
+            replacement.is_mended = True  # type: ignore[attr-defined]
+            replace_in_fairseq(function, original, replacement)
+
+
+def _naming_the_file(
+    original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Call load_checkpoint_to_cpu, which looks for one entry after the other without asking whether it is there."""
+    try:
+        return original(path, *args, **kwargs)
+    except (OSError, UnreadableFile, RefusedContents):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UnreadableFile(f"{path} is no checkpoint that this fairseq understands ({reason})") from error
+
+
+def _refusing_configurations(
+    original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Call load_model_ensemble_and_task; a configuration that is refused gets the name of its file."""
+    try:
+        return original(filenames, *args, **kwargs)
+    except (UnsafeExpression, UnexpectedName) as error:
+        files = ", ".join(map(str, filenames))
+        raise RefusedContents(f"{files}: the configuration of this checkpoint is refused: {error}") from error

@@ -1,0 +1,140 @@
+"""Files of torch.save: opened as data, whatever torch's default, and refused in words."""
+
+import argparse
+import importlib
+import io
+import os
+import posix
+import random
+import zipfile
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+
+from fairseq_mega.compat.loading import RefusedContents, UnreadableFile, load, load_checkpoint
+from tests import pickles
+from tests.pickles import Call
+
+
+def checkpoint(**entries: Any) -> Dict[str, Any]:
+    return {"model": {"weight": torch.arange(12.0).view(3, 4)}, "args": argparse.Namespace(arch="mega"), **entries}
+
+
+class TestContents:
+    def test_of_a_checkpoint(self, tmp_path: Path) -> None:
+        torch.save(checkpoint(best=np.float64(3.5)), tmp_path / "a.pt")
+        for file in (tmp_path / "a.pt", str(tmp_path / "a.pt"), (tmp_path / "a.pt").open("rb")):
+            loaded = load_checkpoint(file)
+            assert loaded["args"].arch == "mega" and loaded["best"] == 3.5
+            assert loaded["model"]["weight"].equal(torch.arange(12.0).view(3, 4))
+
+    @pytest.mark.parametrize("mmap", [False, True])
+    @pytest.mark.parametrize("zipped", [False, True])
+    def test_of_both_formats(self, mmap: bool, zipped: bool, tmp_path: Path) -> None:
+        torch.save(torch.arange(5), tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+        assert load(tmp_path / "a.pt", "cpu", mmap=mmap).tolist() == [0, 1, 2, 3, 4]
+
+    def test_other_files_are_no_checkpoints(self, tmp_path: Path) -> None:
+        for contents in ([1, 2], {"weight": torch.ones(2)}, {"model": torch.ones(2)}):
+            torch.save(contents, tmp_path / "a.pt")
+            with pytest.raises(UnreadableFile, match=r"a\.pt holds no fairseq checkpoint \(no 'model' in it\)"):
+                load_checkpoint(tmp_path / "a.pt")
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"a\.pt does not exist"):
+            load(tmp_path / "a.pt")
+
+    def test_an_incomplete_checkpoint_is_told_by_fairseq_too(self, tmp_path: Path) -> None:
+        torch.save(checkpoint(), tmp_path / "a.pt")
+        with pytest.raises(UnreadableFile, match=r"a\.pt is no checkpoint that this fairseq understands \(KeyError"):
+            checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))
+
+
+class TestDamage:
+    def test_is_told_with_the_name(self, tmp_path: Path) -> None:
+        buffer = io.BytesIO()
+        torch.save(checkpoint(), buffer)
+        whole, path, draw = buffer.getvalue(), tmp_path / "a.pt", random.Random(1)
+        for contents in (
+            b"",
+            b"not a model\n",
+            whole[:64],
+            whole[:-30],
+            whole[: len(whole) // 2],
+            draw.randbytes(2000),
+        ):
+            path.write_bytes(contents)
+            for function in (load, load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu):
+                with pytest.raises(UnreadableFile, match=r"a\.pt cannot be read: it is truncated or is no checkpoint"):
+                    function(str(path))
+
+
+HOSTILE = {
+    "a command": (Call(os.system, ("touch made",)), f"asks for {posix.__name__}.system"),
+    "an import": (Call(importlib.import_module, ("made",)), "asks for importlib.import_module"),
+    "eval": (Call(eval, ("open('made', 'w')",)), "asks for eval"),
+    "a method": (Call(getattr, (str, "format")), "asks for getattr"),
+    "an array of objects": (Call(np.dtype, ("O8", False, True)), "asks for an array of 'O8'"),
+    "a call of a value": (Call(list, ((1,),)), "asks for a call of <class 'list'>"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("default", ["1", "0"])
+def test_hostile_files_are_refused_in_words(
+    name: str, default: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where torch would run anything, as before 2.6 or with this variable."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", default)
+    monkeypatch.chdir(tmp_path)
+    contents, reason = HOSTILE[name]
+    pickles.write(checkpoint(best=contents), tmp_path / "a.pt")
+    functions = (load, load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu, checkpoint_utils.torch.load)
+    for function in (*functions, distributed_utils.torch.load):
+        with pytest.raises(RefusedContents, match=r"a\.pt is refused: it asks for ") as refusal:
+            function(str(tmp_path / "a.pt"))
+        message = str(refusal.value)
+        assert reason in message and "a source that you trust" in message and "\n" not in message
+        assert "weights_only" not in message and "safe_globals" not in message and "truncated" not in message
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pt"]
+
+
+class TestSizes:
+    def test_compressed_records_are_refused(self, tmp_path: Path) -> None:
+        torch.save({"model": {"weight": torch.zeros(10**6)}}, tmp_path / "a.pt")
+        source = zipfile.ZipFile(tmp_path / "a.pt")
+        with source, zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+            for name in source.namelist():
+                packed.writestr(name, source.read(name))
+        assert (tmp_path / "b.pt").stat().st_size < 10**5
+        with pytest.raises(RefusedContents, match=r"b\.pt is refused: it asks for records that unpack into more"):
+            load_checkpoint(tmp_path / "b.pt")
+
+    def test_records_that_share_their_bytes_are_refused(self, tmp_path: Path) -> None:
+        torch.save({"model": {"weight": torch.zeros(10**5)}}, tmp_path / "a.pt")
+        with zipfile.ZipFile(tmp_path / "a.pt", "a") as archive:
+            (large,) = (record for record in archive.infolist() if record.file_size > 10**5)
+            archive.filelist += [large] * 9
+            archive._didModify = True  # type: ignore[attr-defined]
+        with pytest.raises(RefusedContents, match="records that unpack into more than the file"):
+            load_checkpoint(tmp_path / "a.pt")
+
+    def test_containers_within_one_another_are_counted(self, tmp_path: Path) -> None:
+        value: Any = "x"
+        for _ in range(40):
+            value = {"a": value, "b": [value]}
+        torch.save(checkpoint(cfg=value), tmp_path / "a.pt")
+        with pytest.raises(RefusedContents, match="more than 10,000,000 values"):
+            load(tmp_path / "a.pt")
+
+    def test_a_container_within_itself_is_refused(self, tmp_path: Path) -> None:
+        value: Dict[str, Any] = {}
+        value["a"] = [value]
+        torch.save(checkpoint(cfg=value), tmp_path / "a.pt")
+        with pytest.raises(RefusedContents, match="more than 10,000,000 values"):
+            load(tmp_path / "a.pt")
