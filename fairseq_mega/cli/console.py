@@ -15,6 +15,7 @@ import typing
 import warnings
 
 import fairseq_mega
+from fairseq_mega.compat.loading import RefusedContents, UnreadableFile
 
 from .allocator import keep_freed_memory
 
@@ -118,6 +119,8 @@ def is_users_error(error: BaseException) -> bool:
 
 def remedy(error: BaseException, text: str) -> str:
     """Say what to do about a user's error; nothing where the message already says it."""
+    if isinstance(error, UnreadableFile):
+        return "take another one with --restore-file (training) or --path"
     if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
         return (
             "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
@@ -185,7 +188,8 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
             raise
         sys.stdout.flush()
         print(f"{name}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)", file=sys.stderr)
-        return FILE_ERROR if isinstance(error, (OSError, EOFError)) else VALUE_ERROR
+        of_files = (OSError, EOFError, UnreadableFile, RefusedContents)
+        return FILE_ERROR if isinstance(error, of_files) else VALUE_ERROR
     finally:
         sys.argv = saved
     return 0

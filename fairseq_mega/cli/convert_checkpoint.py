@@ -15,7 +15,7 @@ from typing import Any, Dict, Tuple
 import torch
 from torch import Tensor
 
-import fairseq_mega  # noqa: F401  lets torch.load read fairseq's checkpoints
+from fairseq_mega.compat.loading import load_checkpoint
 
 # Published name -> ours, for the parts of a layer. The only place where the published names stand.
 LAYER_NAMES: Tuple[Tuple[str, str], ...] = (
@@ -107,7 +107,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     """Convert a whole published checkpoint; the optimiser's state is left out.
 
     Args:
-        checkpoint: what torch.load returned.
+        checkpoint: what the file holds.
         where: its path, for messages.
 
     Raises:
@@ -115,7 +115,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     """
     args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
     names = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
-    if args is None or not any(".mega_layer." in name for name in names):
+    if not hasattr(args, "__dict__") or not any(".mega_layer." in name for name in names):
         raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
     values = dict(vars(args))
     shared = False
@@ -152,8 +152,8 @@ def main() -> int:
     if arguments.output.exists():
         parser.error(f"--output {arguments.output} exists: give another name, or remove it first")
     try:
-        converted = convert_checkpoint(torch.load(arguments.input, map_location="cpu"), str(arguments.input))
-    except ValueError as error:
+        converted = convert_checkpoint(load_checkpoint(arguments.input), str(arguments.input))
+    except (OSError, ValueError) as error:
         parser.error(str(error))
     temporary = arguments.output.with_name(arguments.output.name + ".tmp")
     torch.save(converted, temporary)

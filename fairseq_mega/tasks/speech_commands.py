@@ -1,15 +1,14 @@
 """Raw speech: SC10 of Speech Commands."""
 
 import logging
-import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.tasks import register_task
 from torch import Tensor
 
+from fairseq_mega.compat.loading import UnreadableFile, load
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.number_sequences import NumberSequenceDataset
 
@@ -82,16 +81,13 @@ def load_tensor(path: Path) -> Tensor:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it holds no tensor.
+        ValueError: if it holds no tensor, or more than tensors and plain values.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: give the folder that holds {FOLDER}")
     try:
-        try:
-            tensor = torch.load(path, map_location="cpu", mmap=True)
-        except RuntimeError:  # the format before torch 1.6 cannot be mapped
-            tensor = torch.load(path, map_location="cpu")
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        tensor = load(path, "cpu", mmap=True)
+    except UnreadableFile as error:
         raise ValueError(f"{path} is no file of torch.save, or is truncated: make or fetch it again") from error
     if not isinstance(tensor, Tensor):
         raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is needed")
