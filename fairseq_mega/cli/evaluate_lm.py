@@ -19,11 +19,12 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq import checkpoint_utils, tasks, utils
-from fairseq.dataclass.utils import overwrite_args_by_name
+from fairseq import checkpoint_utils, utils
+from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
 from fairseq_mega.cli.results import make_result, write_result
+from fairseq_mega.compat import architectures
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.text_streams import TextStreamDataset
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
@@ -93,17 +94,19 @@ def score_batches(model: Any, batches: Any, pad: int, positions: int, seconds: f
 
 
 def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any]:
-    """Model and task of a checkpoint, on the data folder that is given."""
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    task_cfg = state["cfg"]["task"] if state.get("cfg") else state["args"]
+    """Model and task of a checkpoint, on the data folder that is given.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if it is no checkpoint of a language model, or holds more than tensors and plain values.
+    """
     overrides: Dict[str, Any] = {"data": str(data)}
     if chunk_size is not None:
         overrides["test_chunk_size"] = chunk_size
-    overwrite_args_by_name(task_cfg, overrides)
-    task = tasks.setup_task(task_cfg)
+    with architectures.expect_models_of(FairseqLanguageModel):
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     if chunk_size is not None and not isinstance(task, MegaLanguageModelingTask):
         raise ValueError(f"--chunk-size {chunk_size}: {path} is no model of --task mega_language_modeling")
-    (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
     model.to(device).eval()
     return model, task
 

@@ -7,6 +7,8 @@ from fairseq.models import FairseqLanguageModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
+from fairseq_mega.compat import architectures
+
 from .checkpoints import check_state_dict
 from .mega_config import register_presets
 from .mega_lm_config import LM_PRESETS, MegaLanguageModelConfig, complete_language_model
@@ -36,10 +38,15 @@ class MegaLanguageModel(FairseqLanguageModel):
 
         Returns:
             A :class:`fairseq_mega.models.text_generator.TextGenerator`.
+
+        Raises:
+            OSError: if a file is missing.
+            ValueError: if it is no checkpoint of such a model, or holds more than tensors and plain values.
         """
         from .text_generator import TextGenerator
 
-        hub = super().from_pretrained(*args, **kwargs)
+        with architectures.expect_models_of(cls):
+            hub = super().from_pretrained(*args, **kwargs)
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
