@@ -14,6 +14,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_mega.compat.loading import load_checkpoint
+
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
 DROPPED = ("last_optimizer_state",)
 
@@ -42,20 +44,6 @@ def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
     return [path for _epoch, path in numbered[-count:]]
 
 
-def load_checkpoint(path: Path) -> Dict[str, Any]:
-    """Return the fairseq checkpoint stored in ``path``, on the CPU; raises :class:`AveragingError`."""
-    if not path.is_file():
-        raise AveragingError(f"checkpoint {path} does not exist; check the path")
-    try:
-        checkpoint = torch.load(path, map_location="cpu")
-    except Exception as error:
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise AveragingError(f"checkpoint {path} cannot be read (damaged or cut off?): {reason[0]}") from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-        raise AveragingError(f"{path} holds no fairseq checkpoint (no 'model' in it); give files of a --save-dir")
-    return checkpoint
-
-
 def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
     """Raise :class:`AveragingError`, naming file and key, unless both hold the same keys, shapes and dtypes."""
     for key in first:
@@ -73,12 +61,27 @@ def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_p
             )
 
 
+def holds_dictionary(key: str) -> bool:
+    """Whether a tensor of a model says with which dictionaries it was trained, see models.checkpoints.fingerprint."""
+    return key.split(".")[-1] in ("dictionary_fingerprint", "dictionary_fingerprints")
+
+
+def check_same_dictionaries(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
+    """Raise :class:`AveragingError` where models of the same shapes were trained with different dictionaries."""
+    if any(holds_dictionary(key) and not first[key].equal(other[key]) for key in first):
+        raise AveragingError(
+            f"{path} was trained with another dict.txt than {first_path}: the same row of their embeddings stands for "
+            f"different symbols; average checkpoints of one training, or of trainings on one data folder"
+        )
+
+
 def average(paths: Sequence[Path]) -> Dict[str, Any]:
     """Return the last of the checkpoints with its weights replaced by the mean over all of them.
 
     Sums are kept in float64 and results cast back; integer and boolean entries are those of the last file.
     Configuration and training history are kept, optimiser and EMA state are dropped. One file is held in
-    memory at a time. Raises :class:`AveragingError` for unreadable, foreign or mismatching files.
+    memory at a time. Raises :class:`AveragingError` for mismatching files, and what
+    :func:`fairseq_mega.compat.loading.load` raises.
     """
     if not paths:
         raise AveragingError("no checkpoints to average")
@@ -88,9 +91,16 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     for path in paths:
         checkpoint = load_checkpoint(path)
         model = checkpoint["model"]
+        strange = [key for key, tensor in model.items() if not isinstance(tensor, Tensor)]
+        if strange:
+            raise AveragingError(f"{path}: {strange[0]!r} of its model is no tensor; give files of a --save-dir")
         # Empty stand-ins remember shapes and dtypes without the memory of a second model.
-        first = first or {key: torch.empty_like(tensor, device="meta") for key, tensor in model.items()}
+        first = first or {
+            key: tensor if holds_dictionary(key) else torch.empty_like(tensor, device="meta")
+            for key, tensor in model.items()
+        }
         check_same_shape(first, model, paths[0], path)
+        check_same_dictionaries(first, model, paths[0], path)
         for key, tensor in model.items():
             if tensor.is_floating_point() or tensor.is_complex():
                 wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
@@ -168,7 +178,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         for path in paths:
             print(f"averaging {path}", flush=True)
         save(average(paths), args.output)
-    except (AveragingError, OSError) as error:
+    except (OSError, ValueError) as error:
         print(f"average_checkpoints: error: {error}", file=sys.stderr)
         return 1
     print(f"average of {len(paths)} checkpoints written to {args.output}")

@@ -6,9 +6,11 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from fairseq_mega.cli import average_checkpoints
-from tests import helpers
+from fairseq_mega.models.checkpoints import fingerprint
+from tests import helpers, tiny_lm
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -157,3 +159,35 @@ def test_fairseq_translates_with_an_averaged_checkpoint(
     output = helpers.run_fairseq("generate", [tiny_corpus, *options])
     assert sorted(helpers.hypotheses(output)) == list(range(461))
     assert re.search(r"BLEU4? = ", output)
+
+
+class TestDictionaries:
+    @pytest.mark.parametrize("name", ["decoder.dictionary_fingerprint", "dictionary_fingerprints"])
+    def test_must_be_the_same(self, name: str, tmp_path: Path, capsys: Any) -> None:
+        models = [{**weights(seed), name: torch.tensor([7, seed // 2])} for seed in (1, 2)]
+        paths = [write(tmp_path / f"{i}.pt", model) for i, model in enumerate(models)]
+        assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
+        error = capsys.readouterr().err
+        assert f"{paths[1]} was trained with another dict.txt than {paths[0]}" in error and error.count("\n") == 1
+        assert not (tmp_path / "mean.pt").exists()
+        models[1][name] = models[0][name].clone()
+        write(paths[1], models[1])
+        assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
+        assert torch.load(tmp_path / "mean.pt")["model"][name].equal(models[0][name])
+
+    def test_of_language_models_are_in_their_checkpoints(self, tmp_path: Path, capsys: Any) -> None:
+        """Of one size, but of other words: the tables have the same shape."""
+        paths = []
+        for number in range(2):
+            model = tiny_lm.build(normalize_before=True)
+            if number:
+                model.decoder.dictionary_fingerprint.copy_(fingerprint(Dictionary()))
+            paths.append(write(tmp_path / f"{number}.pt", model.state_dict()))
+        assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
+        assert "another dict.txt" in capsys.readouterr().err
+
+
+def test_a_model_of_other_things_than_tensors_is_refused(tmp_path: Path, capsys: Any) -> None:
+    path = write(tmp_path / "a.pt", {"weight": "text"})  # type: ignore[dict-item]
+    assert run("--inputs", path, "--output", tmp_path / "mean.pt") == 1
+    assert "'weight' of its model is no tensor" in capsys.readouterr().err
