@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import functools
 import importlib
 import os
@@ -64,11 +65,11 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         return loaded
     except FileNotFoundError:
         raise FileNotFoundError(f"{where} does not exist; check the path") from None
-    except OSError:
-        raise
     except RefusedContents as error:
         raise RefusedContents(f"{where} is refused: it asks for {error}. {ADVICE}") from error
     except Exception as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a damaged file, which leads torch astray
+            raise
         asked = _asked_for(error)
         if asked is not None:
             raise RefusedContents(f"{where} is refused: it asks for {asked}. {ADVICE}") from error
@@ -151,6 +152,7 @@ def load_data_only() -> None:
             module.torch = _TorchThatLoadsData(load_checkpoint if module is checkpoint_utils else load)
     for function, mended in (
         ("load_checkpoint_to_cpu", _naming_the_file),
+        ("load_ema_from_checkpoint", _naming_the_file),
         ("load_model_ensemble_and_task", _refusing_configurations),
     ):
         original = getattr(checkpoint_utils, function)
@@ -163,7 +165,7 @@ def load_data_only() -> None:
 def _naming_the_file(
     original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    """Call load_checkpoint_to_cpu, which looks for one entry after the other without asking whether it is there."""
+    """Call a function of fairseq that looks for one entry after the other without asking whether it is there."""
     try:
         return original(path, *args, **kwargs)
     except (OSError, UnreadableFile, RefusedContents):

@@ -1,0 +1,258 @@
+"""Every command that takes a checkpoint, with one that would run a program: nothing runs, and one line says why."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple
+
+import pytest
+import torch
+from fairseq.models.fconv import FConvModel
+from fairseq.models.transformer_lm import TransformerLanguageModel
+
+from fairseq_mega.cli import average_checkpoints, console, convert_checkpoint, evaluate_lm
+from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from tests import helpers, pickles
+
+MADE = "made-by-a-checkpoint"
+CODE = f"__import__('pathlib').Path('{MADE}').touch() or [5]"
+ONCE = ["--max-tokens", 200, "--lr", 0.1, "--max-update", 1, "--disable-validation", "--no-epoch-checkpoints"]
+ONCE += ["--num-workers", 0, "--optimizer", "nag"]
+LAYERS = "[(16, 3)] * 2"
+TRANSLATORS = {
+    "fconv": ["--encoder-embed-dim", 16, "--encoder-layers", LAYERS, "--decoder-embed-dim", 16]
+    + ["--decoder-layers", LAYERS, "--decoder-out-embed-dim", 16],
+    "transformer_tiny": ["--encoder-layers", 1, "--decoder-layers", 1],
+}
+LANGUAGE_MODEL = ["--task", "language_modeling", "--arch", "transformer_lm", "--tokens-per-sample", 30]
+LANGUAGE_MODEL += ["--decoder-embed-dim", 16, "--decoder-ffn-embed-dim", 32, "--decoder-attention-heads", 2]
+LANGUAGE_MODEL += ["--decoder-layers", 1, "--decoder-input-dim", 16, "--decoder-output-dim", 16]
+
+
+class Files(NamedTuple):
+    """Where everything lies."""
+
+    pairs: Path  # data of translation
+    text: Path  # data of language models
+    good: Dict[str, Path]  # checkpoints of fairseq's models, and of ours
+    hostile: Dict[str, Path]
+
+
+def with_code(checkpoint: Dict[str, Any], option: str) -> Dict[str, Any]:
+    """`checkpoint`, made of data only, with code for the value of an option of its model."""
+    model = checkpoint["cfg"]["model"]
+    assert not checkpoint["args"]
+    if isinstance(model, dict):
+        model[option] = CODE
+    else:
+        setattr(model, option, CODE)
+    return checkpoint
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, tiny_model, device_flags) -> Files:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "train.txt").write_text("".join(f"{line}\n" for line in helpers.random_sentences(60, 3)))
+    prefixes = [f"--{split}pref" for split in ("train", "valid", "test")]
+    preprocess = [part for prefix in prefixes for part in (prefix, folder / "train.txt")]
+    helpers.run_fairseq("preprocess", ["--only-source", *preprocess, "--destdir", folder / "text"])
+    good = {"mega": tiny_model.checkpoint, "lm": folder / "lm" / "checkpoint_last.pt"}
+    options = [*LANGUAGE_MODEL, *ONCE, *device_flags, "--save-dir", folder / "lm"]
+    helpers.run_fairseq("train", [folder / "text", *options])
+    for arch, sizes in TRANSLATORS.items():
+        good[arch] = folder / arch / "checkpoint_last.pt"
+        options = ["--arch", arch, *sizes, *ONCE, *device_flags, "--save-dir", good[arch].parent]
+        helpers.run_fairseq("train", [tiny_model.data, *options])
+    hostile = {}
+    for name, source, option in (
+        ("translator of data", "transformer_tiny", "adaptive_softmax_cutoff"),
+        ("convolutions of data", "fconv", "encoder_layers"),
+        ("language model of data", "lm", "adaptive_softmax_cutoff"),
+    ):
+        hostile[name] = folder / f"{option}-{source}" / "model.pt"
+        hostile[name].parent.mkdir()
+        torch.save(with_code(torch.load(good[source], weights_only=True), option), hostile[name])
+    for name, source in (("pickled translator", "mega"), ("pickled language model", "lm")):
+        hostile[name] = folder / f"pickled-{source}" / "model.pt"
+        hostile[name].parent.mkdir()
+        checkpoint = torch.load(good[source], weights_only=True)
+        checkpoint["extra_state"]["best"] = pickles.Call(os.system, (f"touch {MADE}",))
+        pickles.write(checkpoint, hostile[name])
+    return Files(tiny_model.data, folder / "text", good, hostile)
+
+
+@pytest.fixture(autouse=True)
+def scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a program of a checkpoint would leave its file."""
+    monkeypatch.chdir(tmp_path)
+
+
+Arguments = Callable[[Files, Path], List[object]]
+TRAIN: Arguments = lambda files, path: [files.pairs, *helpers.TINY_TRAINING, "--save-dir", "save", "--max-update", 99]
+ON_PAIRS: Dict[str, Arguments] = {
+    "train --restore-file": lambda files, path: [*TRAIN(files, path), "--restore-file", path],
+    "train --finetune-from-model": lambda files, path: [*TRAIN(files, path), "--finetune-from-model", path],
+    "train --ema-seed-model": lambda files, path: [*TRAIN(files, path), "--store-ema", "--ema-seed-model", path],
+    "train in its folder": lambda files, path: [*TRAIN(files, path), "--save-dir", "save"],
+    "generate": lambda files, path: [files.pairs, "--path", path],
+    "generate of several": lambda files, path: [files.pairs, "--path", f"{files.good['mega']}{os.pathsep}{path}"],
+    "generate --lm-path": lambda files, path: [files.pairs, "--path", files.good["mega"], "--lm-path", path],
+    "interactive": lambda files, path: [files.pairs, "--path", path],
+    "validate": lambda files, path: [files.pairs, "--path", path, "--task", "translation", "--max-tokens", 500],
+}
+ON_TEXT: Dict[str, Arguments] = {
+    "eval-lm": lambda files, path: [files.text, "--path", path],
+    "validate": lambda files, path: [files.text, "--path", path, "--task", "language_modeling", "--max-tokens", 500],
+    "generate": lambda files, path: [files.text, "--path", path, "--task", "language_modeling"],
+}
+
+
+def error_line(run: Callable[[], Any], name: str) -> str:
+    """Run a command that must fail, and return its one line."""
+    helpers.forget_earlier_runs()
+    with helpers.captured_output("w1 w2\n") as output:
+        try:
+            status = run()
+        except SystemExit as exit_request:
+            status = exit_request.code
+    helpers.forget_earlier_runs()
+    printed = output.getvalue()
+    assert status in (1, 2), printed
+    assert "Traceback" not in printed, printed
+    (line,) = [line for line in printed.splitlines() if line.startswith(f"{name}: error: ")]
+    return line
+
+
+def check(message: str, path: Path, *others: str) -> None:
+    """A hostile file is named, and nothing of it ran, nor is there advice to let it."""
+    assert str(path) in message or any(other in message for other in others), message
+    assert "weights_only" not in message and "truncated" not in message, message
+    assert not list(Path().rglob(MADE))
+
+
+class TestCommandsOfFairseq:
+    def run(self, files: Files, command: str, arguments: Arguments, path: Path, flags: List[str]) -> str:
+        if command == "train in its folder":
+            Path("save").mkdir()
+            os.symlink(path, "save/checkpoint_last.pt")
+        given = [str(part) for part in [*arguments(files, path), *flags]]
+        name = command.split()[0]
+        return error_line(lambda: console.run(name, given), f"fairseq-mega-{name}")
+
+    @pytest.mark.parametrize("command", ON_PAIRS)
+    @pytest.mark.parametrize("hostile", ["pickled translator", "translator of data", "convolutions of data"])
+    def test_on_pairs(self, command, hostile, files, device_flags) -> None:
+        path = files.hostile[hostile]
+        message = self.run(files, command, ON_PAIRS[command], path, device_flags)
+        # What a training restores are tensors: it does not read the configuration beside them.
+        check(message, path, "save/checkpoint_last.pt", *(["Error(s) in loading"] if "of data" in hostile else []))
+        assert "is refused: " in message or command.startswith("train"), message
+
+    @pytest.mark.parametrize("command", ON_TEXT)
+    @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data"])
+    def test_on_text(self, command, hostile, files, device_flags) -> None:
+        path = files.hostile[hostile]
+        message = self.run(files, command, ON_TEXT[command], path, device_flags)
+        check(message, path)
+        assert "is refused: " in message
+
+
+class TestCommandsOfThePackage:
+    @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data"])
+    def test_evaluate_lm(self, hostile, files, device) -> None:
+        path = files.hostile[hostile]
+        given = [files.text, "--path", path, "--label", "x", "--output", "results", "--device", device]
+        check(error_line(lambda: evaluate_lm.main([str(part) for part in given]), "evaluate_lm"), path)
+
+    def test_evaluate_lm_of_a_translator(self, files, device) -> None:
+        path = files.hostile["convolutions of data"]
+        given = [files.pairs, "--path", path, "--label", "x", "--output", "results", "--device", device]
+        message = error_line(lambda: evaluate_lm.main([str(part) for part in given]), "evaluate_lm")
+        check(message, path)
+        assert "--arch fconv is a FConvModel, but a FairseqLanguageModel is needed here" in message
+
+    def test_average_of_pickles(self, files) -> None:
+        paths = [files.good["mega"], files.hostile["pickled translator"]]
+        given = ["--inputs", *map(str, paths), "--output", "mean.pt"]
+        check(error_line(lambda: average_checkpoints.main(given), "average_checkpoints"), paths[1])
+        assert not Path("mean.pt").exists()
+
+    def test_average_copies_the_configuration_unread(self, files) -> None:
+        path = files.hostile["translator of data"]
+        assert average_checkpoints.main(["--inputs", str(path), "--output", "mean.pt"]) == 0
+        assert not Path(MADE).exists() and Path("mean.pt").exists()
+
+    @pytest.mark.parametrize("hostile", ["pickled translator", "translator of data", "convolutions of data"])
+    def test_convert(self, hostile, files, monkeypatch) -> None:
+        path = files.hostile[hostile]
+        monkeypatch.setattr(sys, "argv", ["convert_checkpoint", "--input", str(path), "--output", "converted.pt"])
+        check(error_line(convert_checkpoint.main, "convert_checkpoint"), path)
+        assert not Path("converted.pt").exists()
+
+    @pytest.mark.parametrize("command", ["average_checkpoints", "convert_checkpoint", "evaluate_lm"])
+    def test_a_damaged_file_takes_one_line(self, command, files, monkeypatch) -> None:
+        contents = files.good["lm"].read_bytes()
+        Path("cut.pt").write_bytes(contents[: len(contents) // 2])
+        given = {
+            "average_checkpoints": ["--inputs", "cut.pt", "--output", "mean.pt"],
+            "convert_checkpoint": ["--input", "cut.pt", "--output", "converted.pt"],
+            "evaluate_lm": [str(files.text), "--path", "cut.pt", "--label", "x", "--output", "results"],
+        }[command]
+        monkeypatch.setattr(sys, "argv", [command, *given])
+        main = sys.modules[f"fairseq_mega.cli.{command}"].main
+        assert "cut.pt cannot be read: it is truncated or is no checkpoint" in error_line(main, command)
+
+
+class TestFromPretrained:
+    @pytest.mark.parametrize(
+        ("model", "hostile"),
+        [
+            (MegaModel, "pickled translator"),
+            (MegaModel, "translator of data"),
+            (FConvModel, "convolutions of data"),
+            (MegaLanguageModel, "pickled language model"),
+            (MegaLanguageModel, "language model of data"),
+            (TransformerLanguageModel, "language model of data"),
+        ],
+    )
+    def test_of_hostile_files(self, model, hostile, files) -> None:
+        path = files.hostile[hostile]
+        data = files.text if "language" in hostile else files.pairs
+        with pytest.raises(ValueError, match="is refused: ") as refusal:
+            model.from_pretrained(str(path.parent), "model.pt", str(data))
+        check(str(refusal.value), path)
+
+    def test_of_another_architecture(self, files) -> None:
+        path = files.good["lm"]
+        with pytest.raises(ValueError, match="--arch transformer_lm is a TransformerLanguageModel, but a MegaLanguage"):
+            MegaLanguageModel.from_pretrained(str(path.parent), path.name, str(files.text))
+
+
+class TestFriendlyFiles:
+    """fairseq's own models stay of use: their strings are plain values."""
+
+    @pytest.mark.parametrize("arch", TRANSLATORS)
+    def test_translate(self, arch, files, device_flags) -> None:
+        options = ["--path", files.good[arch], "--max-len-b", 5, "--batch-size", 100, "--beam", 1, *device_flags]
+        output = helpers.run_fairseq("generate", [files.pairs, *options])
+        assert sorted(helpers.hypotheses(output)) == list(range(461))
+
+    def test_from_pretrained(self, files) -> None:
+        path = files.good["fconv"]
+        hub = FConvModel.from_pretrained(str(path.parent), path.name, str(files.pairs))
+        assert len(hub.models[0].encoder.convolutions) == 2
+
+    def test_no_checkpoint_names_code_to_import(self, files, device_flags, tmp_path) -> None:
+        """A checkpoint's own --user-dir is not imported."""
+        plugin = tmp_path / "plugin_of_a_checkpoint"
+        plugin.mkdir()
+        (plugin / "__init__.py").write_text(f"open({MADE!r}, 'w')\n")
+        checkpoint = torch.load(files.good["lm"], weights_only=True)
+        checkpoint["cfg"]["common"]["user_dir"] = str(plugin)
+        torch.save(checkpoint, "lm.pt")
+        output = helpers.run_fairseq("eval-lm", [files.text, "--path", "lm.pt", *device_flags])
+        assert "Perplexity" in output and not Path(MADE).exists()
+        given = [files.text, "--path", "lm.pt", "--label", "x", "--output", "results", "--device", "cpu"]
+        assert evaluate_lm.main([str(part) for part in given]) == 0
+        assert not Path(MADE).exists() and plugin.name not in sys.modules
