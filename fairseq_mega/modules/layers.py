@@ -1,5 +1,6 @@
 """Small parts that every sub-layer uses: linear maps as MEGA initialises them, dropout, activations."""
 
+from functools import partial
 from typing import Callable, Dict
 
 import torch
@@ -12,6 +13,8 @@ ACTIVATIONS: Dict[str, Activation] = {
     "silu": F.silu,
     "relu": F.relu,
     "gelu": F.gelu,
+    "gelu_accurate": partial(F.gelu, approximate="tanh"),  # fairseq's name, of the time before the exact one
+    "gelu_fast": partial(F.gelu, approximate="tanh"),  # fairseq's older name of the same
     "tanh": torch.tanh,
     "linear": lambda x: x,
 }

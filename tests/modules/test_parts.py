@@ -12,7 +12,7 @@ from fairseq_mega.modules.cross_attention import GatedCrossAttention
 from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
 from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
-from fairseq_mega.modules.layers import Dropout
+from fairseq_mega.modules.layers import Dropout, get_activation
 from fairseq_mega.modules.norm import NORMS, build_norm
 from fairseq_mega.modules.position import RotaryRelativeBias, SimpleRelativeBias, build_relative_bias
 from fairseq_mega.ops.attention import toeplitz
@@ -166,6 +166,16 @@ def test_feature_dropout_drops_features():
     element = Dropout(0.5)(torch.ones(3, 50, 40))
     assert (element != element[:, :1]).any()
     assert Dropout(0.5, feature=True).eval()(torch.ones(2, 3, 4)).eq(1).all()
+
+
+@pytest.mark.parametrize("name", ["gelu_accurate", "gelu_fast"])
+def test_both_names_of_the_approximate_gelu(name):
+    """Hendrycks and Gimpel (2016): x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+    x = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64)
+    want = 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+    torch.testing.assert_close(get_activation(name)(x), want)
+    assert (get_activation("gelu")(x) - want).abs().max() > 1e-4
+    assert MegaLayerConfig(embed_dim=4, hidden_dim=4, z_dim=4, activation=name).activation == name
 
 
 def test_initial_values():
