@@ -61,6 +61,7 @@ CLASSIFIER_OPTIONS = {
 MODEL_NAMES = (
     ("embed_tokens.", "embedding.tokens."),
     ("embed_norm.norm.", "embedding.norm."),
+    ("project_in_dim.", "embedding.projection."),
     ("final_norm.norm.", "final_norm."),
 )
 # Buffers of the published code that hold no parameter.

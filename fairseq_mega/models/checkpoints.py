@@ -30,6 +30,13 @@ def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
             )
 
 
+def add_empty_buffers(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Add to a checkpoint the buffers of fairseq's adaptive tables, which hold nothing, where it lacks them."""
+    for key, tensor in model.state_dict().items():
+        if key.endswith(("._float_tensor", ".version")):
+            state_dict.setdefault(key, tensor)
+
+
 def fingerprint(dictionary: Dictionary) -> Tensor:
     """A number (1,) int64 that differs between dictionaries of different symbols or order."""
     digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).digest()

@@ -1,20 +1,17 @@
 """MEGA encoder-decoder for translation (MEGA, Ma et al., ICLR 2023, section 4.4 and Table 10)."""
 
 from argparse import Namespace
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, Union
 
-from fairseq import utils
-from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.modules.embedding import token_table
-
-from .checkpoints import check_state_dict
+from .checkpoints import add_empty_buffers, check_state_dict
 from .mega_config import PRESETS, MegaConfig, check_embedding_norm, complete, register_presets
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
+from .tables import check_tables, decoder_table, plain_table
 
 
 @register_model("mega", dataclass=MegaConfig)
@@ -30,6 +27,7 @@ class MegaModel(FairseqEncoderDecoderModel):
         """
         cfg = complete(MegaConfig, cfg)
         check_embedding_norm(cfg)
+        check_tables(cfg)
         for option in ("encoder_layers", "decoder_layers"):
             if cfg[option] < 1:
                 raise ValueError(f"--{option.replace('_', '-')} {cfg[option]}: must be at least 1")
@@ -48,12 +46,13 @@ class MegaModel(FairseqEncoderDecoderModel):
                 )
             if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:
                 raise ValueError("--share-all-embeddings has one table: give --encoder-embed-path only")
-        encoder_embedding = build_embedding(source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
-        if cfg.share_all_embeddings:
-            decoder_embedding = encoder_embedding
-        else:
-            decoder_embedding = build_embedding(target, decoder_dim, cfg.decoder_embed_path)
-        return cls(MegaEncoder(cfg, source, encoder_embedding), MegaDecoder(cfg, target, decoder_embedding))
+            if cfg.adaptive_input:
+                raise ValueError("--share-all-embeddings has one plain table: leave out --adaptive-input or the former")
+        encoder_table = plain_table(source, cfg.encoder_embed_dim, cfg.encoder_embed_path, "--encoder-embed-path")
+        target_table: nn.Module = encoder_table
+        if not cfg.share_all_embeddings:
+            target_table = decoder_table(cfg, target, decoder_dim, decoder_dim)
+        return cls(MegaEncoder(cfg, source, encoder_table), MegaDecoder(cfg, target, target_table))
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **options: Any) -> Any:
         """Logits (B, L, V) of the target given source (B, S) and the target so far (B, L), and a dictionary."""
@@ -66,16 +65,9 @@ class MegaModel(FairseqEncoderDecoderModel):
         Raises:
             ValueError: if the tensors are not this model's.
         """
+        add_empty_buffers(self, state_dict)
         super().upgrade_state_dict_named(state_dict, name)
         check_state_dict(self, state_dict)
-
-
-def build_embedding(dictionary: Dictionary, embed_dim: int, path: Optional[str] = None) -> nn.Embedding:
-    """Embedding table drawn from Normal(0, d^-0.5) with a zero row for padding, or read from a file."""
-    embedding = token_table(len(dictionary), embed_dim, dictionary.pad())
-    if path:
-        utils.load_embedding(utils.parse_embedding(path), dictionary, embedding)
-    return embedding
 
 
 register_presets("mega", PRESETS)

@@ -16,6 +16,8 @@ from fairseq_mega.modules.norm import NORMS
 from fairseq_mega.modules.position import BIASES
 from fairseq_mega.ops.attention import FUNCTIONS
 
+from .tables import AdaptiveOptions
+
 DEFAULT_MAX_POSITIONS = 1024
 
 
@@ -57,7 +59,7 @@ class LayerOptions(FairseqDataclass):
 
 
 @dataclass
-class MegaConfig(LayerOptions):
+class MegaConfig(AdaptiveOptions, LayerOptions):
     """Command-line options of ``--arch mega``, named as in the published code."""
 
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "pretrained encoder embeddings"})
@@ -88,7 +90,10 @@ class MegaConfig(LayerOptions):
     )
     share_all_embeddings: bool = field(
         default=False,
-        metadata={"help": "one table for source, target and output (needs a joined dictionary)"},
+        metadata={
+            "help": "one table for source, target and output (needs a joined dictionary; an adaptive softmax has "
+            "tables of its own)"
+        },
     )
     published_source_padding: bool = field(
         default=False,
@@ -160,10 +165,10 @@ def check_embedding_norm(cfg: DictConfig) -> None:
         raise ValueError("--normalize-embedding is for post-norm models: leave out --normalize-before or the former")
 
 
-def token_embedding(cfg: DictConfig, tokens: nn.Module) -> TokenEmbedding:
-    """Input embeddings of the encoder or decoder over a table (V, d)."""
+def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int) -> TokenEmbedding:
+    """Input embeddings (B, L, width) of the encoder or decoder over a table."""
     norm = str(cfg.normalization_type) if cfg.normalize_embedding else None
-    return TokenEmbedding(tokens, cfg.dropout, scale=not cfg.no_scale_embedding, norm=norm)
+    return TokenEmbedding(tokens, cfg.dropout, not cfg.no_scale_embedding, norm, width)
 
 
 def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegaLayerConfig:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .decoder_stack import DecoderStack, IncrementalState
 from .mega_config import layer_config, token_embedding
+from .tables import adaptive_softmax
 
 
 class MegaDecoder(DecoderStack):
@@ -18,16 +19,17 @@ class MegaDecoder(DecoderStack):
     Args:
         cfg: a completed MegaConfig.
         dictionary: of the target language.
-        embed_tokens: target embeddings (V, d).
+        embed_tokens: target embeddings, a table (V, d) or an adaptive one.
     """
 
-    def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Module) -> None:
         most = max(cfg.max_source_positions, cfg.max_target_positions)
         config = layer_config(cfg, "decoder", "max_target_positions", cross_attention=True, cross_max_positions=most)
-        super().__init__(dictionary, config, cfg.decoder_layers, token_embedding(cfg, embed_tokens))
+        super().__init__(dictionary, config, cfg.decoder_layers, token_embedding(cfg, embed_tokens, config.embed_dim))
         self.max_target_positions = cfg.max_target_positions
         self.share_input_output_embed = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
-        if not self.share_input_output_embed:
+        self.adaptive_softmax = adaptive_softmax(cfg, dictionary, config.embed_dim, embed_tokens)
+        if self.adaptive_softmax is None and not self.share_input_output_embed:
             self.output_projection = nn.Linear(config.embed_dim, len(dictionary), bias=False)
             nn.init.normal_(self.output_projection.weight, std=config.embed_dim**-0.5)
 
@@ -49,8 +51,8 @@ class MegaDecoder(DecoderStack):
             features_only: return the features (B, L, d) instead of logits.
 
         Returns:
-            Logits (B, L, V), and ``{"attn": [(B, L, S)]}``, the last layer's cross-attention weights, in evaluation
-            (``[None]`` in training).
+            Logits (B, L, V), with an adaptive softmax the features, and ``{"attn": [(B, L, S)]}``, the last layer's
+            cross-attention weights, in evaluation (``[None]`` in training).
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -75,7 +77,9 @@ class MegaDecoder(DecoderStack):
         return out.hidden, {"attn": [_source_columns(out.cross_weights, encoder_out)], "inner_states": None}
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Project features (..., d) to logits (..., V)."""
+        """Project features (..., d) to logits (..., V); an adaptive softmax takes the features themselves."""
+        if self.adaptive_softmax is not None:
+            return features
         if self.share_input_output_embed:
             return F.linear(features, self.embedding.table)
         return self.output_projection(features)

@@ -34,7 +34,7 @@ class MegaEncoder(FairseqEncoder):
         self.max_source_positions = cfg.max_source_positions
         self.published_source_padding = cfg.published_source_padding
         self.chunked = config.chunk_size > 0
-        self.embedding = token_embedding(cfg, embed_tokens)
+        self.embedding = token_embedding(cfg, embed_tokens, config.embed_dim)
         self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.encoder_layers))
         self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairseq_mega.compat import architectures
 
-from .checkpoints import check_state_dict
+from .checkpoints import add_empty_buffers, check_state_dict
 from .mega_config import register_presets
 from .mega_lm_config import LM_PRESETS, MegaLanguageModelConfig, complete_language_model
 from .mega_lm_decoder import MegaLanguageModelDecoder
@@ -56,9 +56,7 @@ class MegaLanguageModel(FairseqLanguageModel):
             ValueError: if it is of another model or dictionary, or its simple bias is too short for the chunk.
         """
         own = self.state_dict()
-        for key in own:
-            if key.endswith(("._float_tensor", ".version")):  # of fairseq's adaptive tables; they hold nothing
-                state_dict.setdefault(key, own[key])
+        add_empty_buffers(self, state_dict)
         super().upgrade_state_dict_named(state_dict, name)
         key = "decoder.dictionary_fingerprint"
         if not state_dict.setdefault(key, own[key]).equal(own[key].cpu()):

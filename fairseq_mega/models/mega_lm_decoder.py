@@ -5,32 +5,18 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
-from fairseq.modules import AdaptiveInput, AdaptiveSoftmax
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mega.data.text_streams import Carry
-from fairseq_mega.modules.embedding import token_table
 from fairseq_mega.modules.state import reorder_state
 
 from .checkpoints import fingerprint
 from .decoder_stack import DecoderStack, DecoderState, IncrementalState
 from .mega_config import layer_config, token_embedding
-from .mega_lm_config import band_ends
+from .tables import adaptive_softmax, decoder_table
 
 UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
-
-
-class AdaptiveEmbedding(AdaptiveInput):
-    """fairseq's adaptive input, under autocast too, and without undefined memory in checkpoints."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._float_tensor.zero_()
-
-    def forward(self, input: Tensor) -> Tensor:
-        with torch.autocast(input.device.type, enabled=False):
-            return super().forward(input)
 
 
 class MegaLanguageModelDecoder(DecoderStack):
@@ -45,39 +31,17 @@ class MegaLanguageModelDecoder(DecoderStack):
 
     def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
         config = layer_config(cfg, "decoder", "max_target_positions")
-        symbols, width = len(dictionary), config.embed_dim
-        tokens: nn.Module
-        if cfg.adaptive_input:
-            ends = cfg.adaptive_input_cutoff or cfg.adaptive_softmax_cutoff
-            if ends is None:
-                raise ValueError("--adaptive-input needs --adaptive-input-cutoff or --adaptive-softmax-cutoff")
-            cutoff = band_ends("--adaptive-input-cutoff", ends, symbols)
-            first = cfg.decoder_input_dim or width
-            tokens = AdaptiveEmbedding(symbols, dictionary.pad(), first, cfg.adaptive_input_factor, width, cutoff)
-        else:
-            tokens = token_table(symbols, width, dictionary.pad())
-        embedding = token_embedding(cfg, tokens)
+        width = config.embed_dim
+        tokens = decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width)
+        embedding = token_embedding(cfg, tokens, width)
         super().__init__(dictionary, config, cfg.decoder_layers, embedding, not cfg.no_affine_final_norm)
         unlimited = config.chunk_size > 0 or config.relative_bias == "rotary"
         self.longest = UNLIMITED if unlimited else cfg.max_target_positions
         self.chunk_size = config.chunk_size
         self.shared_output = cfg.share_decoder_input_output_embed
-        self.adaptive_softmax: Optional[AdaptiveSoftmax] = None
-        if cfg.adaptive_softmax_cutoff is not None:
-            self.adaptive_softmax = AdaptiveSoftmax(
-                symbols,
-                width,
-                band_ends("--adaptive-softmax-cutoff", cfg.adaptive_softmax_cutoff, symbols),
-                cfg.adaptive_softmax_dropout,
-                cfg.adaptive_softmax_factor,
-                tokens if cfg.tie_adaptive_weights else None,
-                cfg.tie_adaptive_proj,
-            )
-            for name, buffer in self.adaptive_softmax.named_buffers():
-                if name.endswith("_float_tensor"):
-                    buffer.zero_()  # undefined otherwise, in every checkpoint
-        elif not self.shared_output:
-            self.output_projection = nn.Linear(width, symbols, bias=False)
+        self.adaptive_softmax = adaptive_softmax(cfg, dictionary, width, tokens)
+        if self.adaptive_softmax is None and not self.shared_output:
+            self.output_projection = nn.Linear(width, len(dictionary), bias=False)
             nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.register_buffer("dictionary_fingerprint", fingerprint(dictionary))
 

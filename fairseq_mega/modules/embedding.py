@@ -10,22 +10,35 @@ from .norm import build_norm
 
 
 class TokenEmbedding(nn.Module):
-    """Look tokens up, scale by sqrt(d), optionally normalise, drop out, and set padding to zero.
+    """Look tokens up, scale by sqrt(D), optionally normalise, drop out, and set padding to zero.
 
     Args:
         tokens: embedding table (V, d), which may be shared with other modules, or another module from tokens (B, L) to
             (B, L, d) with an attribute ``embedding_dim``, d.
         dropout: probability of dropping an element.
-        scale: multiply by sqrt(d).
+        scale: multiply by sqrt(D).
         norm: kind of norm on the embeddings, None for none.
+        dim: width D of the result; a table of another width d is followed by a linear map. Default: d.
 
     Source: the published code; no positions are added, see the relative biases.
     """
 
-    def __init__(self, tokens: nn.Module, dropout: float, scale: bool = True, norm: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        tokens: nn.Module,
+        dropout: float,
+        scale: bool = True,
+        norm: Optional[str] = None,
+        dim: Optional[int] = None,
+    ) -> None:
         super().__init__()
-        dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
+        table_dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
+        dim = dim or table_dim
         self.tokens = tokens
+        self.projection: Optional[nn.Linear] = None
+        if table_dim != dim:
+            self.projection = nn.Linear(table_dim, dim, bias=False)
+            nn.init.xavier_uniform_(self.projection.weight)
         self.scale = math.sqrt(dim) if scale else 1.0
         self.norm = build_norm(norm, dim) if norm is not None else None
         self.dropout = Dropout(dropout)
@@ -37,8 +50,10 @@ class TokenEmbedding(nn.Module):
         return self.tokens.weight
 
     def forward(self, tokens: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Embed tokens (B, L) long as (B, L, d); ``padding_mask`` (B, L) bool, True = padding."""
+        """Embed tokens (B, L) long as (B, L, D); ``padding_mask`` (B, L) bool, True = padding."""
         x = self.scale * self.tokens(tokens)
+        if self.projection is not None:
+            x = self.projection(x)
         if self.norm is not None:
             x = self.norm(x)
         return zero_padding(self.dropout(x), padding_mask)

@@ -69,6 +69,13 @@ def test_beam_search(function, chunk_size, published):
             assert all(hypothesis["tokens"][:2].tolist() == [7, 9] for hypothesis in got[0])
 
 
+@pytest.mark.parametrize("share_all_embeddings", [False, True])
+def test_beam_search_with_an_adaptive_softmax(share_all_embeddings):
+    options = {"adaptive_softmax_cutoff": "6,13", "adaptive_softmax_factor": 2.0}
+    model = lively(build(share_all_embeddings=share_all_embeddings, **options)).float()
+    same(decode([model], batch(left=True)), decode([Recomputing(model)], batch(left=True)))
+
+
 @pytest.mark.parametrize("chunk_size", [-1, 4])
 def test_ensembles(chunk_size):
     models = [lively(build(seed, decoder_chunk_size=chunk_size)).float() for seed in (1, 2)]

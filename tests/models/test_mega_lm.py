@@ -224,7 +224,7 @@ def test_another_dictionary_is_refused():
         ({**ADAPTIVE, "tie_adaptive_weights": False}, "--tie-adaptive-proj needs"),
         ({**ADAPTIVE, "adaptive_input_factor": 4.0}, "--adaptive-input-factor is 4.0"),
         ({"adaptive_input": True, "share_decoder_input_output_embed": False}, "needs --adaptive-input-cutoff"),
-        ({"decoder_input_dim": 4}, "only --adaptive-input can do"),
+        ({"decoder_input_dim": 4}, "--decoder-input-dim 4: --share-decoder-input-output-embed needs a table as wide"),
         ({"normalize_before": False}, "--no-affine-final-norm: only --normalize-before"),
         ({"decoder_layers": 0}, "--decoder-layers 0"),
         ({"decoder_chunk_size": 0}, "--decoder-chunk-size 0"),

@@ -1,0 +1,176 @@
+"""Tables between tokens and vectors: plain ones, drawn or read from a file, and adaptive ones."""
+
+from dataclasses import dataclass, field
+from typing import List, Optional
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from fairseq.modules import AdaptiveInput, AdaptiveSoftmax
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from fairseq_mega.modules.embedding import token_table
+
+
+@dataclass
+class AdaptiveOptions(FairseqDataclass):
+    """Command-line options of adaptive tables at both ends of a decoder, named as in the published code."""
+
+    adaptive_input: bool = field(
+        default=False, metadata={"help": "narrower input embeddings of the decoder for rarer words"}
+    )
+    adaptive_input_factor: float = field(default=4, metadata={"help": "by which each band of them is narrower"})
+    adaptive_input_cutoff: Optional[str] = field(
+        default=None,
+        metadata={"help": "ends of the bands, comma separated (default: those of --adaptive-softmax-cutoff)"},
+    )
+    adaptive_softmax_cutoff: Optional[str] = field(
+        default=None,
+        metadata={"help": "adaptive softmax with these ends of bands, comma separated; with --criterion adaptive_loss"},
+    )
+    adaptive_softmax_dropout: float = field(
+        default=0.0, metadata={"help": "dropout of the adaptive softmax's input and of its rarer bands"}
+    )
+    adaptive_softmax_factor: float = field(default=4, metadata={"help": "by which each band is narrower"})
+    tie_adaptive_weights: bool = field(
+        default=False, metadata={"help": "one table per band for adaptive input and softmax"}
+    )
+    tie_adaptive_proj: bool = field(
+        default=False, metadata={"help": "one projection per band too (needs --tie-adaptive-weights)"}
+    )
+
+
+def check_tables(cfg: DictConfig) -> None:
+    """Raise a ValueError where options of the tables of a completed configuration contradict each other."""
+    adaptive_softmax = cfg.adaptive_softmax_cutoff is not None
+    if cfg.adaptive_input and cfg.decoder_embed_path:
+        raise ValueError("--decoder-embed-path fills one plain table: leave out --adaptive-input or the former")
+    if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
+        raise ValueError("--tie-adaptive-weights ties --adaptive-input to --adaptive-softmax-cutoff: give both")
+    if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:
+        raise ValueError("--tie-adaptive-proj needs --tie-adaptive-weights")
+    if cfg.share_decoder_input_output_embed and (cfg.adaptive_input or adaptive_softmax):
+        raise ValueError(
+            "--share-decoder-input-output-embed shares one plain table: with --adaptive-input and "
+            "--adaptive-softmax-cutoff give --tie-adaptive-weights instead"
+        )
+    if cfg.tie_adaptive_weights:
+        for option in ("cutoff", "factor"):
+            tables, softmax = cfg[f"adaptive_input_{option}"], cfg[f"adaptive_softmax_{option}"]
+            if tables is not None and tables != softmax:
+                raise ValueError(
+                    f"--tie-adaptive-weights needs equal bands: --adaptive-input-{option} is {tables}, "
+                    f"--adaptive-softmax-{option} is {softmax}"
+                )
+
+
+def band_ends(option: str, value: str, symbols: int) -> List[int]:
+    """Ends of the bands of an adaptive input or softmax, from a comma-separated list.
+
+    Raises:
+        ValueError: if they do not rise, or exceed the dictionary of ``symbols``.
+    """
+    try:
+        ends = [int(part) for part in value.split(",")]
+    except ValueError:
+        ends = []
+    if not ends or ends[0] < 1 or any(low >= high for low, high in zip(ends, ends[1:])):
+        raise ValueError(f"{option} {value}: rising numbers of symbols are needed, for instance 20000,60000")
+    if ends[-1] >= symbols:
+        raise ValueError(f"{option} {value}: the dictionary has only {symbols} symbols; give smaller numbers")
+    return ends
+
+
+class AdaptiveEmbedding(AdaptiveInput):
+    """fairseq's adaptive input, under autocast too, and without undefined memory in checkpoints."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self._float_tensor.zero_()
+
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input)
+
+
+def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: int) -> nn.Module:
+    """Input table of a decoder: adaptive with ``--adaptive-input``, else plain.
+
+    Args:
+        cfg: a completed configuration that ``check_tables`` accepts.
+        dictionary: of the tokens.
+        first: width of the table, of an adaptive one that of the first band.
+        width: d, to which an adaptive table projects.
+
+    Raises:
+        ValueError: where bands do not fit the dictionary, or a file of embeddings the table.
+    """
+    if not cfg.adaptive_input:
+        return plain_table(dictionary, first, cfg.decoder_embed_path, "--decoder-embed-path")
+    ends = cfg.adaptive_input_cutoff or cfg.adaptive_softmax_cutoff
+    if ends is None:
+        raise ValueError("--adaptive-input needs --adaptive-input-cutoff or --adaptive-softmax-cutoff")
+    cutoff = band_ends("--adaptive-input-cutoff", ends, len(dictionary))
+    return AdaptiveEmbedding(len(dictionary), dictionary.pad(), first, cfg.adaptive_input_factor, width, cutoff)
+
+
+def adaptive_softmax(
+    cfg: DictConfig, dictionary: Dictionary, width: int, tokens: nn.Module
+) -> Optional[AdaptiveSoftmax]:
+    """The adaptive softmax of features (..., d) that a completed configuration asks for, or None.
+
+    ``tokens`` is the decoder's input table, for ``--tie-adaptive-weights``.
+
+    Raises:
+        ValueError: where bands do not fit the dictionary.
+    """
+    if cfg.adaptive_softmax_cutoff is None:
+        return None
+    softmax = AdaptiveSoftmax(
+        len(dictionary),
+        width,
+        band_ends("--adaptive-softmax-cutoff", cfg.adaptive_softmax_cutoff, len(dictionary)),
+        cfg.adaptive_softmax_dropout,
+        cfg.adaptive_softmax_factor,
+        tokens if cfg.tie_adaptive_weights else None,
+        cfg.tie_adaptive_proj,
+    )
+    for name, buffer in softmax.named_buffers():
+        if name.endswith("_float_tensor"):
+            buffer.zero_()  # undefined otherwise, in every checkpoint
+    return softmax
+
+
+def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, option: str = "") -> nn.Embedding:
+    """Embedding table (V, width) drawn from Normal(0, width^-0.5) with a zero row for padding, or read from a file.
+
+    Args:
+        dictionary: of the tokens.
+        width: of the table.
+        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", after a first line that is skipped; the
+            rows of other symbols stay as drawn.
+        option: that gave the path, for messages.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is no such text, of another width, or has none of the symbols.
+    """
+    table = token_table(len(dictionary), width, dictionary.pad())
+    if not path:
+        return table
+    try:
+        vectors = utils.parse_embedding(path)
+    except (ValueError, StopIteration) as error:
+        raise ValueError(f"{option} {path}: lines of a symbol and {width} numbers are needed ({error})") from error
+    known = [symbol for symbol in dictionary.symbols if symbol in vectors]
+    if not known:
+        raise ValueError(f"{option} {path}: none of its {len(vectors)} symbols is in the dictionary; give another file")
+    for symbol in known:
+        if vectors[symbol].numel() != width:
+            raise ValueError(
+                f"{option} {path}: the vector of {symbol!r} has {vectors[symbol].numel()} numbers, the table has "
+                f"{width}: give that width as embedding dimension, or another file"
+            )
+    return utils.load_embedding(vectors, dictionary, table)

@@ -1,0 +1,137 @@
+"""Tables of tokens in both kinds of model: of another width, read from a file, adaptive."""
+
+import math
+
+import pytest
+import tiny_lm
+import tiny_mega
+import torch
+from helpers import TINY_MODEL, hypotheses, make_parallel_corpus, run_fairseq
+from tiny_mega import PAD, batch, dictionary, lively
+
+from fairseq_mega.cli.convert_checkpoint import convert_name
+from fairseq_mega.models.tables import plain_table
+
+CUTOFF = {"adaptive_softmax_cutoff": "6,13", "adaptive_softmax_factor": 2.0}
+TIED = {"adaptive_input": True, "adaptive_input_factor": 2.0, "tie_adaptive_weights": True, "tie_adaptive_proj": True}
+ADAPTIVE = {"apart": CUTOFF, "all": {**CUTOFF, "share_all_embeddings": True}, "tied": {**CUTOFF, **TIED}}
+VECTORS = "3 3\nw3 1 2 3\nunseen 4 5 6\nw5 7 8 9\n"
+
+
+class TestInputWidth:
+    OPTIONS = {"decoder_input_dim": 4, "share_decoder_input_output_embed": False}
+
+    def test_a_map_leads_to_the_width_of_the_layers(self):
+        """Published: sqrt(d) times the table's row, then a map without bias; d is the width of the layers."""
+        model = tiny_lm.build(**self.OPTIONS, dropout=0.0)
+        embedding, read = model.decoder.embedding, tiny_lm.tokens(2, 7)
+        assert embedding.tokens.weight.shape == (24, 4) and embedding.projection.weight.shape == (8, 4)
+        want = math.sqrt(8.0) * embedding.tokens.weight[read] @ embedding.projection.weight.T
+        torch.testing.assert_close(embedding(read), want)
+        assert embedding.projection.weight.abs().max() <= math.sqrt(6.0 / (8 + 4))  # Xavier uniform
+        assert convert_name("decoder.project_in_dim.weight") in model.state_dict()
+
+    def test_the_own_width_has_no_map(self):
+        assert tiny_lm.build(decoder_input_dim=8).decoder.embedding.projection is None
+
+    def test_pieces_equal_the_whole(self):
+        model = lively(tiny_lm.build(**self.OPTIONS))
+        read = tiny_lm.tokens(2, 12)
+        whole = model.get_normalized_probs(model(read), log_probs=True)
+        state = None
+        for piece in read.split((3, 8, 1), dim=1):
+            last, state = model.decoder.advance(piece, state)
+        torch.testing.assert_close(last.float(), whole[:, -1].float(), atol=2e-6, rtol=0)
+
+
+class TestFile:
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "vectors.txt"
+        path.write_text(VECTORS)
+        return path
+
+    def test_known_symbols_are_read_the_others_drawn(self, path):
+        symbols = dictionary()
+        table = plain_table(symbols, 3, str(path), "--decoder-embed-path").weight
+        assert table[symbols.index("w3")].tolist() == [1, 2, 3] and table[symbols.index("w5")].tolist() == [7, 8, 9]
+        assert table[PAD].eq(0).all() and table[symbols.index("w4")].abs().sum() > 0
+
+    def test_reaches_language_models_and_translators(self, path):
+        options = {"decoder_input_dim": 3, "share_decoder_input_output_embed": False}
+        model = tiny_lm.build(decoder_embed_path=str(path), **options)
+        row = dictionary().index("w5")
+        assert model.decoder.embedding.tokens.weight[row].tolist() == [7, 8, 9]
+        path.write_text(VECTORS.replace("7 8 9", "7 8 9 0 0 0 0 0").replace("1 2 3", "1 2 3 0 0 0 0 0"))
+        model = tiny_mega.build(decoder_embed_path=str(path))
+        assert model.decoder.embedding.tokens.weight[row].tolist()[:3] == [7, 8, 9]
+        assert model.encoder.embedding.tokens.weight[row].tolist()[:3] != [7, 8, 9]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("3 3\nw3 1 2\n", "the vector of 'w3' has 2 numbers, the table has 3"),
+            ("3 3\nw3 one 2 3\n", "lines of a symbol and 3 numbers are needed"),
+            ("", "lines of a symbol and 3 numbers are needed"),
+            ("1 3\nother 1 2 3\n", "none of its 1 symbols is in the dictionary"),
+        ],
+    )
+    def test_another_file_is_refused(self, text, message, path):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"--decoder-embed-path {path}: {message}"):
+            plain_table(dictionary(), 3, str(path), "--decoder-embed-path")
+
+
+class TestAdaptiveTranslator:
+    @pytest.fixture(params=ADAPTIVE)
+    def model(self, request):
+        return lively(tiny_mega.build(**ADAPTIVE[request.param]))
+
+    def test_probabilities(self, model):
+        source, target = batch(left=True), batch((6, 6, 6), seed=3)
+        features, _ = model(source, None, target)
+        assert features.shape == (3, 6, 8) and not hasattr(model.decoder, "output_projection")
+        found = model.get_normalized_probs((features, None), log_probs=False)
+        assert found.shape == (3, 6, 24)
+        torch.testing.assert_close(found.sum(-1), torch.ones(3, 6), atol=1e-5, rtol=0, check_dtype=False)
+
+    def test_checkpoints(self, model):
+        model.load_state_dict(model.state_dict())
+        without = {key: value for key, value in model.state_dict().items() if not key.endswith(".version")}
+        model.load_state_dict(without)
+        with pytest.raises(ValueError, match="tensors missing"):
+            model.load_state_dict(tiny_mega.build().state_dict())
+
+    def test_tables_are_shared_as_asked(self):
+        everything, tied = (tiny_mega.build(**ADAPTIVE[name]).decoder for name in ("all", "tied"))
+        assert everything.adaptive_softmax.head.weight.shape == (6 + 2, 8)
+        embeddings, softmax = tied.embedding.tokens.embeddings, tied.adaptive_softmax
+        assert softmax.head.word_proj.weight is embeddings[0][0].weight
+        assert softmax.tail[1][2].weight is embeddings[2][0].weight
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({**CUTOFF, "share_decoder_input_output_embed": True}, "give --tie-adaptive-weights instead"),
+        ({"adaptive_softmax_cutoff": "6,99"}, "--adaptive-softmax-cutoff 6,99: the dictionary has only 24 symbols"),
+        ({**CUTOFF, "tie_adaptive_weights": True}, "--tie-adaptive-weights ties --adaptive-input to"),
+        ({**CUTOFF, **TIED, "share_all_embeddings": True}, "--share-all-embeddings has one plain table"),
+        ({**CUTOFF, **TIED, "decoder_embed_path": "file"}, "--decoder-embed-path fills one plain table"),
+    ],
+)
+def test_contradictions(options, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_mega.build(**options)
+
+
+def test_an_adaptive_translator_from_training_to_hypotheses(device_flags, tmp_path):
+    data = make_parallel_corpus(tmp_path / "corpus", sentences=9)
+    options = ["--adaptive-softmax-cutoff", "8,16", "--adaptive-softmax-dropout", 0.1, "--adaptive-softmax-factor", 2]
+    options += ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", "--optimizer", "adam", "--lr", 0.01]
+    options += ["--max-tokens", 400, "--num-workers", 0, "--max-update", 3, "--save-dir", tmp_path / "run"]
+    output = run_fairseq("train", [data, *TINY_MODEL, *options, *device_flags])
+    assert "done training" in output
+    checkpoint = tmp_path / "run" / "checkpoint_last.pt"
+    found = run_fairseq("generate", [data, "--path", checkpoint, "--beam", 2, "--max-len-b", 9, *device_flags])
+    assert sorted(hypotheses(found)) == list(range(9))
