@@ -59,20 +59,28 @@ class TextStreamDataset(SizedDataset):
         dictionary: for padding and ``</s>``, which is read before the first token of a segment.
         segments: K, each of at most ceil(tokens / K) tokens; as whole lines are kept, there may be a short one more.
         group: tokens that are read in one call.
-        exact: instead of ``segments``: tokens of each segment, which then begins anywhere, with the token before it, so
+        longest: instead of ``segments``: tokens of each segment at most, but for a longer single line.
+        exact: instead of both: tokens of each segment, which then begins anywhere, with the token before it, so
             that the groups of all lengths begin at the same tokens if ``group`` divides ``exact``.
 
     Source: the published code's test protocol for WikiText-103 and enwik8.
     """
 
     def __init__(
-        self, text: TextLines, dictionary: Dictionary, segments: int, group: int, exact: Optional[int] = None
+        self,
+        text: TextLines,
+        dictionary: Dictionary,
+        segments: Optional[int],
+        group: int,
+        exact: Optional[int] = None,
+        longest: Optional[int] = None,
     ) -> None:
         self.text, self.dictionary, self.group = text, dictionary, group
         self.whole_lines = exact is None
         if exact is None:
-            longest = math.ceil(text.tokens / segments)
-            self.segments = text.cut(lambda: longest)
+            most = longest if segments is None else math.ceil(text.tokens / segments)
+            assert most is not None, "either segments or longest is needed"
+            self.segments = text.cut(lambda: most)
         else:
             begins = np.arange(0, text.tokens, exact)
             self.segments = np.stack([begins, np.minimum(begins + exact, text.tokens)], axis=1)

@@ -35,7 +35,8 @@ class MegaLanguageModelingConfig(LanguageModelingConfig):
         default="splits:10",
         metadata={
             "help": "how validation and test text are read: splits:K, in K segments with the memory carried along "
-            "each; or lines, each line for itself (prompts for fairseq-generate)"
+            "each; size:N, in segments of up to N tokens; or lines, each line for itself (prompts for "
+            "fairseq-generate)"
         },
     )
     chunk_nums: int = field(default=2, metadata={"help": "chunks that one call of an evaluation reads"})
@@ -57,6 +58,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         self.carry = Carry()
         self.chunk_size = args.tokens_per_sample
         self.segments = segments_of(args.valid_block)
+        self.segment_size = segment_size_of(args.valid_block)
         self.exact_context: Optional[int] = None  # see TextStreamDataset
         for option in ("chunk_nums", "tokens_per_sample"):
             if getattr(args, option) < 1:
@@ -128,7 +130,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     def _streams(self, text: TextLines) -> TextStreamDataset:
         group = self.chunk_size * self.args.chunk_nums
-        dataset = TextStreamDataset(text, self.dictionary, self.segments, group, self.exact_context)
+        dataset = TextStreamDataset(
+            text, self.dictionary, self.segments, group, self.exact_context, self.segment_size
+        )
         logger.info(
             f"{text.name}: {text.tokens:,} tokens in {len(dataset.segments)} segments, read {dataset.group:,} tokens "
             f"({self.args.chunk_nums} chunks of {self.chunk_size}) at a time"
@@ -230,15 +234,24 @@ class ScoredOnce:
         )
 
 
-def segments_of(valid_block: str) -> int:
-    """K of ``--valid-block splits:K``; 0 for lines.
+def segments_of(valid_block: str) -> Optional[int]:
+    """K of ``--valid-block splits:K``; 0 for lines; None for segments of a size.
 
     Raises:
         ValueError: for anything else.
     """
-    match = re.fullmatch(r"splits:(\d+)", valid_block)
+    match = re.fullmatch(r"(splits|size):0*([1-9]\d*)", valid_block)
     if valid_block == "lines":
         return 0
-    if match is None or int(match.group(1)) < 1:
-        raise ValueError(f"--valid-block {valid_block}: give splits:K with a number of segments K >= 1, or lines")
-    return int(match.group(1))
+    if match is None:
+        raise ValueError(
+            f"--valid-block {valid_block}: give splits:K with a number of segments K >= 1, size:N with the tokens of a "
+            f"segment N >= 1, or lines"
+        )
+    return int(match[2]) if match[1] == "splits" else None
+
+
+def segment_size_of(valid_block: str) -> Optional[int]:
+    """N of ``--valid-block size:N``, else None."""
+    kind, _, number = valid_block.partition(":")
+    return int(number) if kind == "size" else None

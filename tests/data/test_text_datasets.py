@@ -144,6 +144,11 @@ def test_exact_segments_begin_anywhere_with_the_token_before(exact):
     assert all(item["stream"] == (item["target"][0].item() - 10) // exact for item in items)
 
 
+def test_segments_of_a_size_are_whole_lines_up_to_it():
+    dataset = TextStreamDataset(text([4, 9, 1, 17, 2, 2]), Dictionary(), None, 5, longest=14)
+    assert dataset.segments.tolist() == [[0, 14], [14, 31], [31, 35]]  # a longer line is a segment of its own
+
+
 def test_streams_side_by_side():
     dataset = TextStreamDataset(text([4] * 30), Dictionary(), 6, 5)  # six segments of 20 tokens
     assert len(dataset.segments) == 6

@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import hypotheses, random_sentences, run_fairseq, train_with_two_processes
 
-from fairseq_mega.tasks.mega_language_modeling import segments_of
+from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
 
 TASK = ["--task", "mega_language_modeling"]
 MODEL = ["--arch", "mega_lm_tiny", "--decoder-layers", 1, "--decoder-embed-dim", 16, "--decoder-hidden-dim", 32]
@@ -112,6 +112,16 @@ def test_validation_in_training_equals_evaluation(data, device_flags, tmp_path):
     )
     validated = re.search(r'"test_loss": "?([\d.]+)', again)
     assert validated is not None and abs(float(validated.group(1)) - loss) < 2e-3
+
+
+def test_segments_of_a_size(data, trained, device_flags):
+    """Published: whole lines up to N tokens; its default, size:100000000, is the whole text."""
+    whole = evaluate(data, trained, device_flags, "--valid-block", "splits:1")
+    assert evaluate(data, trained, device_flags, "--valid-block", "size:100000000") == whole
+    loss, tokens, segments = evaluate(data, trained, device_flags, "--valid-block", "size:60")
+    assert tokens == TEST_TOKENS and TEST_TOKENS / 60 <= segments <= TEST_TOKENS / 50 and loss != whole[0]
+    piecewise = evaluate(data, trained, device_flags, "--valid-block", "size:60", "--chunk-nums", 1)
+    assert piecewise[1:] == (tokens, segments) and abs(piecewise[0] - loss) <= 1e-4 + 1e-9
 
 
 @pytest.mark.slow
@@ -219,4 +229,9 @@ def test_segments():
     assert segments_of("splits:10") == 10 and segments_of("lines") == 0
     for wrong in ("splits:", "split:3", "10", "splits:-1", ""):
         with pytest.raises(ValueError, match="give splits:K"):
+            segments_of(wrong)
+    assert segments_of("size:50") is None and segment_size_of("size:50") == 50
+    assert segment_size_of("splits:10") is None and segment_size_of("lines") is None
+    for wrong in ("size:0", "size:", "size:-4", "size:1e8"):
+        with pytest.raises(ValueError, match="size:N with the tokens of a segment N >= 1"):
             segments_of(wrong)
