@@ -16,7 +16,7 @@ from .tables import check_tables, decoder_table, plain_table
 
 @register_model("mega", dataclass=MegaConfig)
 class MegaModel(FairseqEncoderDecoderModel):
-    """MEGA encoder-decoder: ``--arch mega`` and its presets ``mega_wmt_en_de``, ``mega_iwslt_de_en``, ``mega_tiny``."""
+    """MEGA encoder-decoder: ``--arch mega`` and the presets of ``PRESETS``."""
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaModel":

@@ -18,9 +18,7 @@ from .mega_config import layer_config, register_presets
 
 @register_model("mega_lra", dataclass=MegaClassifierConfig)
 class MegaClassifier(SequenceClassifier):
-    """MEGA classifier: ``--arch mega_lra`` and its presets ``mega_lra_listop``, ``_imdb``, ``_aan``, ``_cifar10``,
-    ``_pf32``, ``_pf128``, ``mega_sc_raw_base`` and ``mega_sc_raw_big``.
-    """
+    """MEGA classifier: ``--arch mega_lra`` and the presets of ``CLASSIFIER_PRESETS``."""
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaClassifier":

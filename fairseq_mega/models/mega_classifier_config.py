@@ -69,6 +69,10 @@ _NUMBERS = {
     "dropout": 0.0,
 }
 
+_SPEECH = _preset(
+    60, 30, 6, **_NUMBERS, max_positions=16000, encoder_chunk_size=1000, truncation_length=1000, sentence_class_num=10
+)
+
 # MEGA, Table 8 and the published recipes; the truncation of the EMA is a default of the published code.
 CLASSIFIER_PRESETS: Dict[str, Dict[str, Any]] = {
     "mega_lra_listop": _preset(
@@ -87,10 +91,7 @@ CLASSIFIER_PRESETS: Dict[str, Dict[str, Any]] = {
         64, 32, 4, **{**_NUMBERS, "normalization_type": "syncbatchnorm"}, max_positions=16384,
         encoder_chunk_size=16384, truncation_length=4096,
     ),
-    "mega_sc_raw_base": _preset(
-        60, 30, 6, **_NUMBERS, max_positions=16000, encoder_chunk_size=1000, truncation_length=1000,
-        sentence_class_num=10,
-    ),
+    **dict.fromkeys(("mega_sc_raw_base", "mega_sc_raw", "sc_raw"), _SPEECH),  # three published names of one model
     "mega_sc_raw_big": _preset(
         72, 36, 6, **_NUMBERS, max_positions=16000, encoder_chunk_size=1000, truncation_length=1000,
         sentence_class_num=10,

@@ -109,6 +109,16 @@ class MegaConfig(AdaptiveOptions, LayerOptions):
 PRESETS: Dict[str, Dict[str, Any]] = {
     # MEGA, Table 10 (base).
     "mega_wmt_en_de": {"attention_dropout": 0.1, "hidden_dropout": 0.1, "activation_dropout": 0.1},
+    # Of the published code, in no table of the paper.
+    "mega_wmt_en_de_big": {
+        "encoder_embed_dim": 1024,
+        "encoder_hidden_dim": 2048,
+        "encoder_z_dim": 256,
+        "dropout": 0.3,
+        "attention_dropout": 0.1,
+        "hidden_dropout": 0.1,
+        "activation_dropout": 0.1,
+    },
     # Ours: the widths of fairseq's transformer_iwslt_de_en, about as many parameters, more dropout for 160,000 pairs.
     "mega_iwslt_de_en": {
         "encoder_embed_dim": 512,
