@@ -1,0 +1,157 @@
+"""Every published architecture is built from the command line; where its defaults differ is what the table says."""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
+from published_defaults import IMAGE, LANGUAGE_MODELING, LANGUAGE_MODELS, LINEAR_DECAY, SPEECH, TEXT, TRANSLATION
+from tiny_classifier import task as classification
+from tiny_mega import task as text
+
+from fairseq_mega.models.mega_classifier_config import complete_classifier
+from fairseq_mega.models.mega_config import complete
+from fairseq_mega.models.mega_lm_config import complete_language_model
+
+TABLE = Path(__file__).parents[2] / "examples" / "published_defaults.md"
+TASKS = {
+    "translation": TRANSLATION,
+    "mega_language_modeling": LANGUAGE_MODELS,
+    "lra-text": TEXT,
+    "lra-image": IMAGE,
+    "speech_commands": SPEECH,
+}
+TASK_OF = {arch: task for task, archs in TASKS.items() for arch in archs}
+PUBLISHED = {arch: values for archs in TASKS.values() for arch, values in archs.items()}
+FREE = {"mega", "mega_lm"}  # whose sizes are no architecture's: fairseq's names of the models
+
+
+def parse(*arguments):
+    """A configuration of fairseq-train."""
+    given = ["data", *arguments]
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), given))
+
+
+@lru_cache(maxsize=None)
+def stub_task(name):
+    """What a model reads of its task; 60,100 symbols are enough for the bands of the adaptive models."""
+    if name in ("translation", "mega_language_modeling"):
+        return text(60_100)
+    return classification("text" if name == "lra-text" else "image")
+
+
+def build(arch):
+    """A model without memory from nothing but --arch and --task."""
+    cfg = parse("--arch", arch, "--task", TASK_OF[arch])
+    with torch.device("meta"):
+        return ARCH_MODEL_REGISTRY[arch].build_model(cfg.model, stub_task(TASK_OF[arch]))
+
+
+def resolved(arch):
+    """Defaults of an architecture; what says "as that one" is that one's."""
+    cfg = parse("--arch", arch, "--task", TASK_OF[arch]).model
+    if TASK_OF[arch] == "mega_language_modeling":
+        completed = complete_language_model(cfg)
+    elif "encoder_z_dim" in cfg and TASK_OF[arch] != "translation":
+        completed = complete_classifier(cfg)
+    else:
+        completed = complete(MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[arch]], cfg)
+    values = OmegaConf.to_container(completed)
+    for side in ("encoder", "decoder"):
+        if values.get(f"{side}_ffn_embed_dim", 0) is None:
+            values[f"{side}_ffn_embed_dim"] = values[f"{side}_hidden_dim"]
+    if values.get("adaptive_input") and values["adaptive_input_cutoff"] is None:
+        values["adaptive_input_cutoff"] = values["adaptive_softmax_cutoff"]
+    return values
+
+
+def plain(value):
+    """A value as it stands in the table."""
+    return str(getattr(value, "value", value))
+
+
+def differences():
+    """(architecture, task or schedule, option) to published value and ours, where they differ."""
+    found = {}
+    for arch, published in PUBLISHED.items():
+        ours = resolved(arch)
+        for option, value in published.items():
+            if plain(ours[option]) != plain(value):
+                found[arch, option] = (plain(value), plain(ours[option]))
+    cfg = parse("--arch", "mega_lm", "--task", "mega_language_modeling", "--lr-scheduler", "linear_decay")
+    for name, published, ours in (
+        ("mega_language_modeling", LANGUAGE_MODELING, cfg.task),
+        ("linear_decay", LINEAR_DECAY, cfg.lr_scheduler),
+    ):
+        for option, value in published.items():
+            if plain(ours[option]) != plain(value):
+                found[name, option] = (plain(value), plain(ours[option]))
+    return found
+
+
+def rows():
+    """The table as :func:`differences` gives them."""
+    found = {}
+    for line in TABLE.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("| `") or len(cells) != 5:
+            continue
+        names, (option,) = re.findall(r"`([^`]+)`", cells[0]), re.findall(r"`--([^`]+)`", cells[1])
+        for name in names:
+            key = (name, option.replace("-", "_"))
+            assert key not in found, f"{key} stands twice in {TABLE.name}"
+            found[key] = tuple(cell.strip("`") for cell in cells[2:4])
+    return found
+
+
+def test_the_table_says_where_defaults_differ():
+    """All of them, and nothing else; the last column is ours as the code has it."""
+    assert rows() == differences()
+
+
+@pytest.mark.parametrize("arch", PUBLISHED)
+def test_every_published_architecture_is_built_from_the_command_line(arch):
+    model = build(arch)
+    assert sum(parameter.numel() for parameter in model.parameters()) > 10_000
+
+
+def layer_size(d, v, z, f, rows, bias, norm=None):
+    """Parameters of a self-attention and a feed-forward sub-layer in closed form."""
+    norm = 2 * d if norm is None else norm
+    attention = 4 * rows * 16 + d + (d * v + v) + (d + 1) * (2 * d + z + v) + (v * d + d) + 4 * z + bias + norm
+    return attention + 2 * d * f + f + d + norm
+
+
+@pytest.mark.parametrize("arch", [arch for arch in LANGUAGE_MODELS if arch not in FREE])
+def test_sizes_of_language_models(arch):
+    values, layers = resolved(arch), build(arch).decoder.layers
+    d, v, z, f = (values[f"decoder_{name}"] for name in ("embed_dim", "hidden_dim", "z_dim", "ffn_embed_dim"))
+    sizes = {sum(parameter.numel() for parameter in layer.parameters()) for layer in layers}
+    assert sizes == {layer_size(d, v, z, f, d, 2 * z)} and len(layers) == PUBLISHED[arch]["decoder_layers"]
+    if arch == "mega_lm_wiki103":
+        assert sizes == {12_927_744}
+
+
+@pytest.mark.parametrize(
+    ("arch", "count"),
+    [
+        *[(arch, 343_134) for arch in ("sc_raw", "mega_sc_raw", "mega_sc_raw_base")],
+        *[("mega_sc_raw_big", 475_890), ("mega_lra_cifar10", 2_839_096), ("mega_lra_pf32", 1_386_874)],
+        ("mega_lra_pf128", 381_948),
+    ],
+)
+def test_sizes_of_classifiers(arch, count):
+    assert sum(parameter.numel() for parameter in build(arch).parameters()) == count
+
+
+def test_sizes_of_translators():
+    for arch, d, v, z in (("mega_wmt_en_de", 512, 1024, 128), ("mega_wmt_en_de_big", 1024, 2048, 256)):
+        layer = build(arch).encoder.layers[0]
+        size = sum(parameter.numel() for parameter in layer.parameters())
+        assert size == layer_size(d, v, z, v, 2 * d, 2 * 1024 - 1)
+        assert arch != "mega_wmt_en_de" or size == 3_287_167
