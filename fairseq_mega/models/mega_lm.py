@@ -17,7 +17,8 @@ from .mega_lm_decoder import MegaLanguageModelDecoder
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
 class MegaLanguageModel(FairseqLanguageModel):
-    """MEGA language model: ``--arch mega_lm`` and the presets of ``LM_PRESETS``. It reads streams of any length in pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
+    """MEGA language model: ``--arch mega_lm`` and the presets of ``LM_PRESETS``. It reads streams of any length in
+    pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
     """
 
     @classmethod
