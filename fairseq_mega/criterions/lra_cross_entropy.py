@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
+import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -36,8 +37,17 @@ class LRACrossEntropyCriterion(FairseqCriterion):
 
         Returns:
             The summed loss, or those of the examples (B,); the number of examples; and what is logged.
+
+        Raises:
+            ValueError: if the model is no classifier.
         """
-        logits = model(**sample["net_input"]).float()
+        logits = model(**sample["net_input"])
+        if not torch.is_tensor(logits):
+            raise ValueError(
+                f"--criterion lra_cross_entropy scores classes, and this model ({type(model).__name__}) predicts "
+                f"tokens: give --criterion cross_entropy or label_smoothed_cross_entropy"
+            )
+        logits = logits.float()
         target = sample["target"].view(-1)
         loss = F.cross_entropy(logits, target, reduction="sum" if reduce else "none")
         examples = target.numel()
