@@ -4,7 +4,6 @@ Each runs the fairseq command of the same name with the right --user-dir, and en
 exit status 1 for files, 2 for values, 0 otherwise. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
 """
 
-import argparse
 import glob
 import importlib
 import os
@@ -18,6 +17,7 @@ import fairseq_mega
 from fairseq_mega.compat.loading import RefusedContents, UnreadableFile
 
 from .allocator import keep_freed_memory
+from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags
 
 COMMANDS = {
     "train": "fairseq_cli.train",
@@ -29,24 +29,9 @@ COMMANDS = {
 FILE_ERROR, VALUE_ERROR = 1, 2
 
 
-class UsageError(ValueError):
-    """An error on the command line that is found before fairseq starts."""
-
-
 def package_folder() -> str:
     """The folder of the installed package, as fairseq's --user-dir needs it."""
     return next(iter(fairseq_mega.__path__))
-
-
-def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:
-    """The last value given to `option`, as `--option value` or `--option=value`, or None."""
-    value = None
-    for i, argument in enumerate(arguments):
-        if argument == option and i + 1 < len(arguments):
-            value = arguments[i + 1]
-        elif argument.startswith(option + "="):
-            value = argument[len(option) + 1 :]
-    return value
 
 
 def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
@@ -81,30 +66,6 @@ def check_files(arguments: typing.Sequence[str]) -> None:
         raise FileNotFoundError(f"--restore-file {restore} does not exist")
 
 
-def plugin_flags(kinds: typing.Container[str] = ("--arch", "--task", "--lr-scheduler")) -> str:
-    """Describe the flags of the package's models, tasks and schedulers, which fairseq's own --help never shows."""
-    from fairseq.dataclass.utils import gen_parser_from_dataclass
-    from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
-    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY, LR_SCHEDULER_REGISTRY
-    from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
-
-    lines = []
-    for option, classes, dataclasses in (
-        ("--arch", MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
-        ("--task", TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
-        ("--lr-scheduler", LR_SCHEDULER_REGISTRY, LR_SCHEDULER_DATACLASS_REGISTRY),
-    ):
-        for name, cls in classes.items():
-            dataclass = dataclasses.get(name)
-            ours = cls.__module__.split(".")[0] == fairseq_mega.__name__ and dataclass is not None
-            if option not in kinds or not ours:
-                continue
-            parser = argparse.ArgumentParser(add_help=False, usage=argparse.SUPPRESS, allow_abbrev=False)
-            gen_parser_from_dataclass(parser.add_argument_group(f"with {option} {name}"), dataclass())
-            lines.append(parser.format_help().strip())
-    return "\n\n".join(lines)
-
-
 def is_users_error(error: BaseException) -> bool:
     """Whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
     if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
@@ -126,6 +87,10 @@ def remedy(error: BaseException, text: str) -> str:
             "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
             "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
         )
+    if text == "optimizer is required!":
+        return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
+    if "does not exist: " in text:
+        return ""  # ours, which says what to do
     if "Model file not found" in text:
         return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
     if "Dataset not found" in text or "language pair" in text or "dict." in text:
@@ -156,7 +121,7 @@ def describe(error: BaseException) -> str:
         parts.append(str(cause))
     advice = remedy(error, parts[0])
     parts.append(advice[:1].upper() + advice[1:])
-    return " ".join(". ".join(part.strip().rstrip(".") for part in parts if part.strip()).split())
+    return " ".join(". ".join(part.strip().rstrip(".!") for part in parts if part.strip()).split())
 
 
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
@@ -170,9 +135,11 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
     try:
+        check_arguments(command, given)
         check_files(given)
         sys.argv = [name, *with_user_dir(given)]
-        importlib.import_module(COMMANDS[command]).cli_main()
+        with explained_errors():
+            importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
         if exit_request.code == 0 and {"-h", "--help"} & set(given):
             print("\n" + (plugin_flags() if command == "train" else plugin_flags(["--task"])))

@@ -49,3 +49,4 @@ def apply() -> None:
     checkpoints.copy_checkpoints_atomically()
     batches.end_background_loading_at_exit()
     arguments.separate_bf16_from_tpu()
+    arguments.name_missing_arguments()

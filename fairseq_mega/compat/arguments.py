@@ -25,3 +25,36 @@ def separate_bf16_from_tpu() -> None:
 
     parse_args_and_arch.separates_bf16 = True  # type: ignore[attr-defined]
     replace_in_fairseq("parse_args_and_arch", original, parse_args_and_arch)
+
+
+def name_missing_arguments() -> None:
+    """Say that --arch or --task is missing, where fairseq raises an empty RuntimeError and a KeyError of None."""
+    from fairseq import options
+
+    original = options.parse_args_and_arch
+    if hasattr(original, "names_missing_arguments"):
+        return
+
+    @functools.wraps(original)
+    def parse_args_and_arch(parser, *args, **kwargs):
+        try:
+            return original(parser, *args, **kwargs)
+        except RuntimeError as error:
+            if str(error):
+                raise
+            parser.error(f"--arch is missing: give one of {', '.join(_ours())} (--help lists more, and all options)")
+        except KeyError as error:
+            if error.args != (None,):
+                raise
+            parser.error("--task is missing: give that of the training, such as translation")
+
+    parse_args_and_arch.names_missing_arguments = True  # type: ignore[attr-defined]
+    replace_in_fairseq("parse_args_and_arch", original, parse_args_and_arch)
+
+
+def _ours():
+    """Architectures of this package."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    package = __name__.split(".")[0]
+    return [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == package]

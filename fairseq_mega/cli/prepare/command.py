@@ -26,6 +26,7 @@ from fairseq_mega.cli.prepare import (
 from fairseq_mega.cli.prepare.dataset import Dataset, Report
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
 from fairseq_mega.cli.results import git_revision, installed_versions
+from fairseq_mega.cli.usage import Parser
 
 PROGRAM = "fairseq-mega-prepare"
 DATASETS: Dict[str, Dataset] = {
@@ -48,7 +49,7 @@ NO_SETTINGS = {"dataset", "out", "workers"}  # what the result does not depend o
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM, description=__doc__, formatter_class=form, epilog="sizes, times and options: DATASET --help"
     )
     commands = parser.add_subparsers(dest="dataset", required=True, metavar="DATASET")

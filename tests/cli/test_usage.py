@@ -1,0 +1,114 @@
+"""Command lines that forget something or are ill-typed: one line each, which says what to do."""
+
+import pytest
+from fairseq_cli import train
+
+from fairseq_mega.cli import console
+from fairseq_mega.cli.prepare import command as prepare
+from tests import helpers
+
+NOTHING = ["--cpu", "--max-update", "1", "--num-workers", "0", "--disable-validation"]
+
+
+def error_of(capsys, monkeypatch, folder, command, *arguments):
+    """The one line that a command prints on stderr, without its name."""
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("FAIRSEQ_MEGA_TRACEBACK", raising=False)
+    helpers.forget_earlier_runs()
+    try:
+        status = prepare.main(list(arguments)) if command == "prepare" else console.run(command, arguments)
+    except SystemExit as exit_request:
+        status = exit_request.code
+    lines = capsys.readouterr().err.splitlines()
+    assert status == console.VALUE_ERROR and len(lines) == 1, lines
+    name, _, message = lines[0].partition(": error: ")
+    assert name.startswith(f"fairseq-mega-{command}")
+    return message
+
+
+@pytest.mark.parametrize("given", [[], ["data"], ["data", "--max-tokens", "400", "--optimizer", "adam"]])
+def test_a_missing_architecture(given, capsys, monkeypatch, tmp_path):
+    message = error_of(capsys, monkeypatch, tmp_path, "train", *given)
+    assert message.startswith("--arch is missing: give one of mega, ") and "--help" in message
+    for name in ("mega_tiny", "mega_lm_tiny", "mega_lra_imdb", "transformer_lra"):
+        assert f" {name}," in message
+
+
+def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
+    """fairseq-train --user-dir: after its page of options comes the same line."""
+    monkeypatch.setattr("sys.argv", ["fairseq-train", "data", "--user-dir", console.package_folder()])
+    with pytest.raises(SystemExit) as exit_request:
+        train.cli_main()
+    assert exit_request.value.code == 2
+    assert "fairseq-train: error: --arch is missing: give one of mega" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--arch", "mega_tiny"], "the folder of the data is missing: give it as the first argument"),
+        (["data", "--arch", "mega_tinny"], "--arch/-a mega_tinny is unknown: give mega_tiny or "),
+        (["data", "--arch", "xyz"], "--arch/-a xyz is unknown: give a name of those that --help lists"),
+        (["data", "--arch", "mega_tiny", "--max-token", "4"], "unknown here: do you mean --max-"),
+        (["data", "--arch", "mega_tiny", "--enc-layers=3"], "unknown here: do you mean --encoder-layers"),
+        (["data", "--arch", "mega_tiny", "--chunk-size", "8"], "unknown here: it goes with --arch mega_lra"),
+        (["data", "--arch", "mega_tiny", "--qqqqqq"], "--qqqqqq is unknown here: leave it out"),
+        (["data", "--arch", "mega_tiny", "more"], "only the folder of the data stands without an option"),
+        (["data", "--arch", "mega_tiny", "--max-tokens", "many"], "--max-tokens 'many': give a whole number"),
+        (["data", "--arch", "mega_tiny", "--lr", "fast"], "--lr 'fast': give a number, or several"),
+        (["data", "--arch", "mega_tiny", "--optimizer", "adamw"], "--optimizer adamw is unknown: give adam, "),
+        (["data", "--arch", "mega_tiny", "--adam-betas", "0.9"], "--adam-betas 0.9: two numbers in brackets"),
+        (["data", "--arch", "mega_tiny", "--task", "trnaslation"], "--task trnaslation is unknown: give translation"),
+        (["data", "--arch", "mega_lm_tiny"], "give --task mega_language_modeling (without --task it is translation)"),
+        (["data", "--arch", "mega_lra_imdb"], "is a classifier: give --task lra-text, lra-image or speech_commands"),
+        (["data", "--arch=mega_tiny", "--task=lra-image"], "a translator: give --task translation (found lra-image)"),
+        (["data", "-a", "mega", "--task", "mega_language_modeling"], "mega is a translator: give --task translation"),
+        (["data", "-a", "mega_lra", "--task", "language_modeling"], "mega_lra is a classifier: give --task lra-text"),
+    ],
+)  # fmt: skip
+def test_training(arguments, expected, capsys, monkeypatch, tmp_path):
+    assert expected in error_of(capsys, monkeypatch, tmp_path, "train", *arguments, *NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "optimizer is required. Give --optimizer adam, with --lr"),
+        (
+            ["--optimizer", "adam", "--criterion", "lra_cross_entropy"],
+            "give --criterion cross_entropy or label_smoothed",
+        ),
+    ],
+)
+def test_training_on_data(options, expected, tiny_corpus, capsys, monkeypatch, tmp_path):
+    given = [str(tiny_corpus), *helpers.TINY_MODEL, "--max-tokens", "400", *options, *NOTHING]
+    assert expected in error_of(capsys, monkeypatch, tmp_path, "train", *given)
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive", "eval-lm", "validate"])
+@pytest.mark.parametrize("given", [[], ["data", "--cpu"]])
+def test_a_missing_checkpoint(command, given, capsys, monkeypatch, tmp_path):
+    message = error_of(capsys, monkeypatch, tmp_path, command, *given)
+    assert "--path is missing: give the checkpoint" in message
+    assert "do you mean --path" in error_of(
+        capsys, monkeypatch, tmp_path, command, "data", "--task=translation", "--pathh=x"
+    )
+
+
+def test_validation_without_a_task(capsys, monkeypatch, tmp_path):
+    message = error_of(capsys, monkeypatch, tmp_path, "validate", "data", "--path", "x.pt")
+    assert message.startswith("--task is missing: give that of the training")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "required: DATASET"),
+        (["listop", "--out", "x"], "DATASET listop is unknown: give listops"),
+        (["listops"], "required: --out"),
+        (["listops", "--out", "x", "--cout", "5"], "--cout is unknown here: do you mean --count"),
+        (["listops", "--out", "x", "--count", "many"], "--count 'many': give a whole number"),
+    ],
+)
+def test_preparation(arguments, expected, capsys, monkeypatch, tmp_path):
+    assert expected in error_of(capsys, monkeypatch, tmp_path, "prepare", *arguments)
