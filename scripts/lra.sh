@@ -7,7 +7,7 @@
 # shellcheck source=scripts/work.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/work.sh" # --out, --workers, --venv, --skip-setup, --smoke
 
-task='' data='' chunk='' seeds=1,2,3,4,5 gpus='' max_update='' keep_schedule='' precision=fp32 per_step='' extra=()
+task='' data='' chunk='' seeds=1,2,3,4,5 gpus='' max_update='' keep_schedule='' precision=fp32 per_step='' scaling=twice extra=()
 command_line=$(printf ' %q' "$@")
 command_line="bash scripts/$(basename "$0")${*:+$command_line}"
 
@@ -187,7 +187,10 @@ find_data() {
     die "$data_dir holds no data, and those of --task retrieval cannot be fetched alone: make them with \
 'fairseq-mega-prepare aan --tsv-dir DIR --out $data_dir' (see its --help)"
   fi
-  case $dataset in listops | pathfinder32 | pathx) sources+=(--workers "$workers") ;; esac
+  case $dataset in
+    listops | pathfinder32 | pathx) sources+=(--workers "$workers") ;;
+    speech-commands) sources+=(--scaling "$scaling") ;;
+  esac
   log "$data_dir holds no data: making them with fairseq-mega-prepare $dataset"
   python -m fairseq_mega.cli.prepare "$dataset" --out "$data_dir" ${sources[@]+"${sources[@]}"}
 }
@@ -206,6 +209,10 @@ run_mega() {
   [[ ! $smoke ]] || model+=(--encoder-hidden-dim 32 --encoder-z-dim 8)
   local reach=c$4
   [[ $4 != -1 ]] || reach=full
+  if [[ $1 == speech ]]; then
+    model+=(--sc-scaling "$scaling") # data of the other one are refused
+    [[ $scaling == twice ]] || reach+=.$scaling
+  fi
   run_seeds "$1" "$1.$name.$2.n$3.$reach" "model=$name" "attention=$2" "ema_dim=$3" "chunk=$4"
 }
 

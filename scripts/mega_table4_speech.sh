@@ -14,6 +14,7 @@ on the test clips and prints the measured rows of Table 4 beside the paper's.
   --task NAME       speech (the only one)
   --models LIST     of base, big (default: both)
   --chunk C         attention chunk (default: 1000, as in the paper)
+  --scaling HOW     samples divided by 32768 twice, as the published code does, or once (default: twice)
 HELP
   lra_help
 }
@@ -22,11 +23,13 @@ models=base,big
 while [[ $# -gt 0 ]]; do
   case $1 in
     --models) require_value "$@"; models=$2; shift 2 ;;
+    --scaling) require_value "$@"; scaling=$2; shift 2 ;;
     *) lra_option "$@"; shift "$taken" ;;
   esac
 done
 list_of --task "${task:=speech}" speech
 list_of --models "$models" base big
+one_of --scaling "$scaling" once twice
 check_chunk --chunk "${chunk:=1000}" speech
 start_lra speech
 

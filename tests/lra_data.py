@@ -58,7 +58,7 @@ def write_images(folder, pixels=16):
 def write_speech(folder, samples=20):
     """Clips whose mean is their class."""
     raw = Path(folder) / "processed_data" / "raw"
-    raw.mkdir(parents=True)
+    raw.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(7)
     for split, count in (("train", 60), ("val", 21), ("test", 29)):
         labels = torch.randint(0, CLASSES, (count,), generator=generator)

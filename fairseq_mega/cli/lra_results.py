@@ -22,6 +22,7 @@ from fairseq_mega.cli.allocator import keep_freed_memory
 from fairseq_mega.cli.log_progress import parse_statistics
 from fairseq_mega.cli.measure import resident_mib
 from fairseq_mega.cli.results import ResultError, make_result, write_result
+from fairseq_mega.tasks.speech_commands import scaling_of
 
 BENCHMARK = "lra"
 RESIDENT = "peak_resident_gib"  # what `train` prints last
@@ -207,6 +208,8 @@ def test(options: argparse.Namespace) -> None:
         "early_epoch": early.epoch,
         "trained_on": training.gpus or "cpu",
     }
+    if options.task == "speech_commands":
+        settings["scaling"] = scaling_of(Path(options.data))
     scores = {"test_accuracy": 100.0 * correct / examples, **scores_of(training, options.early_epoch, options.batch)}
     result = make_result(
         options.benchmark,

@@ -172,16 +172,25 @@ def table3(results: Sequence[Result], chunk: int) -> List[str]:
     return lines
 
 
+def scaling_of(result: Result) -> str:
+    """How the samples of speech were scaled, for a title; nothing where that is not known (the authors' tensors)."""
+    scaling = result["settings"].get("scaling")
+    return f", scaled {scaling}" if scaling else ""
+
+
 def table4(results: Sequence[Result], chunk: int) -> List[str]:
     """Parameters and accuracy on raw speech."""
     lines = [row("Table 4, test accuracy", ["parameters", "SC10"])]
     for name, paper in TABLE4.items():
         lines.append(row(f"{name}, paper", paper))
         if name.startswith("MEGA"):
-            found = select(results, task="speech", model=f"mega-{name.split()[-1]}", chunk=chunk)
-            size = f"{found[0]['settings']['parameters']:,}" if found else "-"
-            lines.append(row(f"  measured, C = {chunk}", [size, cell(found) if found else "not yet"]))
-            lines += [row("  runs that left chance", ["", learned(found)])] if found else []
+            runs = select(results, task="speech", model=f"mega-{name.split()[-1]}", chunk=chunk)
+            for scaling in sorted({scaling_of(run) for run in runs}) or [""]:
+                found = [run for run in runs if scaling_of(run) == scaling]
+                size = f"{found[0]['settings']['parameters']:,}" if found else "-"
+                title = f"  measured, C = {chunk}{scaling}"
+                lines.append(row(title, [size, cell(found) if found else "not yet"]))
+                lines += [row("  runs that left chance", ["", learned(found)])] if found else []
     return lines
 
 
@@ -191,7 +200,8 @@ def name_of(result: Result) -> str:
     if settings["model"] == "transformer":
         return f"{settings['task']} transformer"
     chunk = "full" if settings["chunk"] < 0 else f"C={settings['chunk']}"
-    return f"{settings['task']} {settings['model']} {settings['attention']} N={settings['ema_dim']} {chunk}"
+    name = f"{settings['task']} {settings['model']} {settings['attention']} N={settings['ema_dim']} {chunk}"
+    return name + scaling_of(result)
 
 
 def run_lines(results: Sequence[Result]) -> List[str]:

@@ -20,6 +20,8 @@ INPUT_TYPES = ("text", "image")
 InputChoice = ChoiceEnum(list(INPUT_TYPES))
 PoolingChoice = ChoiceEnum(list(POOLINGS))
 TASKS = "lra-text, lra-image or speech_commands"
+SCALE = "sample_scale"  # buffer of models of speech: the place in SCALES of how their data were scaled
+SCALES = (None, "once", "twice")
 
 
 @dataclass
@@ -84,7 +86,8 @@ class SequenceClassifier(BaseFairseqModel):
 
     Args:
         cfg: a completed configuration with ClassifierOptions.
-        task: gives ``input_type``, the number of ``documents`` and, for text, ``dictionary`` and ``label_dictionary``.
+        task: gives ``input_type``, the number of ``documents``; for text ``dictionary`` and ``label_dictionary``, for
+            speech the ``scaling`` of its samples.
         encoder: of the documents.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.1; the features of retrieval are the published code's: the vectors
@@ -109,6 +112,8 @@ class SequenceClassifier(BaseFairseqModel):
         if task.input_type == "text":
             dictionaries = [fingerprint(task.dictionary), fingerprint(task.label_dictionary)]
             self.register_buffer("dictionary_fingerprints", torch.cat(dictionaries))
+        if hasattr(task, "scaling"):
+            self.register_buffer(SCALE, torch.tensor([SCALES.index(task.scaling)]))
 
     def forward(
         self,
@@ -152,7 +157,7 @@ class SequenceClassifier(BaseFairseqModel):
         """Refuse checkpoints that do not fit, with a message that says why.
 
         Raises:
-            ValueError: if the tensors are not this model's, or its dictionaries were others.
+            ValueError: if the tensors are not this model's, or its dictionaries or the scale of its data were others.
         """
         super().upgrade_state_dict_named(state_dict, name)
         key = "dictionary_fingerprints"
@@ -166,4 +171,13 @@ class SequenceClassifier(BaseFairseqModel):
                         f"numbers mean something else: give the data it was trained on, or binarise with its "
                         f"dictionaries (fairseq-preprocess --srcdict)"
                     )
+        scale = self.state_dict().get(SCALE)
+        if scale is not None:
+            own, known = (SCALES[int(number)] for number in (scale, state_dict.setdefault(SCALE, scale)))
+            if None not in (own, known) and own != known:
+                raise ValueError(
+                    f"this checkpoint was trained on samples divided by 32768 {known}, those of the data folder are "
+                    f"divided {own}: give the data it was trained on (fairseq-mega-prepare speech-commands --scaling "
+                    f"{known}), or another --save-dir"
+                )
         check_state_dict(self, state_dict)

@@ -130,9 +130,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     def _streams(self, text: TextLines) -> TextStreamDataset:
         group = self.chunk_size * self.args.chunk_nums
-        dataset = TextStreamDataset(
-            text, self.dictionary, self.segments, group, self.exact_context, self.segment_size
-        )
+        dataset = TextStreamDataset(text, self.dictionary, self.segments, group, self.exact_context, self.segment_size)
         logger.info(
             f"{text.name}: {text.tokens:,} tokens in {len(dataset.segments)} segments, read {dataset.group:,} tokens "
             f"({self.args.chunk_nums} chunks of {self.chunk_size}) at a time"

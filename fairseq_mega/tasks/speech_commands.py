@@ -1,10 +1,12 @@
 """Raw speech: SC10 of Speech Commands."""
 
+import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
+from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from torch import Tensor
 
@@ -16,7 +18,10 @@ from .classification import ClassificationConfig, ClassificationTask
 
 logger = logging.getLogger(__name__)
 
+SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 FOLDER = Path("processed_data") / "raw"
+SCALINGS = {"once": 1, "twice": 2}  # divisions of the samples by 32768
+ScalingChoice = ChoiceEnum(list(SCALINGS))
 
 
 @dataclass
@@ -26,6 +31,9 @@ class SpeechCommandsConfig(ClassificationConfig):
     sc_dropped_rate: float = field(
         default=0.0, metadata={"help": "share of samples that are left out: only 0, the published recipes' value"}
     )
+    sc_scaling: Optional[ScalingChoice] = field(  # type: ignore[valid-type]
+        default=None, metadata={"help": "refuse data of fairseq-mega-prepare of another --scaling (default: take both)"}
+    )
 
 
 @register_task("speech_commands", dataclass=SpeechCommandsConfig)
@@ -33,7 +41,8 @@ class SpeechCommandsTask(ClassificationTask):
     """Classify clips of raw speech.
 
     The data folder holds ``processed_data/raw/{train,val,test}_X.pt``, floats (n, L, 1) or (n, L), and ``_y.pt``,
-    integers (n,); the split "valid" is "val" there. Batches are cut in the order of the clips.
+    integers (n,); the split "valid" is "val" there. Batches are cut in the order of the clips. Models remember the
+    ``scaling`` of the samples that they were trained on, where a SOURCE.json says it.
 
     Source: the published code's task of this name.
     """
@@ -44,6 +53,14 @@ class SpeechCommandsTask(ClassificationTask):
         super().__init__(cfg)
         if cfg.sc_dropped_rate != 0:
             raise ValueError(f"--sc-dropped-rate {cfg.sc_dropped_rate}: only 0 (every sample is read) is supported")
+        self.scaling = scaling_of(Path(cfg.data))
+        wanted = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
+        if None not in (wanted, self.scaling) and wanted != self.scaling:
+            raise ValueError(
+                f"--sc-scaling {wanted}: {Path(cfg.data) / SOURCE} says that the samples were divided by 32768 "
+                f"{self.scaling}; give that, or make the data anew in another folder with fairseq-mega-prepare "
+                f"speech-commands --scaling {wanted}"
+            )
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
         """Load a split; its samples stay in the file until they are used.
@@ -72,8 +89,25 @@ class SpeechCommandsTask(ClassificationTask):
                 f"--max-positions {samples.size(1)}"
             )
         self.datasets[split] = NumberSequenceDataset(samples.numpy(), labels.numpy())
-        logger.info(f"{split}: {len(labels):,} clips of {samples.size(1):,} samples")
+        scaled = "" if self.scaling is None else f", divided by 32768 {self.scaling}"
+        logger.info(f"{split}: {len(labels):,} clips of {samples.size(1):,} samples{scaled}")
         return self.datasets[split]
+
+
+def scaling_of(folder: Path) -> Optional[str]:
+    """How the samples of a data folder were scaled, a key of SCALINGS; None where that is not known.
+
+    Raises:
+        ValueError: if its SOURCE.json is broken.
+    """
+    path = folder / SOURCE
+    if not path.is_file():
+        return None
+    try:
+        scaling = json.loads(path.read_text(encoding="utf-8"))["settings"].get("scaling")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} was not written by fairseq-mega-prepare: make the data anew, or remove it") from error
+    return scaling if scaling in SCALINGS else None
 
 
 def load_tensor(path: Path) -> Tensor:

@@ -210,6 +210,14 @@ def test_table3_and_table4(tmp_path: Path, capsys: Any) -> None:
     assert cells_under(lines, "MEGA-chunk base, paper")[1:] == ["-", "not yet"]
 
 
+def test_scales_of_speech_are_rows_of_their_own(tmp_path: Path, capsys: Any) -> None:
+    for scaling, accuracy in (("once", 95.0), ("twice", 97.0)):
+        store(tmp_path, "speech", accuracy, model="mega-base", chunk=1000, scaling=scaling)
+    text = "\n".join(printed(capsys, 4, tmp_path))
+    assert re.search(r"measured, C = 1000, scaled once +1,000 +95\.00", text)
+    assert re.search(r"measured, C = 1000, scaled twice +1,000 +97\.00", text)
+
+
 def test_empty_and_missing_folders(tmp_path: Path, capsys: Any) -> None:
     assert all("not yet" in "\n".join(printed(capsys, table, tmp_path)) for table in (2, 3, 4))
     assert lra_tables.main(["2", str(tmp_path / "no")]) == 1

@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("out")
-    prepare("speech-commands", "--out", out, "--dir", folder, "--any-count").succeeded()
+    prepare("speech-commands", "--out", out, "--dir", folder, "--any-count", "--scaling", "once").succeeded()
     return out
 
 
@@ -120,12 +120,30 @@ def test_clips_are_standardised_at_every_position(made: Path, folder: Path) -> N
 
 
 def test_scaling_twice_makes_the_epsilon_count(folder: Path, made: Path, tmp_path: Path) -> None:
-    options = ("--dir", folder, "--any-count", "--scaling", "twice", "--limit", 40)
+    options = ("--dir", folder, "--any-count", "--limit", 40)  # the default
     prepare("speech-commands", "--out", tmp_path, *options).succeeded()
     x, y = tensors(tmp_path, "train")
     assert len(x) == len(y) == 40
     # uniform in +-3000: (3000 / 3**0.5) / 32768**2 = 1.6e-6, beside 1e-5
     assert 0.1 < float(x.std()) < 0.17
+    assert source_of(tmp_path)["settings"]["scaling"] == "twice" and source_of(made)["settings"]["scaling"] == "once"
+
+
+def test_the_default_is_the_published_arithmetic(folder: Path, tmp_path: Path) -> None:
+    """Loaded as [-1, 1], divided by 2**15 again, standardised per position with 1e-5 (the published float32 steps)."""
+    prepare("speech-commands", "--out", tmp_path, "--dir", folder, "--any-count").succeeded()
+    order = split_clips(np.repeat(np.arange(10), CLIPS))
+    loaded = torch.from_numpy(raw_in_order(folder).astype(np.float32) / 32768)
+    samples = loaded / 2**15
+    train = samples[torch.from_numpy(order["train"])]
+    wanted = (samples[torch.from_numpy(order["test"])] - train.mean(0)) / (train.std(0) + 1e-5)
+    torch.testing.assert_close(tensors(tmp_path, "test")[0][:, :, 0], wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_data_of_the_other_scale_are_not_overwritten(folder: Path, made: Path) -> None:
+    """Also where they were made before the default was the published one."""
+    message = refusal("speech-commands", "--out", made, "--dir", folder, "--any-count")
+    assert 'scaling was "once" and is "twice" now' in message and "give another folder" in message
 
 
 def test_statistics_are_those_of_numpy_in_blocks() -> None:
@@ -145,7 +163,7 @@ def test_the_archive_gives_what_the_folder_gives(made: Path, tmp_path: Path, mon
             member = tarfile.TarInfo(f"./{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    options = ("speech-commands", "--out", tmp_path / "out", "--archive", path, "--any-count")
+    options = ("speech-commands", "--out", tmp_path / "out", "--archive", path, "--any-count", "--scaling", "once")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     message = refusal(*options)
     assert "expected SHA256 af14739e" in message and f"found {found}" in message

@@ -100,6 +100,7 @@ REFUSED = [
     ("mega_table3_attention_functions.sh", ["--functions", "gelu"], "--functions is 'gelu': choose from softmax"),
     ("mega_table3_attention_functions.sh", ["--task", "pathx"], "--task is 'pathx': choose from text, image, all"),
     ("mega_table4_speech.sh", ["--chunk", 300], "--chunk is 300, which does not divide the 16000"),
+    ("mega_table4_speech.sh", ["--scaling", "thrice"], "--scaling is 'thrice': choose from once, twice"),
     ("mega_figure4_ablations.sh", ["--dims", "1,-1"], "--dims is '1,-1': whole numbers"),
     ("mega_figure4_ablations.sh", ["--chunks", "16,x"], "--chunks is 'x'"),
     ("mega_figure5_stability.sh", ["--functions", "silu"], "--functions is 'silu': choose from laplace, relu2"),

@@ -1,6 +1,7 @@
 """The classification tasks: layouts of data, what does not fit, every example scored, numbers that are logged."""
 
 import json
+from argparse import Namespace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from omegaconf import OmegaConf
 from tiny_classifier import build
 
 from fairseq_mega.criterions.lra_cross_entropy import LRACrossEntropyCriterion
+from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.tasks.lra_image import LRAImageConfig, LRAImageTask
 from fairseq_mega.tasks.lra_text import LRATextConfig, LRATextTask
 from fairseq_mega.tasks.speech_commands import SpeechCommandsConfig, SpeechCommandsTask
@@ -183,6 +185,53 @@ def test_speech_layout(tmp_path):
     old = tmp_path / "processed_data" / "raw" / "test_X.pt"
     torch.save(torch.load(old).squeeze(2), old, _use_new_zipfile_serialization=False)
     assert task.load_dataset("test").collater([task.dataset("test")[0]])["net_input"]["src_tokens"].shape == (1, 20)
+
+
+class TestSpeechScale:
+    """How the samples were scaled goes from SOURCE.json into the model, and two scales never meet."""
+
+    @staticmethod
+    def model(folder, **options):
+        values = Namespace(encoder_layers=1, encoder_chunk_size=20, sentence_class_num=3)
+        return MegaClassifier.build_model(values, speech_task(folder, **options))
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """A function that makes data of a scale; None: data without SOURCE.json, as the authors' are."""
+
+        def write(scaling):
+            folder = lra_data.write_speech(tmp_path / str(scaling))
+            if scaling is not None:
+                (folder / "SOURCE.json").write_text(json.dumps({"settings": {"scaling": scaling}}))
+            return folder
+
+        return write
+
+    @pytest.mark.parametrize(("trained", "given"), [("once", "twice"), ("twice", "once")])
+    def test_checkpoints_are_refused_on_the_other_scale(self, folder, trained, given):
+        state = self.model(folder(trained)).state_dict()
+        with pytest.raises(ValueError, match=f"samples divided by 32768 {trained}, .* are divided {given}"):
+            self.model(folder(given)).load_state_dict(state)
+
+    @pytest.mark.parametrize(("trained", "given"), [("twice", "twice"), (None, "once"), ("twice", None), (None, None)])
+    def test_checkpoints_go_on_otherwise(self, folder, trained, given):
+        state = self.model(folder(trained)).state_dict()
+        model = self.model(folder(given))
+        model.load_state_dict(dict(state))
+        state.pop("sample_scale")  # of earlier versions and of the published code
+        model.load_state_dict(state)
+
+    def test_the_option_refuses_other_data(self, folder):
+        assert speech_task(folder("once"), sc_scaling="once").scaling == "once"
+        assert speech_task(folder(None), sc_scaling="once").scaling is None
+        with pytest.raises(ValueError, match="--sc-scaling twice: .*SOURCE.json says .* divided by 32768 once"):
+            speech_task(folder("once"), sc_scaling="twice")
+
+    def test_a_broken_source_is_named(self, folder):
+        where = folder(None)
+        (where / "SOURCE.json").write_text("{}")
+        with pytest.raises(ValueError, match="SOURCE.json was not written by fairseq-mega-prepare"):
+            speech_task(where)
 
 
 def test_speech_that_does_not_fit(tmp_path):

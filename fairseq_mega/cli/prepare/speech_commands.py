@@ -17,6 +17,7 @@ from fairseq_mega.cli.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.cli.prepare.progress import Progress
 from fairseq_mega.cli.prepare.subsets import add_limit, kept, note_on_limit
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
+from fairseq_mega.tasks.speech_commands import SCALINGS
 
 ARCHIVE = Archive(
     "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz",
@@ -37,9 +38,10 @@ They are taken in the order of the words and, within a word, of the sorted file 
 their disk, so their split is another one), and split as scikit-learn does, 70 / 15 / 15 % of every word. 2.4 GB to
 download, 2.3 GB made, 4 GB of memory, about five minutes on one core. Labels 0 to 9:
 {", ".join(WORDS)}.
-The samples are divided by 32768, and every time position is standardised with mean and standard deviation (+ 1e-5) of
-that position in train. --scaling twice divides once more before that, as happens with loaders that scale to [-1, 1] by
-themselves; which one the authors had is unknown."""
+The samples are divided by 32768 twice, and every time position is standardised with mean and standard deviation
+(+ 1e-5) of that position in train. So does the published code: it divides what torchaudio.load returns, which is in
+[-1, 1] already. The 1e-5 then outweighs the deviation, and values stay near 0.2. --scaling once divides once: values
+near 1."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of the unpacked archive: WORD/NAME.wav")
     parser.add_argument("--any-count", action="store_true", help=f"accept another number of clips than {CLIPS}")
     parser.add_argument(
-        "--scaling", choices=("once", "twice"), default="once", help="divisions by 32768 (default: %(default)s)"
+        "--scaling", choices=SCALINGS, default="twice", help="divisions by 32768 (default: %(default)s)"
     )
     add_limit(parser)
 
@@ -159,7 +161,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         files, origin = read_tar(path, lambda name: _MEMBER.fullmatch(name) is not None), ARCHIVE.url
     samples, labels, dropped = _read(files, args.any_count)
     say(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
-    divisor = FULL_SCALE if args.scaling == "once" else FULL_SCALE**2
+    divisor = FULL_SCALE ** SCALINGS[args.scaling]
     (work.output / FOLDER).mkdir(parents=True)
     counted: Dict[str, Dict[str, Any]] = {}
     moments: Optional[Tuple[np.ndarray, np.ndarray]] = None
