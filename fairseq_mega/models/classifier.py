@@ -20,8 +20,8 @@ INPUT_TYPES = ("text", "image")
 InputChoice = ChoiceEnum(list(INPUT_TYPES))
 PoolingChoice = ChoiceEnum(list(POOLINGS))
 TASKS = "lra-text, lra-image or speech_commands"
-SCALE = "sample_scale"  # buffer of models of speech: the place in SCALES of how their data were scaled
-SCALES = (None, "once", "twice")
+SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
+SCALES = (None, "once", "twice")  # 0 where that is not known
 
 
 @dataclass
@@ -173,11 +173,11 @@ class SequenceClassifier(BaseFairseqModel):
                     )
         scale = self.state_dict().get(SCALE)
         if scale is not None:
-            own, known = (SCALES[int(number)] for number in (scale, state_dict.setdefault(SCALE, scale)))
-            if None not in (own, known) and own != known:
+            given, trained = (SCALES[int(number)] for number in (scale, state_dict.setdefault(SCALE, scale)))
+            if None not in (given, trained) and given != trained:
                 raise ValueError(
-                    f"this checkpoint was trained on samples divided by 32768 {known}, those of the data folder are "
-                    f"divided {own}: give the data it was trained on (fairseq-mega-prepare speech-commands --scaling "
-                    f"{known}), or another --save-dir"
+                    f"this checkpoint was trained on samples divided by 32768 {trained}, those of the data folder are "
+                    f"divided {given}: give the data it was trained on (fairseq-mega-prepare speech-commands --scaling "
+                    f"{trained}), or another --save-dir"
                 )
         check_state_dict(self, state_dict)

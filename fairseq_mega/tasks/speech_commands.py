@@ -13,6 +13,7 @@ from torch import Tensor
 from fairseq_mega.compat.loading import UnreadableFile, load
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.number_sequences import NumberSequenceDataset
+from fairseq_mega.models.classifier import SCALES
 
 from .classification import ClassificationConfig, ClassificationTask
 
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 FOLDER = Path("processed_data") / "raw"
-SCALINGS = {"once": 1, "twice": 2}  # divisions of the samples by 32768
+SCALINGS = {name: number for number, name in enumerate(SCALES) if name is not None}  # divisions by 32768
 ScalingChoice = ChoiceEnum(list(SCALINGS))
 
 

@@ -18,7 +18,7 @@ def error_of(capsys, monkeypatch, folder, command, *arguments):
     try:
         status = prepare.main(list(arguments)) if command == "prepare" else console.run(command, arguments)
     except SystemExit as exit_request:
-        status = exit_request.code
+        status = exit_request.code if isinstance(exit_request.code, int) else 1
     lines = capsys.readouterr().err.splitlines()
     assert status == console.VALUE_ERROR and len(lines) == 1, lines
     name, _, message = lines[0].partition(": error: ")
