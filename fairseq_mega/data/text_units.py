@@ -1,0 +1,168 @@
+"""What a token of a text is (a word, a byte, a subword), and the way from text to tokens and back.
+
+``unit.json`` beside ``dict.txt`` says it: ``{"unit": "bytes"}``. A folder without it, as older ones are, is taken for
+bytes where its dictionary holds nothing but numbers of bytes, and for words otherwise.
+"""
+
+import codecs
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, Optional
+
+from fairseq.data import Dictionary
+
+from .byte_text import encode
+
+UNIT_FILE = "unit.json"
+MODEL_FILE = "subwords.model"
+LINE_END = "\n"  # stands for </s> among the symbols of a text
+REPLACEMENT = "\ufffd"
+_BYTES = frozenset(map(str, range(256)))
+_MADE_UP = re.compile(r"madeupword\d+")
+
+
+class TextUnit:
+    """Words, whose text is their tokens; the other units derive from it.
+
+    It has the interface of fairseq's ``--bpe``: lines in, tokens between blanks out, and back.
+    """
+
+    name = "words"
+
+    def encode(self, line: str) -> str:
+        """Tokens of a line of text, separated by blanks."""
+        return line
+
+    def decode(self, tokens: str) -> str:
+        """The line of text that tokens stand for; a character that is not complete at its end is left out."""
+        return "".join(self.pieces(tokens.split()))
+
+    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
+        """Text of each symbol as it comes, so that the pieces joined are the text.
+
+        Args:
+            symbols: of the dictionary, ``LINE_END`` between lines.
+            before: the text that they continue; no blank is put at the beginning of a line or after another blank.
+        """
+        blank = before[-1:].isspace() or not before
+        for symbol in symbols:
+            text = symbol if symbol == LINE_END else self._spaced(symbol)
+            piece = text.lstrip(" ") if blank else text
+            blank = text == LINE_END or (blank and not piece)
+            yield piece
+
+    def _spaced(self, symbol: str) -> str:
+        return f" {symbol}"
+
+
+class ByteUnit(TextUnit):
+    """Bytes of UTF-8, as decimal numbers; see :mod:`fairseq_mega.data.byte_text`."""
+
+    name = "bytes"
+
+    def encode(self, line: str) -> str:
+        return encode(line.encode("utf-8", "surrogateescape")).decode("ascii").strip()
+
+    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
+        """As the base class; a byte within a character gives an empty piece, what is no UTF-8 or no byte U+FFFD."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for symbol in symbols:
+            if symbol == LINE_END:
+                yield decoder.decode(b"\n")
+            elif is_byte(symbol):
+                yield decoder.decode(bytes([int(symbol)]))
+            else:
+                yield decoder.decode(b"", final=True) + REPLACEMENT
+
+
+class SubwordUnit(TextUnit):
+    """Pieces of a sentencepiece model.
+
+    Args:
+        model: its file.
+
+    Raises:
+        ValueError: if that is no model.
+    """
+
+    name = "subwords"
+
+    def __init__(self, model: Path) -> None:
+        import sentencepiece
+
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+        except (RuntimeError, OSError) as error:
+            raise ValueError(f"{model} is no sentencepiece model ({error}): copy it from where it was made") from error
+
+    def encode(self, line: str) -> str:
+        return " ".join(self.processor.encode(line, out_type=str))
+
+    def _spaced(self, symbol: str) -> str:
+        return symbol.replace("\u2581", " ")
+
+
+UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
+
+
+def is_byte(symbol: str) -> bool:
+    """Whether a symbol is the decimal number of a byte."""
+    return symbol in _BYTES
+
+
+def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
+    """Leave ``unit.json`` in a folder of binarised data, and for subwords their model."""
+    if model is not None:
+        shutil.copyfile(model, folder / MODEL_FILE)
+    (folder / UNIT_FILE).write_text(json.dumps({"unit": unit}) + "\n", encoding="utf-8")
+
+
+def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> str:
+    """Name of the unit of binarised data: what ``unit.json`` says, else ``saved``, else what the dictionary tells.
+
+    Raises:
+        ValueError: if ``unit.json`` names none.
+    """
+    path = folder / UNIT_FILE
+    if not path.is_file():
+        return saved or (ByteUnit.name if holds_bytes(dictionary) else TextUnit.name)
+    try:
+        content: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        name = content["unit"]
+        if name in UNITS:
+            return name
+        problem = f"its unit is {name!r}"
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    raise ValueError(f'{path}: {problem}; it must hold {{"unit": NAME}}, one of {", ".join(UNITS)}')
+
+
+def holds_bytes(dictionary: Dictionary) -> bool:
+    """Whether all symbols are numbers of bytes, the blank's and the letter e's among them."""
+    symbols = [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not is_made_up(symbol)]
+    return {"32", "101"} <= set(symbols) and all(map(is_byte, symbols))
+
+
+def is_made_up(symbol: str) -> bool:
+    """Whether fairseq-preprocess put a symbol into the dictionary to fill its size up: no text holds it."""
+    return _MADE_UP.fullmatch(symbol) is not None
+
+
+def text_unit(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> TextUnit:
+    """The unit of the binarised data in a folder; see :func:`unit_name`.
+
+    Raises:
+        ValueError: if ``unit.json`` is broken, or the model of subwords is missing or broken.
+    """
+    name = unit_name(folder, dictionary, saved)
+    if name != SubwordUnit.name:
+        return ByteUnit() if name == ByteUnit.name else TextUnit()
+    model = folder / MODEL_FILE
+    if not model.is_file():
+        raise ValueError(
+            f"{model} does not exist, but the model was trained on subwords: copy it from the data that it was trained "
+            f"on, or give --bpe sentencepiece --sentencepiece-model FILE"
+        )
+    return SubwordUnit(model)

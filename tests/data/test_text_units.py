@@ -1,0 +1,126 @@
+"""Text into tokens and back, whole and piece by piece; what unit.json and the dictionary say."""
+
+import random
+from pathlib import Path
+from typing import List
+
+import pytest
+from fairseq.data import Dictionary
+
+from fairseq_mega.cli.subword import train_model
+from fairseq_mega.data.text_units import (
+    LINE_END,
+    MODEL_FILE,
+    REPLACEMENT,
+    ByteUnit,
+    SubwordUnit,
+    TextUnit,
+    is_made_up,
+    text_unit,
+    unit_name,
+    write_unit,
+)
+
+TEXTS = ("ROMEO: to be", "Grüße – 10 €", "日本語 😀 text", "a", "")
+
+
+def dictionary(symbols: List[str]) -> Dictionary:
+    made = Dictionary()
+    for symbol in symbols:
+        made.add_symbol(symbol)
+    made.finalize(padding_factor=8)
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds a model of subwords that were learnt from TEXTS."""
+    path = tmp_path_factory.mktemp("unit")
+    train_model([*TEXTS] * 20, path / "learnt", 60)
+    write_unit(path, "subwords", path / "learnt.model")
+    return path
+
+
+@pytest.fixture(params=["words", "bytes", "subwords"])
+def unit(request: pytest.FixtureRequest, folder: Path) -> TextUnit:
+    return {"words": TextUnit, "bytes": ByteUnit, "subwords": lambda: SubwordUnit(folder / MODEL_FILE)}[request.param]()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_round_trip(text: str, unit: TextUnit) -> None:
+    assert unit.decode(unit.encode(text)) == text
+    assert "".join(unit.pieces(unit.encode(text).split())) == text
+
+
+def test_pieces_continue_a_text(unit: TextUnit) -> None:
+    symbols = [*unit.encode("Grüße – 10 €").split(), LINE_END, LINE_END, *unit.encode("a").split()]
+    pieces = list(unit.pieces(symbols))
+    assert len(pieces) == len(symbols) and "".join(pieces) == "Grüße – 10 €\n\na"
+    if unit.name != "bytes":  # a byte does not say whether it begins a word
+        assert "".join(unit.pieces(unit.encode("to be").split(), "ROMEO:")) == " to be"
+        assert "".join(unit.pieces(unit.encode("to be").split(), "ROMEO: ")) == "to be"
+
+
+class TestBytes:
+    def test_are_decimal_numbers(self) -> None:
+        assert ByteUnit().encode("A ü") == "65 32 195 188"
+
+    def test_a_character_comes_with_its_last_byte(self) -> None:
+        assert list(ByteUnit().pieces(["226", "130", "172", "33"])) == ["", "", "€", "!"]
+
+    def test_what_is_cut_is_left_out(self) -> None:
+        assert ByteUnit().decode("33 226 130") == "!"
+
+    @pytest.mark.parametrize(
+        ("symbols", "expected"),
+        [
+            ("226 33", REPLACEMENT + "!"),
+            ("255 33", REPLACEMENT + "!"),
+            ("33 <unk> 33", f"!{REPLACEMENT}!"),
+            ("226 <unk> 33", f"{REPLACEMENT}{REPLACEMENT}!"),
+            ("256 007", REPLACEMENT * 2),
+        ],
+    )
+    def test_what_is_no_text_is_marked(self, symbols: str, expected: str) -> None:
+        assert ByteUnit().decode(symbols) == expected
+
+    def test_a_line_ends_a_character(self) -> None:
+        assert "".join(ByteUnit().pieces(["226", LINE_END, "33"])) == f"{REPLACEMENT}\n!"
+
+    def test_any_bytes_are_decoded_as_python_does(self) -> None:
+        draw = random.Random(1)
+        for _ in range(50):
+            content = bytes(draw.choice((33, 195, 188, 226, 130, 172, 240, 159)) for _ in range(12)) + b"!"
+            assert ByteUnit().decode(" ".join(map(str, content))) == content.decode("utf-8", "replace")
+
+
+class TestUnitOfData:
+    BYTES = dictionary([str(number) for number in range(32, 127)])
+
+    def test_is_written_and_read(self, folder: Path) -> None:
+        unit = text_unit(folder, self.BYTES)
+        assert unit.name == "subwords" and unit.decode(unit.encode("ROMEO: to be")) == "ROMEO: to be"
+
+    def test_the_dictionary_tells_bytes(self, tmp_path: Path) -> None:
+        assert any(map(is_made_up, self.BYTES.symbols))
+        assert unit_name(tmp_path, self.BYTES) == "bytes"
+        assert unit_name(tmp_path, dictionary(["the", "32", "101"])) == "words"
+        assert unit_name(tmp_path, dictionary(["1", "2", "3"])) == "words"
+
+    def test_what_is_written_counts_more_than_the_checkpoint_and_that_more_than_the_dictionary(self, tmp_path) -> None:
+        assert unit_name(tmp_path, self.BYTES, "words") == "words"
+        write_unit(tmp_path, "bytes")
+        assert unit_name(tmp_path, dictionary(["the"]), "words") == "bytes"
+
+    @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"unit": "letters"}'])
+    def test_a_broken_file_is_named(self, content: str, tmp_path: Path) -> None:
+        (tmp_path / "unit.json").write_text(content)
+        with pytest.raises(ValueError, match="unit.json.*one of words, bytes, subwords"):
+            unit_name(tmp_path, self.BYTES)
+
+    def test_a_missing_model_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"subwords.model does not exist.*--bpe sentencepiece"):
+            text_unit(tmp_path, self.BYTES, "subwords")
+        (tmp_path / MODEL_FILE).write_text("no model")
+        with pytest.raises(ValueError, match="no sentencepiece model"):
+            text_unit(tmp_path, self.BYTES, "subwords")
