@@ -4,11 +4,11 @@
 # shellcheck source=scripts/work.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/work.sh"
 
-# threshold_of_unit DEFAULT: checks "threshold" against "unit" and fills it in; bytes are all kept.
+# threshold_of_unit DEFAULT: checks "threshold" against "unit" and fills it in; bytes and subwords are all kept.
 # shellcheck disable=SC2154 # "unit" is the caller's
 threshold_of_unit() {
-  if [[ $unit == bytes ]]; then
-    [[ -z $threshold ]] || die "--threshold is '$threshold', but --unit bytes keeps every byte: leave it out, or give --unit words"
+  if [[ $unit != words ]]; then
+    [[ -z $threshold ]] || die "--threshold is '$threshold', but --unit $unit keeps every ${unit%s}: leave it out, or give --unit words"
     threshold=0
   fi
   : "${threshold:=$1}"

@@ -14,8 +14,9 @@ modelling. Finished stages are skipped when the same command is given again.
   --train FILE      the text to learn from
   --valid FILE      validation text (default: evenly spaced blocks of lines held out of --train)
   --test FILE       test text (default: the same)
-  --unit U          words (UTF-8, what stands between white space) or bytes (every byte a token, any file)
-                    (default: words)
+  --unit U          words (UTF-8, what stands between white space), subwords (pieces of words, learnt from train)
+                    or bytes (every byte a token, any file) (default: words)
+  --vocab-size N    subwords: how many to learn (default: 8000)
   --threshold N     words: those seen fewer than N times in train become <unk> (default: 2)
   --held-out SHARE  share of --train for valid and for test, if held out (default: 0.05)
   --blocks N        number of blocks that give a part of each (default: 20; 1: the end of the text)
@@ -24,23 +25,26 @@ HELP
   common_help
 }
 
-train='' valid='' test='' unit=words threshold='' held_out=0.05 blocks=20
+train='' valid='' test='' unit=words vocabulary_size='' threshold='' held_out=0.05 blocks=20
 while [[ $# -gt 0 ]]; do
   case $1 in
     --train) require_value "$@"; train=$2; shift 2 ;;
     --valid) require_value "$@"; valid=$2; shift 2 ;;
     --test) require_value "$@"; test=$2; shift 2 ;;
     --unit) require_value "$@"; unit=$2; shift 2 ;;
+    --vocab-size) require_value "$@"; vocabulary_size=$2; shift 2 ;;
     --threshold) require_value "$@"; threshold=$2; shift 2 ;;
     --held-out) require_value "$@"; held_out=$2; shift 2 ;;
     --blocks) require_value "$@"; blocks=$2; shift 2 ;;
     *) common_option "$@"; shift "$taken" ;;
   esac
 done
-one_of --unit "$unit" words bytes
+one_of --unit "$unit" words subwords bytes
+[[ -z $vocabulary_size || $unit == subwords ]] || die "--vocab-size is '$vocabulary_size', but only subwords are learnt: give --unit subwords"
 threshold_of_unit 2
 : "${work_dir:=$repo_root/outputs/text${smoke:+-smoke}}"
 whole_number --blocks "$blocks" 1
+whole_number --vocab-size "${vocabulary_size:=8000}" 1
 [[ $held_out =~ ^0?\.[0-9]+$ ]] || die "--held-out is '$held_out': a share between 0 and 1 is needed, for instance 0.05"
 [[ -z $smoke || -z $train$valid$test ]] || die "--smoke makes a text of its own: leave --train, --valid and --test out"
 [[ -n $train || -n $smoke ]] || die "--train is missing: give the text to learn from; see --help"
@@ -50,12 +54,13 @@ done
 checksums=$(for file in "$train" "$valid" "$test"; do
   if [[ -n $file ]]; then cksum <"$file"; else echo none; fi
 done)
-start_work "unit: $unit" "threshold: $threshold" "held out: $held_out in $blocks blocks" "texts: ${checksums//$'\n'/, }"
+[[ $unit != subwords ]] || unit_setting="subwords, $vocabulary_size"
+start_work "unit: ${unit_setting:-$unit}" "threshold: $threshold" "held out: $held_out in $blocks blocks" "texts: ${checksums//$'\n'/, }"
 [[ ! $smoke ]] || train=$work_dir/raw/own.txt
 
 split() {
-  python -m fairseq_mega.cli.prepare_text split --unit "$unit" --train "$train" ${valid:+--valid "$valid"} ${test:+--test "$test"} \
-    --held-out "$held_out" --blocks "$blocks" --output "$work_dir/text" ${smoke:+--smoke}
+  python -m fairseq_mega.cli.prepare_text split --unit "$unit" --vocab-size "$vocabulary_size" --train "$train" \
+    ${valid:+--valid "$valid"} ${test:+--test "$test"} --held-out "$held_out" --blocks "$blocks" --output "$work_dir/text" ${smoke:+--smoke}
 }
 
 run_stage split split

@@ -6,7 +6,8 @@
     python -m fairseq_mega.cli.prepare_text decode <NUMBERS >TEXT
 
 `split` writes train, valid and test, in the form that `fairseq-preprocess --only-source` takes, and counts.json, which
-`count` compares with the binarised data. The scripts prepare_*.sh run these commands in their order.
+`count` compares with the binarised data, leaving what a token is in unit.json there. The scripts prepare_*.sh run these
+commands in their order.
 """
 
 import argparse
@@ -22,8 +23,10 @@ import numpy as np
 from fairseq_mega.cli import lm_smoke
 from fairseq_mega.cli.download import REPORT_SECONDS, say
 from fairseq_mega.cli.lm_corpora import CORPORA
+from fairseq_mega.cli.text_subwords import cut_words
 from fairseq_mega.data.byte_text import ByteCounter, TextCounts, decode, encode
 from fairseq_mega.data.text_spans import SPLITS, Span, consecutive_spans, held_out_spans, read_spans, size_of, whole
+from fairseq_mega.data.text_units import MODEL_FILE, UNITS, write_unit
 from fairseq_mega.data.word_text import check_not_empty, check_words, read_words
 
 COUNTS = "counts.json"
@@ -106,18 +109,23 @@ def command_split(args: argparse.Namespace) -> None:
         lm_smoke.write_corpus("own", args.train)
     given = [path for path in (args.train, args.valid, args.test) if path is not None]
     check_files(given, args.unit, args.replace_invalid)  # all of them, before anything is made
-    args.output.mkdir(parents=True, exist_ok=True)
+    folder = args.output / "words" if args.unit == "subwords" else args.output
+    folder.mkdir(parents=True, exist_ok=True)
     result: Dict[str, Any] = {"unit": args.unit, "splits": {}}
     for split, (path, spans) in split_sources(args).items():
         name = f"{split} ({args.unit} of {path.name})"
         if args.unit == "bytes":
-            counts, symbols = write_bytes(path, spans, args.output / split, name)
+            counts, symbols = write_bytes(path, spans, folder / split, name)
         else:
-            counts, symbols = write_words(path, spans, args.output / split, name, args.replace_invalid)
+            counts, symbols = write_words(path, spans, folder / split, name, args.replace_invalid)
         if counts.tokens == counts.lines:
             raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
         result["splits"][split] = {**counts._asdict(), "symbols": symbols}
         say(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
+    if args.unit == "subwords":
+        for split, found in cut_words(folder, args.output, args.vocab_size).items():
+            result["splits"][split].update(found)
+            say(f"{split}: {found['tokens']} tokens as subwords, {found['symbols']} different")
     write_json(args.output / COUNTS, result)
 
 
@@ -168,7 +176,7 @@ def expected_counts(args: argparse.Namespace) -> List[Tuple[str, Dict[str, Dict[
 
 
 def command_count(args: argparse.Namespace) -> None:
-    """Compare the binarised data with the text it was made of, and with the published counts of a corpus."""
+    """Compare the binarised data with the text it was made of and with published counts, and leave its unit there."""
     from fairseq.data import Dictionary
 
     for name in ("dict.txt", *(f"{split}.{kind}" for split in SPLITS for kind in ("bin", "idx"))):
@@ -194,8 +202,9 @@ def command_count(args: argparse.Namespace) -> None:
             f"{100 * found['unknown'] / found['tokens']:.2f} % <unk>"
         )
     say(f"dictionary: {len(dictionary)} symbols, the special ones and fairseq's padding included")
+    text = json.loads((args.text / COUNTS).read_text(encoding="utf-8"))
+    write_unit(args.data, text["unit"], args.text / MODEL_FILE if text["unit"] == "subwords" else None)
     if args.json is not None:
-        text = json.loads((args.text / COUNTS).read_text(encoding="utf-8"))
         for split in SPLITS:
             splits[split]["bytes"] = text["splits"][split]["bytes"]
         write_json(args.json, {"unit": text["unit"], "dictionary": len(dictionary), "splits": splits})
@@ -225,8 +234,8 @@ def build_parser() -> argparse.ArgumentParser:
         return command
 
     def add_unit(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--unit", choices=("words", "bytes"), required=True, help="what a token is")
-        command.add_argument("--replace-invalid", action="store_true", help="words: bytes that are no UTF-8 as U+FFFD")
+        command.add_argument("--unit", choices=UNITS, required=True, help="what a token is")
+        command.add_argument("--replace-invalid", action="store_true", help="except for bytes: no UTF-8 becomes U+FFFD")
 
     check = add("check", command_check)
     add_unit(check)
@@ -241,6 +250,7 @@ def build_parser() -> argparse.ArgumentParser:
     split.add_argument("--blocks", type=int, default=20, metavar="N", help="blocks that each give to every split")
     split.add_argument("--held-out", type=float, default=0.05, metavar="SHARE", help="share of valid and of test")
     split.add_argument("--limit", type=int, metavar="BYTES", help="use so many bytes of --train, from every block")
+    split.add_argument("--vocab-size", type=int, default=8000, metavar="N", help="subwords: how many to learn")
     split.add_argument("--smoke", action="store_true", help="make a text up and write it to the file of --train")
     count = add("count", command_count)
     count.add_argument("--data", type=Path, required=True, metavar="DIR", help="what fairseq-preprocess wrote")

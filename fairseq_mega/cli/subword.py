@@ -11,17 +11,18 @@ import sentencepiece
 from fairseq_mega.data.parallel_files import read_lines
 from fairseq_mega.data.parallel_text import SPLITS
 
+LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unless told
 
-def train_model(inputs: List[Path], prefix: Path, vocabulary_size: int) -> int:
-    """Train one model on all the inputs and write it to `prefix.model` and `prefix.vocab`; return its size.
+
+def train_model(lines: List[str], prefix: Path, vocabulary_size: int) -> int:
+    """Train a model on all the lines and write it to `prefix.model` and `prefix.vocab`; return its size.
 
     Text is not normalised, so that decoding gives back what was encoded, white space aside. A text too
     small for the wanted size gets a smaller vocabulary.
 
     Raises:
-        ValueError: an input cannot be read as UTF-8, or is too small to learn from.
+        ValueError: the text is too small to learn from.
     """
-    lines = [line for path in inputs for line in read_lines(path)]
     prefix.parent.mkdir(parents=True, exist_ok=True)
     partial = prefix.with_name(prefix.name + ".partial")
     try:
@@ -33,6 +34,7 @@ def train_model(inputs: List[Path], prefix: Path, vocabulary_size: int) -> int:
             character_coverage=1.0,
             normalization_rule_name="identity",
             model_type="unigram",
+            max_sentence_length=LONGEST_LINE,
             num_threads=max(1, os.cpu_count() or 1),
             minloglevel=1,
         )
@@ -101,8 +103,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         if model is None:
             model = options.output / "joint.model"
-            inputs = [options.text / f"train.{lang}" for lang in langs]
-            size = train_model(inputs, options.output / "joint", options.vocab_size)
+            lines = [line for lang in langs for line in read_lines(options.text / f"train.{lang}")]
+            size = train_model(lines, options.output / "joint", options.vocab_size)
             print(f"{model}: {size} pieces, {options.vocab_size} asked for", flush=True)
         elif not model.is_file():
             raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")

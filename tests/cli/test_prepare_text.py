@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from fairseq.data import Dictionary
 
 from fairseq_mega.cli import lm_corpora, prepare_text
+from fairseq_mega.data.text_units import text_unit
 from tests import helpers
 
 SPLITS = ("train", "valid", "test")
@@ -74,6 +76,22 @@ def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path
         assert part == {key: written["splits"][split][key] for key in ("lines", "tokens", "bytes")}
     symbols = len(set((out / "train").read_text().split()))
     assert found["dictionary"] == -(-(symbols + 4) // 8) * 8
+
+
+@pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
+def test_the_unit_lies_beside_the_dictionary(unit: str, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "text"
+    assert run("split", "--unit", unit, "--train", text, "--output", out, "--vocab-size", 40) == 0
+    data = binarise(out, tmp_path / "data-bin")
+    assert run("count", "--data", data, "--text", out, "--json", tmp_path / "counts.json") == 0
+    assert counts_of(tmp_path)["splits"]["train"]["unknown"] == 0
+    dictionary = Dictionary.load(str(data / "dict.txt"))
+    found = text_unit(data, dictionary)
+    assert found.name == unit
+    lines = [found.decode(line) for line in (out / "valid").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert set(lines) <= set(text.read_text().split("\n")) and len(set(lines)) > 5
+    if unit == "subwords":
+        assert len(dictionary) <= 48 and len({piece for line in lines for piece in found.encode(line).split()}) > 10
 
 
 def test_splits_that_are_given_are_taken_whole(text: Path, tmp_path: Path) -> None:
