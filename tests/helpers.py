@@ -116,9 +116,9 @@ def train_with_two_processes(argv: Sequence[object]) -> str:
 
 
 def hypotheses(output: str, kind: str = "H") -> Dict[int, str]:
-    """Read the H- (or D-) lines of fairseq-generate or -interactive, in the order of the output."""
+    """Read the H- (D-, S-, T-) lines of fairseq-generate or -interactive, in the order of the output."""
     found: Dict[int, str] = {}
-    for number, text in re.findall(rf"^{kind}-(\d+)\t[^\t\n]*\t?(.*)$", output, re.M):
+    for number, text in re.findall(rf"^{kind}-(\d+)\t(?:[^\t\n]*\t)?(.*)$", output, re.M):
         assert int(number) not in found, f"two lines {kind}-{number}"
         found[int(number)] = text
     return found

@@ -1,11 +1,14 @@
 """Generate text with a trained language model: bounded memory and time per token, however long the text gets."""
 
 import math
-from typing import Any, Iterator, List, Optional, Sequence
+from itertools import islice, takewhile
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Union, overload
 
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
+
+from fairseq_mega.data.text_units import LINE_END, TextUnit, is_made_up
 
 PREFILL = 4096  # tokens of a prompt that one call reads where the model has no chunks
 
@@ -13,10 +16,17 @@ PREFILL = 4096  # tokens of a prompt that one call reads where the model has no 
 class TextGenerator(GeneratorHubInterface):
     """What ``MegaLanguageModel.from_pretrained`` returns: fairseq's interface, and streaming generation.
 
-    Several models vote with the mean of their probabilities.
+    Text goes in and out whatever the tokens are, see :mod:`fairseq_mega.data.text_units`. Several models vote with the
+    mean of their probabilities.
     """
 
-    @torch.no_grad()
+    def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
+        super().__init__(cfg, task, models)
+        self.bpe = task.build_bpe(cfg.bpe)
+        dictionary = task.source_dictionary
+        made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
+        self.excluded = [dictionary.pad(), dictionary.bos(), *made_up]  # no text holds them
+
     def complete(
         self,
         prompt: str = "",
@@ -38,28 +48,62 @@ class TextGenerator(GeneratorHubInterface):
             seed: of the sampling; None: torch's global generator.
 
         Returns:
-            The new text, a line for each ``</s>``.
+            The new text, which read after the prompt makes the whole; a line for each ``</s>``. Where it ends within
+            a character, that is left out.
         """
+        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
+        tokens: Iterator[int] = self.stream(
+            self.tokens_of(prompt), temperature=temperature, top_k=top_k, top_p=top_p, generator=generator
+        )
+        found: Iterable[int] = islice(tokens, max_tokens)
+        if stop_at_line_end:
+            found = takewhile(lambda token: token != self.task.source_dictionary.eos(), found)
+        return "".join(self.text_of(found, prompt))
+
+    def tokens_of(self, text: str) -> List[int]:
+        """Tokens of a text that may go on: ``</s>`` in front, and for the end of each line but the last."""
         dictionary = self.task.source_dictionary
-        lines = prompt.split("\n")
+        lines = text.split("\n")
         tokens = [dictionary.eos()]
         for number, line in enumerate(lines):
             ended = number + 1 < len(lines)
-            text = self.apply_bpe(self.tokenize(line))
-            tokens += dictionary.encode_line(text, append_eos=ended, add_if_not_exist=False).tolist()
-        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
-        found: List[List[int]] = [[]]
-        stream = self.stream(tokens, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
-        for _, token in zip(range(max_tokens), stream):
-            if token == dictionary.eos():
-                if stop_at_line_end:
-                    break
-                found.append([])
-            else:
-                found[-1].append(token)
-        return "\n".join(self.decode(torch.tensor(line, dtype=torch.long)) for line in found)
+            symbols = self.apply_bpe(self.tokenize(line))
+            tokens += dictionary.encode_line(symbols, append_eos=ended, add_if_not_exist=False).tolist()
+        return tokens
 
-    @torch.no_grad()
+    def text_of(self, tokens: Iterable[int], before: str = "") -> Iterator[str]:
+        """The text of tokens as they come: whole words or characters where the unit allows it, lines otherwise.
+
+        Args:
+            tokens: any number of them.
+            before: the text that they continue.
+        """
+        dictionary = self.task.source_dictionary
+        symbols = (LINE_END if token == dictionary.eos() else dictionary[token] for token in tokens)
+        if isinstance(self.bpe, TextUnit) and self.tokenizer is None:
+            yield from self.bpe.pieces(symbols, before.rpartition("\n")[2])
+            return
+        line: List[str] = []  # other encoders, given with --bpe or --tokenizer, decode lines
+        for symbol in symbols:
+            if symbol == LINE_END:
+                yield self.detokenize(self.remove_bpe(" ".join(line))) + LINE_END
+                line = []
+            else:
+                line.append(symbol)
+        yield self.detokenize(self.remove_bpe(" ".join(line)))
+
+    @overload
+    def stream(
+        self,
+        prompt: str,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        generator: Optional[torch.Generator] = None,
+    ) -> Iterator[str]: ...
+
+    @overload
     def stream(
         self,
         prompt: Sequence[int],
@@ -68,22 +112,48 @@ class TextGenerator(GeneratorHubInterface):
         top_k: int = 0,
         top_p: float = 1.0,
         generator: Optional[torch.Generator] = None,
-    ) -> Iterator[int]:
-        """Yield the tokens that follow ``prompt``, one by one, without end.
+    ) -> Iterator[int]: ...
+
+    def stream(
+        self,
+        prompt: Union[str, Sequence[int]],
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        generator: Optional[torch.Generator] = None,
+    ) -> Union[Iterator[str], Iterator[int]]:
+        """Yield what follows ``prompt``, one by one, without end: of a text pieces of text, of tokens the tokens.
+
+        A piece is the text of one token; the first bytes of a character give an empty piece each, its last one the
+        character.
 
         Args:
-            prompt: tokens, one at least (``</s>`` begins a text); read chunk by chunk.
+            prompt: a text, or tokens, one at least (``</s>`` begins a text); read chunk by chunk.
             temperature, top_k, top_p, generator: see :func:`draw`.
 
         Raises:
             ValueError: if there is no token to begin with, or sampling options are out of range.
         """
+        if isinstance(prompt, str):
+            tokens = self._stream_tokens(self.tokens_of(prompt), temperature, top_k, top_p, generator)
+            return self.text_of(tokens, prompt)
+        return self._stream_tokens(prompt, temperature, top_k, top_p, generator)
+
+    @torch.no_grad()
+    def _stream_tokens(
+        self,
+        prompt: Sequence[int],
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        generator: Optional[torch.Generator],
+    ) -> Iterator[int]:
         if len(prompt) == 0:
             raise ValueError("prompt: one token at least is needed, for instance </s> at the beginning of a text")
         check_sampling(temperature, top_k, top_p)
         states: List[Any] = [None] * len(self.models)
         unread = torch.tensor([list(prompt)], device=self.device)
-        dictionary = self.task.source_dictionary
         while True:
             scores = []
             for index, model in enumerate(self.models):
@@ -93,7 +163,7 @@ class TextGenerator(GeneratorHubInterface):
                     log_probs, states[index] = model.decoder.advance(tokens, states[index])
                 scores.append(log_probs)
             mean = torch.logsumexp(torch.stack(scores), dim=0) - math.log(len(scores))
-            mean[:, [dictionary.pad(), dictionary.bos()]] = -math.inf  # no text holds them
+            mean[:, self.excluded] = -math.inf
             unread = draw(mean, temperature, top_k, top_p, generator).unsqueeze(1)
             yield int(unread)
 

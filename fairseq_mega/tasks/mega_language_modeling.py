@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq import utils
@@ -15,6 +16,7 @@ from omegaconf import II, OmegaConf
 from fairseq_mega.data.text_blocks import TextBlockDataset
 from fairseq_mega.data.text_lines import TextLines
 from fairseq_mega.data.text_streams import Carry, TextStreamDataset
+from fairseq_mega.data.text_units import text_unit, unit_name
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
         if self.targets != ["future"]:
             raise ValueError("--self-target and --past-target: a MEGA language model predicts the next token only")
+        self.folder = Path((utils.split_paths(args.data or "") or ["."])[0])
+        self.state.merge_state_dict({"unit": unit_name(self.folder, dictionary)})  # goes into checkpoints
 
     def build_model(self, args: Any, from_checkpoint: bool = False) -> Any:
         """Build the model and learn its chunk.
@@ -188,6 +192,15 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         if "streams" not in sample.get("net_input", {}):
             return sample
         return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
+
+    def build_bpe(self, args: Any) -> Any:
+        """What ``--bpe`` asks for, else the unit of the data or of the checkpoint: text in, text out.
+
+        Raises:
+            ValueError: if the model of subwords is missing or broken.
+        """
+        chosen = super().build_bpe(args)
+        return text_unit(self.folder, self.dictionary, self.state.unit) if chosen is None else chosen
 
     def build_generator(self, models: List[Any], args: Any, *further: Any, **kwargs: Any) -> Any:
         """As fairseq's, but ``--max-len-b`` counts what follows the prompt: prompts longer than it are taken whole."""
