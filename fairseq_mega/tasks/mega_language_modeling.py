@@ -17,6 +17,7 @@ from fairseq_mega.data.text_blocks import TextBlockDataset
 from fairseq_mega.data.text_lines import TextLines
 from fairseq_mega.data.text_streams import Carry, TextStreamDataset
 from fairseq_mega.data.text_units import text_unit, unit_name
+from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 logger = logging.getLogger(__name__)
@@ -202,11 +203,19 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         chosen = super().build_bpe(args)
         return text_unit(self.folder, self.dictionary, self.state.unit) if chosen is None else chosen
 
-    def build_generator(self, models: List[Any], args: Any, *further: Any, **kwargs: Any) -> Any:
-        """As fairseq's, but ``--max-len-b`` counts what follows the prompt: prompts longer than it are taken whole."""
-        if getattr(args, "max_len_a", 0) == 0:
-            args.max_len_a = 1
-        return super().build_generator(models, args, *further, **kwargs)
+    def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *further: Any, **kwargs: Any) -> Any:
+        """As fairseq's, but the limits of length count for each prompt by itself, see ContinuationGenerator.
+
+        Raises:
+            ValueError: if the prompts would be streams.
+        """
+        streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, TextStreamDataset)]
+        if streams:
+            raise ValueError(
+                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no prompt; "
+                f"give --valid-block lines, and each of its lines is continued"
+            )
+        return super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
 
 
 class ScoredOnce:

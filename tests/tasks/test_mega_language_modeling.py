@@ -178,6 +178,38 @@ def test_generate_continues_lines(data, trained, device_flags):
     assert all(found[i].startswith(source[i]) for i in found) and any(found[i] != source[i] for i in found)
 
 
+PROMPTS = ("w1", "w2 w3 w4 w5 w6 w7 w8 w9 w10 w11", "w3 w4 w5")
+
+
+@pytest.mark.parametrize("options", [["--beam", 1], ["--beam", 3], ["--beam", 2, "--min-len", 4]])
+def test_limits_count_what_follows_each_prompt(options, data, trained, device_flags):
+    """A prompt's continuation is the same alone and beside longer ones; without an end it has --max-len-b tokens."""
+    arguments = [data, *TASK, "--path", trained, *device_flags, *options, "--max-len-b", 6, "--lenpen", 0.2]
+    text = "".join(f"{prompt}\n" for prompt in PROMPTS)
+    alone = hypotheses(run_fairseq("interactive", arguments, stdin=text))
+    beside = hypotheses(run_fairseq("interactive", [*arguments, "--buffer-size", 3, "--batch-size", 3], stdin=text))
+    assert alone == beside
+    for prompt, found in zip(PROMPTS, alone.values()):
+        assert found.startswith(prompt)
+        assert max(4 if "--min-len" in options else 1, len(prompt.split())) <= len(found.split())
+        assert len(found.split()) <= len(prompt.split()) + 6
+
+
+def test_the_whole_limit_is_used(data, trained, device_flags):
+    arguments = [data, *TASK, "--path", trained, *device_flags, "--beam", 1, "--min-len", 100, "--max-len-b", 6]
+    arguments += ["--buffer-size", 3, "--batch-size", 3]
+    found = hypotheses(run_fairseq("interactive", arguments, stdin="".join(f"{prompt}\n" for prompt in PROMPTS)))
+    assert [len(text.split()) for text in found.values()] == [len(prompt.split()) + 6 for prompt in PROMPTS]
+    arguments[arguments.index("--max-len-b") + 1] = 0
+    with pytest.raises(ValueError, match="--max-len-b 0: they count the tokens that follow a prompt"):
+        run_fairseq("interactive", arguments, stdin="w1\n")
+
+
+def test_streams_are_no_prompts(data, trained, device_flags):
+    with pytest.raises(ValueError, match="--valid-block splits:10: .*give --valid-block lines"):
+        run_fairseq("generate", [data, *TASK, "--path", trained, "--gen-subset", "test", *device_flags])
+
+
 def test_interactive_takes_prompts_longer_than_chunks(data, trained, device_flags):
     prompt = " ".join(f"w{i % 20}" for i in range(230))
     output = run_fairseq(

@@ -1,0 +1,100 @@
+"""Beam search and sampling that continue prompts: limits of length count for each sentence by itself."""
+
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+from fairseq.search import Search
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+
+class ContinuationGenerator(SequenceGenerator):
+    """fairseq's generator for language models, whose result for a prompt does not depend on the batch it is in.
+
+    After a prompt of p tokens follow at most ``max_len_a`` p + ``max_len_b``, and within that as many at least as make
+    ``min_len`` together with the prompt; fairseq counts both from the longest prompt of the batch. Arguments are
+    fairseq's.
+
+    Raises:
+        ValueError: if nothing may follow.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Any],
+        tgt_dict: Any,
+        *args: Any,
+        max_len_a: float = 0,
+        max_len_b: int = 200,
+        **kwargs: Any,
+    ) -> None:
+        if max_len_a < 0 or max_len_b < 1:
+            raise ValueError(
+                f"--max-len-a {max_len_a} --max-len-b {max_len_b}: they count the tokens that follow a prompt; give at "
+                f"least 0 and 1"
+            )
+        # What fairseq allows for a whole batch, prompts included: as much as any sentence of it may need.
+        super().__init__(models, tgt_dict, *args, max_len_a=1 + max_len_a, max_len_b=max_len_b, **kwargs)
+        self.after_prompt = (max_len_a, max_len_b)
+        self.search = LimitedSearch(self.search, tgt_dict, self.min_len)
+        self.min_len = 0  # of the whole batch
+
+    def _generate(self, sample: Any, prefix_tokens: Optional[Tensor] = None, *args: Any, **kwargs: Any) -> Any:
+        source = sample["net_input"]["src_tokens"]
+        prompts = source.new_zeros(len(source)) if prefix_tokens is None else prefix_tokens.ne(self.pad).sum(dim=1)
+        factor, addend = self.after_prompt
+        ids = sample["id"] if isinstance(sample.get("id"), Tensor) else torch.arange(len(source), device=source.device)
+        self.search.begin(ids, prompts, prompts + (factor * prompts + addend).long())
+        return super()._generate(sample, prefix_tokens, *args, **kwargs)
+
+
+class LimitedSearch(Search):
+    """A search of fairseq's within a first and a last length for each sentence.
+
+    Args:
+        search: to be limited.
+        dictionary: of the tokens.
+        least: tokens of every sentence at least, its prompt included.
+    """
+
+    def __init__(self, search: Search, dictionary: Any, least: int) -> None:
+        super().__init__(dictionary)
+        self.inner, self.least = search, least
+        self.supports_constraints, self.stop_on_max_len = search.supports_constraints, search.stop_on_max_len
+        self.needs_src_lengths = getattr(search, "needs_src_lengths", False)
+        self.ids = self.prompts = self.most = torch.zeros(0, dtype=torch.long)
+
+    def begin(self, ids: Tensor, prompts: Tensor, most: Tensor) -> None:
+        """Learn of the next batch the sentences' numbers, their prompts' lengths and their greatest lengths, (B,)."""
+        self.ids, self.prompts, self.most = ids, prompts, most
+
+    def step(
+        self,
+        step: int,
+        lprobs: Tensor,
+        scores: Optional[Tensor],
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """One step of the search; a sentence that is as long as it may get takes ``</s>`` and nothing else."""
+        assert original_batch_idxs is not None
+        rows = (original_batch_idxs.unsqueeze(1) == self.ids).long().argmax(dim=1)
+        prompts, most = self.prompts[rows], self.most[rows]
+        end = torch.zeros(self.vocab_size, dtype=torch.bool, device=lprobs.device)
+        end[self.eos] = True
+        short = ((step >= prompts) & (step < self.least) & (step < most)).view(-1, 1, 1)
+        long = (step >= most).view(-1, 1, 1)
+        lprobs = lprobs.masked_fill((short & end) | (long & ~end), -torch.inf)
+        return self.inner.step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+
+    def set_src_lengths(self, src_lengths: Tensor) -> None:
+        self.inner.set_src_lengths(src_lengths)
+
+    def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int) -> None:
+        self.inner.init_constraints(batch_constraints, beam_size)
+
+    def prune_sentences(self, batch_idxs: Tensor) -> None:
+        self.inner.prune_sentences(batch_idxs)
+
+    def update_constraints(self, active_hypos: Tensor) -> None:
+        self.inner.update_constraints(active_hypos)
