@@ -11,25 +11,11 @@ from . import (
     checkpoints,
     expressions,
     imports,
+    interactive,
     loading,
     numpy_names,
-    patching,
     safe_globals,
 )
-
-__all__ = [
-    "apply",
-    "architectures",
-    "arguments",
-    "batches",
-    "checkpoints",
-    "expressions",
-    "imports",
-    "loading",
-    "numpy_names",
-    "patching",
-    "safe_globals",
-]
 
 
 def apply() -> None:
@@ -50,3 +36,4 @@ def apply() -> None:
     batches.end_background_loading_at_exit()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
+    interactive.drop_byte_order_marks()

@@ -134,6 +134,17 @@ def test_a_sentence_that_is_too_long(capsys, monkeypatch, tiny_model, device_fla
     assert "1501" in message and "1024" in message and "--max-source-positions" in message, message
 
 
+def test_a_byte_order_mark_changes_nothing(tiny_model, device_flags, tmp_path) -> None:
+    """In front of a file, read from --input and from a pipe, and of a file that was joined to it."""
+    arguments = [tiny_model.data, "--path", tiny_model.checkpoint, "--beam", 1, *device_flags]
+    plain = helpers.run_fairseq("interactive", arguments, stdin="w1 w2\nw3\n")
+    (tmp_path / "marked.txt").write_text("\ufeffw1 w2\n\ufeffw3\n", encoding="utf-8")
+    from_file = helpers.run_fairseq("interactive", [*arguments, "--input", tmp_path / "marked.txt"])
+    piped = helpers.run_fairseq("interactive", arguments, stdin="\ufeffw1 w2\n\ufeffw3\n")
+    assert "<unk>" not in from_file + piped
+    assert helpers.hypotheses(plain) == helpers.hypotheses(from_file) == helpers.hypotheses(piped)
+
+
 class TestEmptySourceLines:
     LINES = ("w1 w2", "", "w3", "", "", "w4 w5 w6", "")
 
