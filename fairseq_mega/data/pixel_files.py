@@ -215,9 +215,12 @@ def read_labels(path: Path) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: give the folder that holds input/ and label/")
     labels = []
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             if not re.fullmatch(r"\d{1,9}", line.strip()):
-                raise ValueError(f"{path} line {number}: {line.strip()[:20]!r} is no class, an integer from 0 on")
+                raise ValueError(
+                    f"{path} line {number}: {line.strip()[:20]!r} is no class: text with an integer from 0 on "
+                    f"per line is needed, in ASCII or UTF-8"
+                )
             labels.append(int(line))
     return np.array(labels, dtype=np.int64)

@@ -139,5 +139,11 @@ def test_labels(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=rf"train\.label line {line}: .* is no class"):
             read_labels(path)
+    for content, line in (("1\nLöwe\n".encode("latin-1"), 2), ("1\n".encode("utf-16"), 1)):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"train\.label line {line}: .* is no class: .* in ASCII or UTF-8"):
+            read_labels(path)
+    path.write_bytes(b"\xef\xbb\xbf7\n1\n")
+    assert read_labels(path).tolist() == [7, 1]
     with pytest.raises(FileNotFoundError, match=r"gone\.label does not exist"):
         read_labels(tmp_path / "gone.label")
