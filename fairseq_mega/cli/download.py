@@ -1,6 +1,5 @@
 """Fetch archives over HTTP, resuming partial downloads, and refuse those that are cut off or altered."""
 
-import gzip
 import hashlib
 import http.client
 import json
@@ -13,6 +12,8 @@ import urllib.request
 import zlib
 from pathlib import Path
 from typing import Any, Dict, Optional
+
+from fairseq_mega.cli.unpacking import open_gzip
 
 BLOCK = 1 << 20
 REPORT_SECONDS = 15.0
@@ -152,10 +153,10 @@ def sha256_of(path: Path) -> str:
 
 
 def check_gzip(path: Path) -> None:
-    """Read the gzip file to its end; raises :class:`DownloadError` when it is cut off or damaged."""
+    """Read the gzip file to its end; raises :class:`DownloadError` when it is cut off, damaged or too large."""
     unpacked = 0
     try:
-        with gzip.open(path, "rb") as stream:
+        with open_gzip(path) as stream:
             for block in iter(lambda: stream.read(BLOCK), b""):
                 unpacked += len(block)
     except EOFError as error:

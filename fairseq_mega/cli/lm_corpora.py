@@ -14,10 +14,11 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import IO, Any, Dict, Optional, Sequence, Tuple
 
 from fairseq_mega.cli import lm_smoke
 from fairseq_mega.cli.download import BLOCK, DownloadError, check_digests, fetch_missing, record_of, say, write_records
+from fairseq_mega.cli.unpacking import check_zip, open_gzip
 from fairseq_mega.data.text_spans import SPLITS
 
 
@@ -127,6 +128,7 @@ def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
             copy_stream(stream, folder / corpus.files[0])
         return
     try:
+        check_zip(archive)
         with zipfile.ZipFile(archive) as container:
             members = {name.rpartition("/")[2]: name for name in container.namelist()}
             for name in corpus.files:
@@ -148,9 +150,8 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Dict[str, Dict[str, A
         source = next((path for path in (text / name, text / f"{name}.gz") if path.is_file()), None)
         if source is None:
             raise DownloadError(f"--text {text}: neither {name} nor {name}.gz is there. {corpus.remedy}")
-        opener: Callable[..., Any] = gzip.open if source.suffix == ".gz" else open
         try:
-            with opener(source, "rb") as stream:
+            with open_gzip(source) if source.suffix == ".gz" else open(source, "rb") as stream:
                 copy_stream(stream, folder / name)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DownloadError(f"{source} is damaged: {error}; get a new copy") from error
@@ -181,7 +182,7 @@ def command_dictionary(args: argparse.Namespace) -> None:
         lm_smoke.write_corpus("gcide", args.dictionary)
     say(f"{args.dictionary.name}: unpacking {args.dictionary.stat().st_size / 1e6:.0f} MB")
     try:
-        with gzip.open(args.dictionary, "rb") as stream:
+        with open_gzip(args.dictionary) as stream:
             copy_stream(stream, args.output)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DownloadError(f"{args.dictionary} is damaged: {error}; get a new copy of the package") from error

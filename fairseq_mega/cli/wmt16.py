@@ -23,6 +23,7 @@ from typing import IO, Dict, Iterable, List, Optional, Sequence, Tuple
 from fairseq_mega.cli.download import DownloadError, obtain, say
 from fairseq_mega.cli.line_pool import TextError, count_lines
 from fairseq_mega.cli.moses_text import BpeFactory, TokenizerFactory, clean_corpus, learn_bpe, transform_missing
+from fairseq_mega.cli.unpacking import check_expansion
 
 LANGUAGES = ("en", "de")
 TRAIN = "train"
@@ -109,9 +110,12 @@ def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     wanted = _wanted(corpora, archive.name)
     best: Dict[Tuple[str, str], int] = {}
     output.mkdir(parents=True, exist_ok=True)
+    unpacked = 0
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for member in tar:
+                unpacked += member.size
+                check_expansion(archive, unpacked)  # before any of it is read
                 found = wanted.get(member.name.rpartition("/")[2])
                 if found is None or not member.isfile():
                     continue

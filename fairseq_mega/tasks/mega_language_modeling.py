@@ -5,7 +5,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from fairseq import utils
 from fairseq.data import FairseqDataset, data_utils, iterators
@@ -212,8 +212,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, TextStreamDataset)]
         if streams:
             raise ValueError(
-                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no prompt; "
-                f"give --valid-block lines, and each of its lines is continued"
+                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no "
+                f"prompt; give --valid-block lines, and each of its lines is continued"
             )
         return super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
 

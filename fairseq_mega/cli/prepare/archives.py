@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_mega.cli.download import DownloadError, check_digests, fetch_missing, record_of, say
+from fairseq_mega.cli.unpacking import check_expansion, open_gzip
+from fairseq_mega.data.word_text import BYTE_ORDER_MARK
 
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
@@ -45,11 +47,14 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
 def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
     """Yield name (without a leading ``./``) and content of the files of a packed tar, in its order.
 
-    Raises :class:`DownloadError` naming the archive when it is damaged.
+    Raises :class:`DownloadError` naming the archive when it is damaged, OSError when it unpacks to too much.
     """
+    unpacked = 0
     try:
         with tarfile.open(path, "r|*") as archive:
             for member in archive:
+                unpacked += member.size
+                check_expansion(path, unpacked)  # before any of it is read
                 name = member.name[2:] if member.name.startswith("./") else member.name
                 if member.isfile() and wanted(name):
                     stream = archive.extractfile(member)
@@ -63,7 +68,7 @@ def open_packed(path: Path) -> IO[bytes]:
     """Open a file that may be packed with gzip, which its first bytes tell."""
     with open(path, "rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else open(path, "rb")  # type: ignore[return-value]
+    return open_gzip(path) if packed else open(path, "rb")
 
 
 def read_packed(path: Path) -> bytes:
@@ -78,11 +83,14 @@ def read_packed(path: Path) -> bytes:
 def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
     """Yield line number (from 1) and fields of a file of tab-separated columns, plain or gzip, without any quoting.
 
-    Raises ValueError naming the line that has another number of columns, and :class:`DownloadError` for damage.
+    A byte-order mark is left out. Raises ValueError naming the line that has another number of columns, and
+    :class:`DownloadError` for damage.
     """
     try:
         with open_packed(path) as stream:
             for number, line in enumerate(stream, start=1):
+                if number == 1 and line.startswith(BYTE_ORDER_MARK):
+                    line = line[len(BYTE_ORDER_MARK) :]
                 fields = line.rstrip(b"\r\n").split(b"\t")
                 if len(fields) != columns:
                     raise ValueError(

@@ -15,6 +15,7 @@ from fairseq_mega.cli.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.cli.prepare.image_output import ImageSplit, write_image_task
 from fairseq_mega.cli.prepare.subsets import add_limit, kept, note_on_limit, random_split
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
+from fairseq_mega.cli.unpacking import check_zip
 
 ARCHIVE = Archive(
     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", {"md5": "c58f30108f718f92721af3b95e74349a"}
@@ -96,6 +97,7 @@ def _from_archive(path: Path) -> Dict[str, Images]:
 
 def _from_arrays(path: Path) -> Images:
     try:
+        check_zip(path)
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = arrays["x"], arrays["y"]
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

@@ -1,0 +1,64 @@
+"""Packed files, read within a limit: a small file must not fill memory or disk, whatever it says of itself."""
+
+import gzip
+import io
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+LEAST = 64 << 20  # bytes that any file may unpack to
+EXPANSION = 200  # times its size that a larger one may: text packs to a tenth, a file made for harm to a thousandth
+
+
+class ExpansionError(OSError):
+    """A file unpacks to far more than its size lets expect."""
+
+
+def most_unpacked(path: Path) -> int:
+    """Bytes that a packed file may unpack to."""
+    return max(LEAST, EXPANSION * path.stat().st_size)
+
+
+def check_expansion(path: Path, unpacked: int) -> None:
+    """Raise :class:`ExpansionError` if so many unpacked bytes are too many for a packed file."""
+    most = most_unpacked(path)
+    if unpacked > most:
+        raise ExpansionError(
+            f"{path} has {path.stat().st_size} bytes and unpacks to {unpacked} or more, of which {most} are allowed "
+            f"({EXPANSION} times its size): it is no archive of a data set; get another copy"
+        )
+
+
+def check_zip(path: Path) -> None:
+    """Raise :class:`ExpansionError` if the members of a zip file are too large, by what it says of them.
+
+    Python reads no more of a member than that. Raises zipfile.BadZipFile for another kind of file.
+    """
+    with zipfile.ZipFile(path) as container:
+        check_expansion(path, sum(member.file_size for member in container.infolist()))
+
+
+def open_gzip(path: Path) -> IO[bytes]:
+    """Open a gzip file for reading; reading raises :class:`ExpansionError` where it unpacks to too much."""
+    return io.BufferedReader(_Limited(path), 1 << 20)
+
+
+class _Limited(io.RawIOBase):
+    """The unpacked bytes of a gzip file, up to the limit."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._stream, self._read = path, gzip.GzipFile(path, "rb"), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._stream.read(len(buffer))
+        self._read += len(block)
+        check_expansion(self._path, self._read)
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
