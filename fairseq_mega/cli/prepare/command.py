@@ -20,7 +20,9 @@ from fairseq_mega.cli.prepare import (
     help_pages,
     imdb,
     listops,
+    own_texts,
     pathfinder,
+    recordings,
     speech_commands,
 )
 from fairseq_mega.cli.prepare.dataset import Dataset, Report
@@ -41,6 +43,8 @@ DATASETS: Dict[str, Dataset] = {
         speech_commands.DATASET,
         fashion_mnist.DATASET,
         help_pages.DATASET,
+        own_texts.DATASET,
+        recordings.DATASET,
     )
 }
 NO_SETTINGS = {"dataset", "out", "workers"}  # what the result does not depend on

@@ -17,6 +17,7 @@ from fairseq_mega.cli.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.cli.prepare.progress import Progress
 from fairseq_mega.cli.prepare.subsets import add_limit, kept, note_on_limit
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
+from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.tasks.speech_commands import SCALINGS
 
 ARCHIVE = Archive(
@@ -84,7 +85,8 @@ def read_wave(name: str, content: bytes) -> np.ndarray:
     if form != (1, 2, SAMPLES):
         raise ValueError(
             f"{name}: one channel of 16 bits at {SAMPLES} Hz is needed, "
-            f"found {form[0]} of {8 * form[1]} bits at {form[2]} Hz"
+            f"found {form[0]} of {8 * form[1]} bits at {form[2]} Hz; convert it, for example with "
+            f"`ffmpeg -i IN.wav -ac 1 -ar {SAMPLES} -c:a pcm_s16le OUT.wav`"
         )
     return np.frombuffer(data[: len(data) // 2 * 2], dtype="<i2")
 
@@ -173,6 +175,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         counts = Counter(WORDS[label] for label in labels[which])
         counted[split] = {"examples": len(which), "labels": {word: counts[word] for word in WORDS}}
         say(f"{split}: {len(which)} clips")
+    assert moments is not None
+    ClipScale(WORDS, moments[0] * divisor, (moments[1] + EPSILON) * divisor).save(work.output / FOLDER)
     notes: List[str] = [
         f"{dropped} clips of another length than {SAMPLES} samples dropped",
         "files in sorted order: the split is not that of the authors' tensors",

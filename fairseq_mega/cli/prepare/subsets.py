@@ -55,6 +55,36 @@ def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str,
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
 
 
+def stratified_split(labels: np.ndarray, held_out: Dict[str, float], seed: int = 42) -> Dict[str, np.ndarray]:
+    """Hold out a share of the examples of every label, one at least, for each split named; the rest is train.
+
+    Args:
+        labels: (n,) integers, as many different ones as there are classes.
+        held_out: share by the name of the split.
+
+    Returns:
+        per split the numbers of its examples in random order, (m,) int64.
+
+    Raises:
+        ValueError: if a label has too few examples to give one to each split.
+    """
+    draw = np.random.default_rng(seed)
+    parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
+    for label in np.unique(labels):
+        rows = draw.permutation(np.flatnonzero(labels == label))
+        if len(rows) <= len(held_out):
+            raise ValueError(
+                f"the label number {label} has {len(rows)} examples, {len(held_out) + 1} are needed to hold one out "
+                f"for {' and '.join(held_out)}: give more, or give those splits"
+            )
+        for split, share in held_out.items():
+            count = max(1, int(share * len(labels[labels == label])))
+            parts[split].append(rows[:count])
+            rows = rows[count:]
+        parts["train"].append(rows)
+    return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
+
+
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:
     """Return what SOURCE.json says about --limit."""
     return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]

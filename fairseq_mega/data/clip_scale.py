@@ -1,0 +1,65 @@
+"""What a classifier of recordings must know of its data to read a new one: labels, length and scale."""
+
+from pathlib import Path
+from pickle import PickleError
+from typing import List, Sequence
+
+import numpy as np
+import torch
+
+FILE_NAME = "clips.pt"
+
+
+class ClipScale:
+    """Labels of the classes, and the scale that samples of 16 bits are brought to.
+
+    Args:
+        labels: names of the classes 0, 1, ...
+        offset, deviation: (L,) float64 in units of such samples, for every position of a clip.
+    """
+
+    def __init__(self, labels: Sequence[str], offset: np.ndarray, deviation: np.ndarray) -> None:
+        self.labels: List[str] = list(labels)
+        self.offset, self.deviation = offset, deviation
+
+    @property
+    def length(self) -> int:
+        """Samples L of a clip."""
+        return len(self.offset)
+
+    def apply(self, samples: np.ndarray) -> np.ndarray:
+        """Scaled samples (L,) float32 of a recording (n,) int16, which is cut or filled up with silence."""
+        return ((fit_length(samples, self.length) - self.offset) / self.deviation).astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder."""
+        content = {"labels": self.labels, "offset": torch.from_numpy(self.offset)}
+        torch.save({**content, "deviation": torch.from_numpy(self.deviation)}, folder / FILE_NAME)
+
+    @classmethod
+    def load(cls, folder: Path) -> "ClipScale":
+        """Read it from a folder.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            ValueError: if the file is broken.
+        """
+        path = folder / FILE_NAME
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} does not exist: it says how to scale a recording; data made by fairseq-mega-prepare hold it"
+            )
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            labels, offset, deviation = (content[name] for name in ("labels", "offset", "deviation"))
+            names = all(isinstance(label, str) for label in labels)
+            if offset.dim() != 1 or offset.shape != deviation.shape or not names:
+                raise ValueError(f"offset {tuple(offset.shape)} and deviation {tuple(deviation.shape)}")
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, EOFError, PickleError) as error:
+            raise ValueError(f"{path} is no file of fairseq-mega-prepare ({error}): make the data again") from error
+        return cls(labels, offset.numpy(), deviation.numpy())
+
+
+def fit_length(samples: np.ndarray, length: int) -> np.ndarray:
+    """The first ``length`` samples of a recording (n,), filled up with zeros."""
+    return np.pad(samples[:length], (0, max(0, length - len(samples))))

@@ -1,0 +1,148 @@
+"""Labelled texts and recordings of one's own, from files to the label of a new one."""
+
+import io
+import random
+import wave
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_mega.cli import classify
+from tests import helpers
+from tests.prepare_runs import prepare, refusal, source_of
+
+pytestmark = pytest.mark.slow
+MODEL: List[object] = ["--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-hidden-dim", 32, "--z-dim", 8]
+MODEL += ["--n-dim", 4, "--classifier-out-dim", 16, "--dropout", 0.0]
+TRAINING: List[object] = ["--criterion", "lra_cross_entropy", "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)"]
+TRAINING += ["--lr", 0.01, "--batch-size", 10, "--num-workers", 0, "--no-epoch-checkpoints", "--no-progress-bar"]
+GOOD, BAD = ("gut", "schön", "toll"), ("schlecht", "übel", "öde")
+
+
+def table(path: Path, count: int, seed: int) -> Path:
+    """Reviews, of which one word tells the label; a byte-order mark in front."""
+    draw = random.Random(seed)
+    rows = []
+    for number in range(count):
+        label, words = (("lob", GOOD), ("tadel", BAD))[number % 2]
+        rows.append(f"{label}\tDer Film {number} ist {draw.choice(words)}.\n")
+    path.write_text("\ufeff" + "".join(rows), encoding="utf-8")
+    return path
+
+
+def ask(monkeypatch, capsys, data: Path, checkpoint: Path, *files: object, stdin: str = "") -> List[List[str]]:
+    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    assert classify.main([str(word) for word in (data, *files, "--path", checkpoint, "--cpu")]) == 0
+    return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("texts")
+    data = folder / "data"
+    prepare("own-texts", "--train", table(folder / "reviews.tsv", 120, 1), "--out", data, "--length", 60).succeeded()
+    options = ["--task", "lra-text", "--arch", "mega_lra_imdb", *MODEL, "--chunk-size", 16, "--max-epoch", 12]
+    helpers.run_fairseq("train", [data, *options, *TRAINING, *device_flags, "--save-dir", folder])
+    return data, folder / "checkpoint_best.pt"
+
+
+def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
+    asked = [("Der Film 7 ist toll.", "lob"), ("Der Film 500 ist übel.", "tadel"), ("Film 3 ist schön!", "lob")]
+    lines = "".join(f"{text}\n" for text, _ in asked)
+    for stdin in (lines, "\ufeff" + lines):
+        answers = ask(monkeypatch, capsys, *texts, stdin=stdin)
+        assert [(text, label) for label, _, text in answers] == asked
+        assert all(0.5 < float(share) <= 1 for _, share, _ in answers)
+    files = []
+    for number, (text, _) in enumerate(asked):
+        files.append(tmp_path / f"{number}.txt")
+        files[-1].write_text(text, encoding="utf-8")
+    again = ask(monkeypatch, capsys, *texts, *files)
+    assert [(label, name) for label, _, name in again] == [(label, str(f)) for f, (_, label) in zip(files, asked)]
+
+
+def test_all_labels_are_told(texts, monkeypatch, capsys) -> None:
+    (answer,) = ask(monkeypatch, capsys, *texts, "--all", stdin="Der Film 1 ist öde.\n")
+    assert answer[::2] == ["tadel", "lob", "Der Film 1 ist öde."]
+    assert abs(float(answer[1]) + float(answer[3]) - 1) < 2e-4
+
+
+def test_the_parts_of_a_table(texts) -> None:
+    splits = source_of(texts[0])["splits"]
+    assert {split: part["labels"] for split, part in splits.items()} == {
+        "train": {"lob": 48, "tadel": 48},
+        "valid": {"lob": 6, "tadel": 6},
+        "test": {"lob": 6, "tadel": 6},
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"gut\tein Text\nein Text\n", "line 2 has 1 tab-separated columns"),
+        (b"gut\tein Text\nsch\xf6n\tein Text\n", "line 2 has the label 'sch\ufffdn': one word in UTF-8"),
+        (b"gut\tein Text\n</s>\tein Text\n", "line 2 has the label '</s>'"),
+        (b"gut\tein Text\ngut\t \n", "line 2 has no text"),
+        (b"gut\tein Text\ngut\tnoch einer\n", "one label only, 'gut'"),
+        (b"gut\tein Text\nschlecht\tnoch einer\n", "has 1 examples, 3 are needed"),
+        (b"", "is empty"),
+    ],
+)
+def test_bad_tables_are_refused(content: bytes, message: str, tmp_path) -> None:
+    (tmp_path / "own.tsv").write_bytes(content)
+    assert message in refusal("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out")
+
+
+def tone(path: Path, pitch: float, seed: int, samples: int = 2000, **form: int) -> Path:
+    """A WAV file of a tone with a little noise."""
+    draw = np.random.default_rng(seed)
+    wave_form = 8000 * np.sin(np.arange(samples) * pitch + draw.uniform(0, 6)) + draw.normal(0, 300, samples)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings: Dict[str, int] = {"nchannels": 1, "sampwidth": 2, "framerate": 16000, **form}
+    with wave.open(str(path), "wb") as clip:
+        for name, value in settings.items():
+            getattr(clip, f"set{name}")(value)
+        clip.writeframes(wave_form.astype("<i2").tobytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("clips")
+    for number in range(40):
+        for label, pitch in (("low", 0.05), ("high", 0.9)):
+            tone(folder / "wav" / label / f"{number}.wav", pitch, number, samples=1400 + 10 * number)
+    data = folder / "data"
+    prepare("recordings", "--dir", folder / "wav", "--out", data).succeeded()
+    options = ["--task", "speech_commands", "--arch", "mega_sc_raw_base", *MODEL, "--sentence-class-num", 2]
+    options += ["--chunk-size", 100, "--max-epoch", 8]
+    helpers.run_fairseq("train", [data, *options, *TRAINING, *device_flags, "--save-dir", folder])
+    return data, folder / "checkpoint_best.pt"
+
+
+def test_recordings(clips, monkeypatch, capsys, tmp_path) -> None:
+    files = [tone(tmp_path / "a.wav", 0.9, 100), tone(tmp_path / "b.wav", 0.05, 101, 2500)]
+    answers = ask(monkeypatch, capsys, *clips, *files)
+    assert [(label, name) for label, _, name in answers] == [("high", str(files[0])), ("low", str(files[1]))]
+    assert ask(monkeypatch, capsys, *clips, stdin=f"{files[0]}\n{files[1]}\n") == answers
+
+
+def test_a_recording_of_another_form_is_refused(clips, capsys, tmp_path) -> None:
+    path = tone(tmp_path / "fast.wav", 0.1, 1, framerate=44100)
+    assert classify.main([str(word) for word in (clips[0], path, "--path", clips[1], "--cpu")]) == 1
+    message = capsys.readouterr().err
+    assert "fast.wav: one channel of 16 bits at 16000 Hz is needed" in message and "ffmpeg -i" in message
+
+
+def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:
+    assert classify.main([str(word) for word in (clips[0], "--path", tmp_path / "gone.pt", "--cpu")]) == 1
+    assert "gone.pt does not exist" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert classify.main([str(word) for word in (tmp_path / "empty", "--path", clips[1], "--cpu")]) == 1
+    assert "clips.pt does not exist" in capsys.readouterr().err
+    (tmp_path / "wav" / "only").mkdir(parents=True)
+    assert "two folders of files LABEL/NAME.wav" in refusal(
+        "recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out"
+    )
