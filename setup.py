@@ -80,7 +80,10 @@ CONSOLE_SCRIPTS = [
         ("eval-lm", "eval_lm"),
         ("validate", "validate"),
     )
-] + ["fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main"]
+] + [
+    "fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main",
+    "fairseq-mega-classify = fairseq_mega.cli.classify:main",
+]
 
 
 class Torch(NamedTuple):
