@@ -27,9 +27,9 @@ def complex_parameters(rows=WIDTH, n=N, seed=1):
     return {**parameters(rows, n, seed=seed), **extra}
 
 
-def signal(length, batch=BATCH, seed=2):
+def signal(length, batch=BATCH, seed=2, width=WIDTH):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, length, WIDTH, generator=generator, dtype=torch.float64)
+    return torch.randn(batch, length, width, generator=generator, dtype=torch.float64)
 
 
 def coefficients_of(tensors):
@@ -75,16 +75,16 @@ def compare(tensors, dtype, path, device="cpu", **options):
             assert_close(kind + name, got[name], want[name], baseline[name] if measured else None, factor)
 
 
-def case(mode, length, kind="real", batch=BATCH, seed=7):
+def case(mode, length, kind="real", batch=BATCH, seed=7, width=WIDTH, n=N):
     """Tensors and options of one comparison."""
     bidirectional = mode not in (*STREAMED, "causal")
-    rows = 2 * WIDTH if bidirectional else WIDTH
-    tensors = complex_parameters(rows, N) if kind == "complex" else parameters(rows, N)
-    tensors["x"] = signal(length, batch)
+    rows = 2 * width if bidirectional else width
+    tensors = complex_parameters(rows, n) if kind == "complex" else parameters(rows, n)
+    tensors["x"] = signal(length, batch, width=width)
     generator = torch.Generator().manual_seed(seed)
     if mode in STREAMED:
         for name in ("state", "state_imag")[: 2 if kind == "complex" else 1]:
-            tensors[name] = torch.randn(batch, WIDTH, N, generator=generator, dtype=torch.float64)
+            tensors[name] = torch.randn(batch, width, n, generator=generator, dtype=torch.float64)
     options: Dict[str, Any] = {"bidirectional": bidirectional, "shift": "shifted" in mode}
     options["return_state"] = mode in STREAMED
     if "documents" in mode:

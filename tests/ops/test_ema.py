@@ -67,12 +67,12 @@ def test_fft_in_shared_memory(kernel_choice, path, mode):
 
 @pytest.mark.parametrize("mode", ["carried", "two-way documents"])
 @pytest.mark.parametrize("width, n", [(1, 3), (31, 1), (32, 16), (33, 17), (70, 5)])
-def test_widths_and_dimensions(any_path, mode, width, n, monkeypatch):
-    path, device = any_path
-    monkeypatch.setitem(globals(), "WIDTH", width)
-    monkeypatch.setitem(globals(), "N", n)
+@pytest.mark.parametrize("choice", ["fft", *SCANS, "fft_kernel-simulator", "fft_kernel-cuda"])
+def test_widths_and_dimensions(kernel_choice, choice, mode, width, n):
+    path, device = kernel_choice(choice)
     for kind in ("real", "complex"):
-        tensors, options = case(mode, 41, kind)
+        tensors, options = case(mode, 41, kind, width=width, n=n)
+        assert tensors["x"].size(2) == width and tensors["alpha"].size(1) == n
         mask = torch.zeros(BATCH, 41, dtype=torch.bool)
         mask[0, :3] = mask[0, 20:22] = mask[1, 35:] = True
         compare(tensors, torch.float32, path, device, padding_mask=mask, **options)
