@@ -93,7 +93,7 @@ def write_measurements(
     """Write what a script measured to its ``--json``, if given, with its other options as the settings."""
     if arguments.json is None:
         return
-    left_out = ("json", "plot", "measure")
+    left_out = ("json", "plot", "measure", "rows", "stop_after")
     settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
     command = " ".join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     label = f"{benchmark}-{arguments.device}"
