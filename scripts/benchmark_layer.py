@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and backward.
 
-Every measurement runs in a process of its own. Before anything is timed, the measured paths of the MEGA layer are
-compared with the reference paths, outputs and gradients; nothing is printed if they differ. Run it on an otherwise idle
-machine.
+Every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one. With --rows every
+measurement is kept as a line of JSON at once, and the same command goes on from there. Before anything is timed, the
+measured paths of the MEGA layer are compared in float32 with the reference paths, outputs and gradients; nothing is
+printed if they differ. Run it on an otherwise idle machine.
 """
 
 import argparse
@@ -50,7 +51,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sweeps", type=int, default=2, help="passes over all measurements; the faster median counts")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to measure")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of weights and inputs")
     parser.add_argument("--json", type=Path, help="also write the measurements to this file")
+    parser.add_argument("--rows", type=Path, help="keep every measurement here at once, and do not repeat those there")
+    parser.add_argument("--stop-after", type=float, help="seconds after which nothing more is measured; status 75")
     parser.add_argument("--measure", metavar="MODEL:LENGTH", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.tokens < max(map(int, arguments.lengths.split(","))):
@@ -184,16 +188,35 @@ def measure(model: str, length: int, arguments: argparse.Namespace) -> Dict[str,
 
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
+    dtype = getattr(torch, arguments.dtype)
     batch = arguments.tokens // length
 
     def run(layer: Any, x: Any) -> None:
         output(layer, x).square().mean().backward()
 
     # First a short sequence, so that what torch loads and sets up once is not charged to the layer.
-    run(build(model, 64, arguments).to(device), torch.randn(2, 64, arguments.embed_dim, device=device))
-    layer = build(model, length, arguments).to(device)
-    x = torch.randn(batch, length, arguments.embed_dim, device=device, requires_grad=True)
-    return time_and_memory(lambda: run(layer, x), arguments.repeat, device)
+    run(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
+    layer = build(model, length, arguments).to(device, dtype)
+    x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
+    try:
+        return time_and_memory(lambda: run(layer, x), arguments.repeat, device)
+    finally:
+        for name in REFERENCE:  # what build() has set for one model, where the next follows in this process
+            os.environ.pop(name, None)
+
+
+def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dict[str, float]:
+    """Run :func:`measure` in a fresh process, or on a GPU in this one."""
+    import torch
+
+    from fairseq_mega.cli.measure import run_apart
+
+    if arguments.device == "cpu":
+        return run_apart(f"{model}:{length}", arguments, f"{model} at L = {length}")
+    try:
+        return measure(model, length, arguments)
+    finally:
+        torch.cuda.empty_cache()
 
 
 def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
@@ -220,7 +243,8 @@ def main() -> None:
         model, length = arguments.measure.split(":")
         print(json.dumps(measure(model, int(length), arguments)))
         return
-    from fairseq_mega.cli.measure import keep_the_faster, run_apart, write_measurements
+    from fairseq_mega.cli.measure import keep_the_faster, write_measurements
+    from fairseq_mega.cli.rows import Rows
 
     models = [model for model in MODELS if model in arguments.models.split(",")]
     for model in models:
@@ -228,11 +252,17 @@ def main() -> None:
     print("the measured paths agree with the reference, outputs and gradients", file=sys.stderr)
     lengths = [int(length) for length in arguments.lengths.split(",")]
     measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
+    left_out = ("lengths", "models", "sweeps", "json", "rows", "stop_after", "measure")
+    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
+    kept = Rows(arguments.rows, settings, arguments.stop_after)
     for sweep in range(arguments.sweeps):
         for length in lengths:
             for model in models:
-                print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
-                found = run_apart(f"{model}:{length}", arguments, f"{model} at L = {length}")
+                what = {"model": model, "length": length, "sweep": sweep + 1}
+                found = kept.find(**what)
+                if found is None:
+                    print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
+                    found = kept.add(measure_apart(model, length, arguments), **what)
                 measured[model][length] = keep_the_faster(measured[model].get(length, found), found)
     print(table(measured, arguments))
     scores = {
