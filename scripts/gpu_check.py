@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Builds the CUDA kernels on a machine with a GPU, tests, sanitizes and measures them there, stage by stage.
+
+Every stage takes less than eight minutes and has a log of its own; one that fails does not keep the others from
+running. What has passed is not repeated, so on a machine that ends a command after ten minutes the same line with
+--minutes 9 is given until its exit status is 0. Results in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a JSON
+line per measurement), kernels-*.json, layer-*.json, plots, logs, and stages.json (what became of every stage).
+
+Exit status: 0 everything passed, 1 something failed, 3 something is left for the next call, 2 bad options.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from stages import Job, Stage  # noqa: E402  beside this file
+
+PARTS = ("tests", "sanitizer", "benchmarks", "plots")
+NEEDED = {"tests": "pytest", "sanitizer": "pytest", "plots": "matplotlib"}
+
+# Name of a stage: files, and the expression that selects some of their tests ("" for all but the simulator's).
+TESTS: Dict[str, Tuple[Sequence[str], str]] = {
+    "ema": (("ops/test_ema.py", "ops/test_ema_kernels.py"), ""),
+    "fft": (("ops/test_fft_conv.py",), ""),
+    "attention-fused": (("ops/test_attention_fused.py",), ""),
+    "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
+    "norm-gate": (("ops/test_timestep_norm.py", "ops/test_gate.py", "ops/test_decoding.py"), ""),
+    "large": (("ops/test_large_tensors.py",), ""),
+    "modules": (("modules",), ""),
+}
+# The same under compute-sanitizer, which is slow: what reaches every kernel, every tail and every kind of mask.
+SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
+    "ema-real": (("ops/test_ema.py",), "paths_equal_recurrence and real"),
+    "ema-complex": (("ops/test_ema.py",), "paths_equal_recurrence and complex"),
+    "ema-widths": (("ops/test_ema.py",), "widths or tiles or half_precision or in_shared_memory"),
+    "ema-truncation": (("ops/test_ema.py", "ops/test_ema_kernels.py"), "truncation or step or strides"),
+    "fft": (("ops/test_fft_conv.py",), "channels_and_rows or strides or half or rings_of"),
+    "attention": (("ops/test_attention_fused.py",), "(equals_reference and shape2) or long_rows or groups or chunks"),
+    "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
+    "norm": (("ops/test_timestep_norm.py",), "kernels and (equal or many or padding or half)"),
+    "gate": (("ops/test_gate.py",), "formula or apart or half"),
+}
+# No initcheck: it does not see what torch's kernels write, as only ours are instrumented. The tests fill what the
+# operators allocate with NaN instead.
+TOOLS = ("memcheck", "racecheck", "synccheck")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--out", type=Path, default=ROOT / "outputs" / "gpu_check", help="where results go (outputs/gpu_check)")
+    add("--wheels", type=Path, help="install the wheels of this folder into DIR/site first, without a network")
+    add("--skip", default="", metavar="PARTS", help=f"what to leave out, comma separated, of {', '.join(PARTS)}")
+    add("--minutes", type=float, help="begin nothing that does not end within this time (default: no limit)")
+    add("--smoke", action="store_true", help="tiny sizes and few tests, nothing compiled, to see that all stages work")
+    add("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: rehearse where there is no GPU")
+    add("--list", action="store_true", help="only print the stages and their commands")
+    arguments = parser.parse_args()
+    arguments.skip = [part for part in arguments.skip.split(",") if part]
+    unknown = set(arguments.skip) - set(PARTS)
+    if unknown:
+        parser.error(f"--skip names {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    if arguments.wheels is not None:
+        arguments.wheels = arguments.wheels.resolve()  # the stages run in another folder
+        if not list(arguments.wheels.glob("*.whl")):
+            parser.error(f"--wheels {arguments.wheels}: no wheel is in this folder")
+    arguments.out = arguments.out.resolve()
+    return arguments
+
+
+def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
+    """Wheels, a description of the GPU, the extension."""
+    out, found, device = arguments.out, [], arguments.device
+    if arguments.wheels is not None:
+        wheels = [str(path) for path in sorted(arguments.wheels.glob("*.whl"))]
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        install = [*pip, "--no-index", "--no-deps", "--upgrade", "--target", str(out / "site"), *wheels]
+        found.append(Stage("wheels", "setup", [install]))
+    before = tuple(stage.name for stage in found)
+    describe = [sys.executable, "-m", "fairseq_mega.cli.describe_gpu", "--device", device, str(out / "gpu.json")]
+    off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # there is nothing to load yet
+    found.append(Stage("describe", "setup", [describe], before, environment=off))
+    build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
+    loads = [sys.executable, "-c", f"from fairseq_mega.ops import native; assert {device == 'cpu'} or native.HAS_CUDA"]
+    kind = "none" if arguments.smoke else device
+    variables = {"FAIRSEQ_MEGA_BUILD": kind, "FORCE_CUDA": "1" if kind == "cuda" else "0"}
+    found.append(Stage("build", "setup", [build, loads], before, environment=variables))
+    return found
+
+
+def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected: str) -> List[str]:
+    """A run of some tests on the device, without those of the simulator, which have no part here."""
+    expression = "not simulator" + (f" and ({selected})" if selected else "")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", arguments.device]
+    if arguments.smoke:
+        command.append("--collect-only")  # fails where a file is missing or nothing is selected
+    return [*command, "-k", expression, *(f"tests/{name}" for name in files)]
+
+
+def test_stages(arguments: argparse.Namespace) -> List[Stage]:
+    return [
+        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *what)], ("build",)) for name, what in TESTS.items()
+    ]
+
+
+def sanitizer_stages(arguments: argparse.Namespace) -> List[Stage]:
+    """One stage per tool and group of tests. Only our kernels are instrumented, and memory is not cached by torch, so
+    that what lies beyond a tensor belongs to nobody."""
+    found = []
+    ours = ["--kernel-name", "kns=_ZN2fm", "--error-exitcode", "9"]
+    for tool in TOOLS:
+        for name, (files, selected) in SANITIZED.items():
+            where = "cpu" if arguments.device == "cpu" and not arguments.smoke else "cuda"
+            command = pytest_command(arguments, files, f"{where} and ({selected})")
+            if arguments.device == "cuda":
+                command = [sanitizer(), "--tool", tool, *ours, *command]
+            variables = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+            found.append(Stage(f"{tool}-{name}", "sanitizer", [command], ("build",), environment=variables))
+    return found if not arguments.smoke else found[: len(SANITIZED)]
+
+
+def sanitizer() -> str:
+    """compute-sanitizer, which some images have in the toolkit's folder only."""
+    return shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+
+
+def benchmark_stages(arguments: argparse.Namespace) -> List[Stage]:
+    """Kernels over lengths and at MEGA's own shapes, and whole layers, in both precisions."""
+    out, device = arguments.out, arguments.device
+    common = ["--device", device, "--stop-after", "{seconds}"]
+    lengths = ["--shape", "8,1024,16", "--lengths", "256,1024,4096,8192,16384,32768,65536", "--repeat", "20"]
+    sizes = {"lengths": [*lengths, "--sweeps", "1"], "paper": ["--preset", "paper", "--repeat", "20", "--sweeps", "1"]}
+    layers = ["--tokens", "65536", "--repeat", "10", "--sweeps", "1"]
+    if arguments.smoke:
+        sizes = {"lengths": ["--smoke"], "paper": ["--smoke", "--preset", "paper", "--shrink", "64"]}
+        layers = ["--lengths", "16", "--tokens", "32", "--embed-dim", "8", "--hidden-dim", "16", "--z-dim", "4"]
+        layers += ["--n-dim", "2", "--chunk-size", "8", "--heads", "2", "--repeat", "1", "--sweeps", "1"]
+    found = []
+    for dtype in ("float32", "bfloat16"):
+        scripts: List[Tuple[str, str, List[str]]] = [
+            *((f"kernels-{name}-{dtype}", "benchmark_kernels.py", options) for name, options in sizes.items()),
+            (f"layer-{dtype}", "benchmark_layer.py", layers),
+        ]
+        for name, script, options in scripts:
+            files = ["--rows", str(out / f"{name}.rows.jsonl"), "--json", str(out / f"{name}.json")]
+            command = [sys.executable, f"scripts/{script}", *options, "--dtype", dtype, *common, *files]
+            found.append(Stage(name, "benchmarks", [command], ("build",)))
+    return found
+
+
+def plot_stages(arguments: argparse.Namespace) -> List[Stage]:
+    found = []
+    for dtype in ("float32", "bfloat16"):
+        name = f"kernels-lengths-{dtype}"
+        files = ["--json", str(arguments.out / f"{name}.json"), "--output", str(arguments.out / f"{name}.png")]
+        command = [sys.executable, "-m", "fairseq_mega.cli.benchmark_plot", *files]
+        found.append(Stage(f"plot-{dtype}", "plots", [command], (name,)))
+    return found
+
+
+def all_stages(arguments: argparse.Namespace) -> List[Stage]:
+    parts = {
+        "tests": test_stages,
+        "benchmarks": benchmark_stages,
+        "plots": plot_stages,
+        "sanitizer": sanitizer_stages,  # last: it takes longest
+    }
+    found = setup_stages(arguments)
+    for part, stages in parts.items():
+        if part not in arguments.skip and not (part == "plots" and "benchmarks" in arguments.skip):
+            found += stages(arguments)
+    return found
+
+
+def settings(arguments: argparse.Namespace) -> Dict[str, Any]:
+    """What results belong to: the sources, and where and how they ran."""
+    digest = hashlib.sha256()
+    for folder in ("fairseq_mega", "tests", "scripts", "setup.py"):
+        for path in sorted([ROOT / folder, *(ROOT / folder).rglob("*")]):
+            if path.is_file() and path.suffix in (".py", ".h", ".cuh", ".cu", ".cpp", ".sh"):
+                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return {"sources": digest.hexdigest()[:16], "device": arguments.device, "smoke": arguments.smoke}
+
+
+def check_prerequisites(arguments: argparse.Namespace) -> None:
+    """Ends the program before anything runs where something is missing, with its name and the remedy."""
+    chosen = [part for part in PARTS if part not in arguments.skip]
+    wheels = [path.name.lower() for path in arguments.wheels.glob("*.whl")] if arguments.wheels else []
+    for part in chosen:
+        package = NEEDED.get(part)
+        if package is None or any(name.startswith(f"{package}-") for name in wheels):
+            continue
+        if importlib.util.find_spec(package) is None and not (arguments.out / "site" / package).exists():
+            sys.exit(
+                f"{sys.executable} has no {package}: install it, put its wheels into the folder of --wheels, or give "
+                f"--skip {part}"
+            )
+    if arguments.device == "cuda":
+        if "sanitizer" in chosen and not Path(sanitizer()).exists():
+            sys.exit("compute-sanitizer (part of the CUDA toolkit) was not found: put it on PATH, or --skip sanitizer")
+        driver = subprocess.run([shutil.which("nvidia-smi") or "nvidia-smi"], capture_output=True, shell=False)
+        if driver.returncode != 0:
+            sys.exit("nvidia-smi finds no GPU: this program needs one and its driver; without: bash scripts/test.sh")
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    stages = all_stages(arguments)
+    if arguments.list:
+        for stage in stages:
+            print(f"{stage.name}: {'; '.join(' '.join(command) for command in stage.commands)}")
+        return
+    check_prerequisites(arguments)
+    os.chdir(ROOT)
+    # The site folder last: what the given Python has goes before.
+    folders = [str(ROOT), os.environ.get("PYTHONPATH", ""), str(arguments.out / "site")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
+    os.environ.update(FAIRSEQ_MEGA_NATIVE="require", PYTHONWARNINGS="ignore")
+    sys.exit(Job(arguments.out, settings(arguments), arguments.minutes).run(stages))
+
+
+if __name__ == "__main__":
+    main()

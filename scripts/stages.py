@@ -1,0 +1,159 @@
+"""Stages of a long job as data: each has a limit and a log, what has passed is not repeated, and all are run.
+
+Needs the standard library only: it also runs with a Python in which nothing of the project is installed yet.
+"""
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+PASSED, FAILED, UNFINISHED, LEFT_OUT = "passed", "failed", "unfinished", "left out"
+NOT_YET = 75  # exit status of a command that is to be started again to go on (EX_TEMPFAIL)
+SLACK = 30  # seconds that a command which watches its time gets for what it has begun
+
+
+class Stage(NamedTuple):
+    """Some commands that belong together; "{seconds}" in one becomes the time after which it should begin nothing."""
+
+    name: str
+    part: str  # of the job, to leave out as a whole
+    commands: Sequence[Sequence[str]]
+    needs: Tuple[str, ...] = ()  # stages that have to have passed
+    seconds: int = 450  # limit of all commands together
+    environment: Dict[str, str] = {}
+
+
+class Outcome(NamedTuple):
+    status: str
+    said: str
+    seconds: float
+
+
+class Job:
+    """Runs stages and keeps what became of them in ``folder/stages.json``, their output in ``folder/logs``.
+
+    Args:
+        folder: where results go.
+        settings: what the results belong to; a folder with results of other settings is refused.
+        minutes: time for this call; what would begin later is left to the next one. None for no limit.
+
+    Raises:
+        SystemExit: where the folder was begun with other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Dict[str, Any], minutes: Optional[float] = None) -> None:
+        self.folder, self.file = folder, folder / "stages.json"
+        self.end = None if minutes is None else time.monotonic() + 60 * minutes
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        self.kept: Dict[str, Any] = {"settings": settings, "stages": {}}
+        if self.file.exists():
+            kept = json.loads(self.file.read_text())
+            changed = [name for name, value in settings.items() if kept["settings"].get(name) != value]
+            if changed:
+                sys.exit(
+                    f"{folder} holds results of another state ({', '.join(changed)} changed): remove it, or give "
+                    "another --out"
+                )
+            self.kept = kept
+
+    def status(self, name: str) -> Optional[str]:
+        return self.kept["stages"].get(name, {}).get("status")
+
+    def turn(self, stage: Stage) -> int:
+        """Whether a stage comes first, after those that have not failed, or last, as it needs one that failed."""
+        if any(self.status(need) in (FAILED, LEFT_OUT) for need in stage.needs):
+            return 2
+        return 1 if self.status(stage.name) == FAILED else 0
+
+    def run(self, stages: Sequence[Stage]) -> int:
+        """Run what has not passed yet, what failed before last; returns 0, 1 if a stage failed, or 3 if some are left.
+
+        A stage whose needs have not passed is left out, and everything else still runs.
+        """
+        waiting = [stage for stage in stages if self.status(stage.name) != PASSED]
+        for stage in sorted(waiting, key=self.turn):
+            missing = [need for need in stage.needs if self.status(need) != PASSED]
+            if missing:
+                outcome = Outcome(LEFT_OUT, f"{' and '.join(missing)} has not passed", 0.0)
+            elif self.end is not None and self.end - time.monotonic() < 2 * SLACK:
+                continue
+            else:
+                say(f"{stage.name}: begins")
+                outcome = self.attempt(stage)
+            say(f"{stage.name}: {outcome.status} {outcome.said}")
+            when = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+            self.kept["stages"][stage.name] = {**outcome._asdict(), "date": when}
+            partial = self.file.with_suffix(".partial")
+            partial.write_text(json.dumps(self.kept, indent=1))
+            partial.replace(self.file)
+        return self.report(stages)
+
+    def attempt(self, stage: Stage) -> Outcome:
+        """Run the commands of one stage."""
+        started = time.monotonic()
+        limit = started + stage.seconds
+        last = limit if self.end is None else min(limit, self.end)
+        for command in stage.commands:
+            for_start = max(0, int(last - SLACK - time.monotonic()))
+            filled = [part.replace("{seconds}", str(for_start)) for part in command]
+            code = self.execute(stage, filled, last)
+            seconds = round(time.monotonic() - started, 1)
+            if code == NOT_YET or (code is None and last < limit):
+                return Outcome(UNFINISHED, "(the same command goes on)", seconds)
+            if code is None:
+                return Outcome(FAILED, f"(did not end within {stage.seconds} s)", seconds)
+            if code != 0:
+                return Outcome(FAILED, f"with status {code}, see {self.log(stage)}", seconds)
+        return Outcome(PASSED, "", round(time.monotonic() - started, 1))
+
+    def log(self, stage: Stage) -> Path:
+        return self.folder / "logs" / f"{stage.name}.log"
+
+    def execute(self, stage: Stage, command: List[str], last: float) -> Optional[int]:
+        """Exit status of one command, or None where it was ended at the time ``last``."""
+        with self.log(stage).open("a") as log:
+            log.write(f"$ {' '.join(command)}\n")
+            log.flush()
+            environment = {**os.environ, **stage.environment}
+            try:
+                process = subprocess.Popen(
+                    command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+            except OSError as error:
+                log.write(f"{error}\n")
+                return 127
+            try:
+                return process.wait(max(0.0, last - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                if process.poll() is None:  # with all that it has started
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def report(self, stages: Sequence[Stage]) -> int:
+        """Print what became of every stage, with the last lines of what failed; returns the exit status."""
+        outcomes = [
+            (stage, self.kept["stages"].get(stage.name, {"status": "not begun", "seconds": ""})) for stage in stages
+        ]
+        for stage, outcome in outcomes:
+            if outcome["status"] == FAILED and self.log(stage).exists():
+                tail = self.log(stage).read_text(errors="replace").splitlines()[-15:]
+                print("\n".join([f"--- {self.log(stage)}", *tail]))
+        print(f"{'stage':32} {'outcome':12} seconds")
+        for stage, outcome in outcomes:
+            print(f"{stage.name:32} {outcome['status']:12} {outcome['seconds']}")
+        statuses = {outcome["status"] for _, outcome in outcomes}
+        if FAILED in statuses:
+            return 1
+        return 0 if statuses == {PASSED} else 3
+
+
+def say(text: str) -> None:
+    print(f"[{datetime.datetime.now():%H:%M:%S}] {text}", file=sys.stderr, flush=True)
