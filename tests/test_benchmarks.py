@@ -1,6 +1,7 @@
 """The benchmark scripts: they run, refuse to print where a path is wrong, and say what they leave out."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mega.cli import kernel_cases
+from fairseq_mega.cli import kernel_cases, kernel_shapes, measure
 from fairseq_mega.cli.results import read_result
 from fairseq_mega.ops import native
 
@@ -106,6 +107,66 @@ def test_what_does_not_fit_is_left_out_with_the_reason(monkeypatch, capsys):
     assert any("1, 8, 4, 512 | fft" in line and "skipped" not in line and " - |" in line for line in lines)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    shape = ["--shape", "2,16,4,60,8,24,20"]
+    options = ["--smoke", "--ops", "ema,attention-laplace", *shape, "--dtype", dtype, "--rows", str(rows)]
+    with pytest.raises(SystemExit) as ended:
+        call_main(monkeypatch, *options, "--stop-after", "0")
+    assert ended.value.code == 75 and not rows.exists()
+    call_main(monkeypatch, *options)
+    whole = capsys.readouterr().out
+    assert whole.count("| 2, 16, 4, 60, 8, 24, 20 |") == 8 and f"\n{dtype}, 1 thread" in whole
+    lines = rows.read_text().splitlines(keepends=True)
+    attention = [json.loads(line)["what"] for line in lines if "attention-laplace" in line]
+    assert attention[0]["shape"] == kernel_cases.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
+    rows.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
+    module_calls = []
+    monkeypatch.setattr(
+        measure, "time_and_memory", lambda *_: module_calls.append(1) or {"seconds": 1, "memory_mib": 0}
+    )
+    call_main(monkeypatch, *options, "--stop-after", "600")
+    assert len(module_calls) == 1
+    call_main(monkeypatch, *options, "--stop-after", "0")
+    assert len(module_calls) == 1 and rows.read_text().count("\n") == len(lines) + 1
+
+
+def test_chunks_are_attended_to_one_by_one():
+    shape = kernel_cases.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
+    inputs = kernel_cases.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
+    assert {name: tuple(tensor.shape) for name, tensor in inputs.items()} == {
+        "q": (6, 20, 8),
+        "k": (6, 20, 8),
+        "v": (6, 20, 24),
+        "bias": (39,),
+    }
+    assert kernel_shapes.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
+
+
+def test_without_matplotlib_nothing_is_measured(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit, match="--plot needs matplotlib"):
+        call_main(monkeypatch, "--smoke", "--ops", "timestep-norm", "--plot", "x.png")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_gpu_is_measured_in_this_process(monkeypatch):
+    """A process of its own for each of some hundred measurements would take longer than they do."""
+    module = load("benchmark_kernels")
+    monkeypatch.setattr(sys, "argv", ["benchmark_kernels.py", "--device", "cuda"])
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(measure, "run_apart", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(module, "measure", lambda what, _: {"seconds": 1.0, "what": what})
+    assert module.measure_apart("bandwidth", module.parse_arguments()) == {"seconds": 1.0, "what": "bandwidth"}
+
+    def too_large(*_):
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(module, "measure", too_large)
+    assert "memory does not suffice" in module.measure_apart("ema:scan:1,1,1,1", module.parse_arguments())["skipped"]
+
+
 def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
     options = ["--ops", "timestep-norm", "--shape", "1,8,1", "--lengths", "64,128", "--time-limit", "1e-6"]
     call_main(monkeypatch, "--smoke", *options)
@@ -121,6 +182,7 @@ def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
         (["--shape", "4,128"], "--shape takes B,D,N"),
         (["--shape", "4,128,0"], "all at least 1"),
         (["--lengths", "64,x"], "--lengths a list"),
+        (["--shape", "2,8,4,60,8,16,7"], "the chunk has to divide the length"),
         (["--ops", "ema", "--memory-limit", "1e-9"], "nothing could be measured:\n(.*\n)*.*--memory-limit"),
     ],
 )

@@ -90,19 +90,38 @@ def test_memory_is_linear_in_the_length(kernel_device, function, training, reque
         length = 512
         monkeypatch.setattr(fused, "BLOCK_WEIGHTS", {"cpu": 1 << 11})
         monkeypatch.setattr(fused, "MIN_QUERIES", 4)
+    elif kernel_device.type == "cuda":  # a usual block of a GPU holds more weights than the matrix of this test
+        monkeypatch.setattr(fused, "BLOCK_WEIGHTS", {"cuda": 1 << 17})
+        monkeypatch.setattr(fused, "MIN_QUERIES", 32)
     inputs = leaves({n: t.to(kernel_device) for n, t in tensors(length, length, (1,), 4, 4).items()}, torch.float32)
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+
+    def work():
         with torch.set_grad_enabled(training):
             out = attention(**inputs, function=function, path="fused", causal=True, dropout=0.1)
         if training:
             out.sum().backward()
+
+    assert 0 < peak_of(work, kernel_device) < length * length * 4 / 8
+
+
+def peak_of(work, device):
+    """Bytes that are held at once, at most, by what the work allocates."""
+    if device.type == "cuda":
+        work()  # cuBLAS keeps a workspace from its first product on
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        return torch.cuda.max_memory_allocated(device) - before
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        work()
     held = peak = 0
     for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()
             peak = max(peak, held)
-    assert 0 < peak < length * length * 4 / 8
+    return peak
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -127,11 +146,16 @@ def weights_of(x, function, device):
     return logits[0, 0].cpu().double(), gradient[0, 0].cpu().double() * keys
 
 
+# Largest error of a Laplace weight. CUDA's erfcf is within 4 units in the last place by its manual: half of that, where
+# erfc is near 2, is 2.4e-7, and the result is rounded once more.
+LAPLACE_ERROR = {"cpu": 1e-7, "cuda": 3e-7}
+
+
 def test_accuracy_of_laplace(kernel_device):
     x = torch.cat([torch.linspace(-3, 4, 20011), torch.tensor([-1e4, -30.0, 30.0, 1e4, -math.inf, math.inf])])
     weights, slopes = weights_of(x.to(kernel_device), "laplace", kernel_device)
     t = (x.double() - 0.707107) / (0.282095 * math.sqrt(2))
-    assert (weights - 0.5 * torch.erfc(-t)).abs().max() < 1e-7
+    assert (weights - 0.5 * torch.erfc(-t)).abs().max() < LAPLACE_ERROR[kernel_device.type]
     peak = 1 / (0.282095 * math.sqrt(2 * math.pi))
     assert (slopes - peak * torch.exp(-t.square())).abs().max() < 4e-7 * peak  # t is rounded first
 
