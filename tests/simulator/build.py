@@ -53,7 +53,7 @@ def build(sources: Path = SOURCES, sanitize: bool = False, optimize: str = "-O1"
     flags: List[str] = [
         *("-std=c++20", optimize, "-g1", "-fPIC", "-fvisibility=hidden", "-fopenmp-simd"),
         *("-Wall", "-Wno-psabi", "-Wno-unknown-pragmas"),
-        *("-DFM_CUDA_SIM", "-DFM_WITH_CUDA=1", f"-DFM_NAMESPACE={NAMESPACE}"),
+        *("-DFM_CUDA_SIM", "-DFM_SIM_STREAM=0x5157", "-DFM_WITH_CUDA=1", f"-DFM_NAMESPACE={NAMESPACE}"),
         "-DTORCH_TARGET_VERSION=0x020a000000000000",
         *(["-fsanitize=address"] if sanitize else []),
     ]

@@ -13,6 +13,7 @@ from tests.simulator import build
 
 PROBE = build.HERE / "probe"
 ROTATE, ROTATE_WITHOUT_BARRIER, DIVERGE, DIVERGE_IN_WARP, UNWRITTEN, FAR, FAR_IN_SHARED, VOTE, TOO_MANY = range(9)
+NARROW_MASK, ABSENT, BOUNDED, BOUNDS_EXCEEDED, LARGE, LARGE_ALLOWED, TOO_LARGE, WRONG_STREAM = range(9, 17)
 
 pytestmark = pytest.mark.skipif(
     build.cuda_home() is None, reason="the simulator needs the CUDA toolkit's headers: set CUDA_HOME"
@@ -60,6 +61,10 @@ def test_a_missing_barrier_shows_under_some_schedule(probe, monkeypatch):
         (DIVERGE, "is not reached by every thread"),
         (DIVERGE_IN_WARP, "wait for each other"),
         (TOO_MANY, "1 to 1024 threads"),
+        (NARROW_MASK, "leaves out a thread that takes part"),
+        (BOUNDS_EXCEEDED, "a block of 64 threads, the kernel's bounds allow 32"),
+        (TOO_LARGE, "more than 48 KiB of shared memory need FM_MORE_SHARED"),
+        (WRONG_STREAM, "another stream than torch's"),
     ],
 )
 def test_errors_reach_python(probe, which, message):
@@ -70,6 +75,35 @@ def test_errors_reach_python(probe, which, message):
 
 def test_shared_memory_is_nan_at_the_start_of_a_block(probe):
     assert probe(torch.zeros(64), UNWRITTEN).isnan().all()
+
+
+def test_more_shared_memory_has_to_be_allowed_first(sources):
+    """In a process of its own, as a kernel that may have it once may have it again."""
+    library = build.build(sources)
+    lines = [
+        f"import torch; torch.ops.load_library({str(library)!r}); probe = torch.ops.{build.NAMESPACE}.probe",
+        "x = torch.randn(64)",
+        "try:",
+        f"    probe(x, {LARGE})",
+        "except RuntimeError as error:",
+        "    assert 'more than 48 KiB' in str(error), error",
+        "else:",
+        "    raise AssertionError('not noticed')",
+        f"assert torch.equal(probe(x, {LARGE_ALLOWED}), x) and torch.equal(probe(x, {LARGE}), x)",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_kernels_within_their_bounds_run(probe):
+    x = torch.randn(64)
+    assert torch.equal(probe(x, BOUNDED), x)
+
+
+def test_what_an_absent_lane_would_give_is_nan(probe):
+    x = torch.randn(64)
+    got = probe(x, ABSENT)
+    assert torch.equal(got[:16], x.view(32, 2).flip(1).flatten()[:16]) and got[32:48].isnan().all()
 
 
 @pytest.mark.parametrize("order", range(8))

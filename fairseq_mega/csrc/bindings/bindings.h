@@ -60,7 +60,7 @@ const T* data_or_null(const std::optional<Tensor>& t) {
   return t.has_value() ? static_cast<const T*>(t->const_data_ptr()) : nullptr;
 }
 
-// Stream to launch on for tensors on the device of `t` (null in the simulator).
+// Stream to launch on for tensors on the device of `t` (a made-up one in the simulator).
 void* current_stream(const Tensor& t);
 
 // Selects the device of a tensor for the lifetime of the object; nothing in the simulator.

@@ -7,10 +7,10 @@
 #include <cuda_runtime.h>
 
 #if defined(FM_CUDA_SIM)
-#define FM_LAUNCH(grid, block, shared, stream, ...) fm_sim::launcher(dim3(grid), dim3(block), shared, __VA_ARGS__)
+#define FM_LAUNCH(grid, block, shared, stream, ...) fm_sim::launcher(dim3(grid), dim3(block), shared, stream, __VA_ARGS__)
 #define FM_DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(fm_sim::dyn_shared())
 #define FM_LAST_ERROR() 0
-#define FM_MORE_SHARED(bytes, ...) static_cast<void>(bytes)
+#define FM_MORE_SHARED(bytes, ...) fm_sim::more_shared(bytes, __VA_ARGS__)
 #else
 #define FM_LAUNCH(grid, block, shared, stream, ...) \
   __VA_ARGS__<<<grid, block, shared, static_cast<cudaStream_t>(stream)>>>
