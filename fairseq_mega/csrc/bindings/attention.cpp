@@ -35,6 +35,11 @@ struct Arguments {
 };
 
 AttentionBlock block_of(const Arguments& a, const char* op) {
+  check_devices(op, {{"logits", a.logits},
+                     {"bias", a.bias},
+                     {"padding", a.padding},
+                     {"counts", a.counts},
+                     {"seed", a.seed}});
   STD_TORCH_CHECK(a.logits.dim() == 3, op, ": logits must be (G, R, K)");
   check_type(a.logits, ScalarType::Float, op, "logits", "float32");
   check_type(a.bias, ScalarType::Float, op, "bias", "float32");
@@ -81,8 +86,9 @@ AttentionBlock block_of(const Arguments& a, const char* op) {
 }
 
 // (groups, queries, 2) float32 where the function is softmax.
-AttentionStatistics* statistics_of(const std::optional<Tensor>& statistics, const AttentionBlock& block,
-                                   const char* op) {
+AttentionStatistics* statistics_of(const Tensor& logits, const std::optional<Tensor>& statistics,
+                                   const AttentionBlock& block, const char* op) {
+  check_devices(op, {{"logits", logits}, {"statistics", statistics}});
   if (block.function != AttentionFunction::kSoftmax) return nullptr;
   STD_TORCH_CHECK(statistics.has_value(), op, ": softmax needs statistics");
   check_type(*statistics, ScalarType::Float, op, "statistics", "float32");
@@ -91,13 +97,15 @@ AttentionStatistics* statistics_of(const std::optional<Tensor>& statistics, cons
   return static_cast<AttentionStatistics*>(statistics->mutable_data_ptr());
 }
 
-AttentionGradients gradients_of(const Tensor& grad_weights, const std::optional<Tensor>& statistics,
-                                const std::optional<Tensor>& grad_bias, const AttentionBlock& block) {
+AttentionGradients gradients_of(const Tensor& logits, const Tensor& grad_weights,
+                                const std::optional<Tensor>& statistics, const std::optional<Tensor>& grad_bias,
+                                const AttentionBlock& block) {
+  check_devices(kBackward, {{"logits", logits}, {"grad_weights", grad_weights}, {"grad_bias", grad_bias}});
   check_type(grad_weights, ScalarType::Float, kBackward, "grad_weights", "float32");
   STD_TORCH_CHECK(grad_weights.dim() == 3 && grad_weights.size(0) == block.groups &&
                       grad_weights.size(1) == block.rows && grad_weights.size(2) == block.columns,
                   kBackward, ": grad_weights must have the shape of logits");
-  const AttentionGradients gradients{statistics_of(statistics, block, kBackward), nullptr};
+  const AttentionGradients gradients{statistics_of(logits, statistics, block, kBackward), nullptr};
   if (grad_bias.has_value()) {
     check_type(*grad_bias, ScalarType::Double, kBackward, "grad_bias", "float64");
     STD_TORCH_CHECK(grad_bias->numel() == block.queries + block.keys - 1, kBackward,
@@ -120,7 +128,7 @@ void forward_cpu(Tensor logits, std::optional<Tensor> weights, Tensor bias, std:
                                          drop_key, queries, first_group, first_row},
                                         kForward);
   STD_TORCH_CHECK(!weights.has_value(), kForward, ": on the CPU the weights replace the logits");
-  AttentionStatistics* found = statistics_of(statistics, block, kForward);
+  AttentionStatistics* found = statistics_of(logits, statistics, block, kForward);
   float* data = logits.mutable_data_ptr<float>();
   const int64_t tasks = attention_tasks_cpu(block);
   torch::stable::parallel_for(0, tasks, grain(block, tasks), [&](int64_t begin, int64_t end) {
@@ -138,7 +146,7 @@ void backward_cpu(Tensor logits, Tensor grad_weights, std::optional<Tensor> weig
                                         kBackward);
   STD_TORCH_CHECK(!weights.has_value() && !grad_logits.has_value(), kBackward,
                   ": on the CPU the results replace the inputs");
-  AttentionGradients gradients = gradients_of(grad_weights, statistics, grad_bias, block);
+  AttentionGradients gradients = gradients_of(logits, grad_weights, statistics, grad_bias, block);
   const Tensor partials = torch::stable::new_empty(logits, {attention_partials_cpu(block)});
   gradients.partials = partials.mutable_data_ptr<float>();
   float* data = logits.mutable_data_ptr<float>();
@@ -155,6 +163,7 @@ void backward_cpu(Tensor logits, Tensor grad_weights, std::optional<Tensor> weig
 // Where a result goes and in which type: its own tensor, or over the float32 tensor that it is computed from.
 DType check_target(const std::optional<Tensor>& target, const Tensor& source, const char* op, const char* name) {
   if (!target.has_value()) return DType::kFloat32;
+  check_devices(op, {{"logits", source}, {name, target}});
   STD_TORCH_CHECK(target->is_contiguous() && target->numel() == source.numel(), op, ": ", name,
                   " must be contiguous, with as many elements as logits");
   return element_type(*target, name);
@@ -171,7 +180,7 @@ void forward_cuda(Tensor logits, std::optional<Tensor> weights, Tensor bias, std
   void* target = weights.has_value() ? weights->mutable_data_ptr() : logits.mutable_data_ptr();
   const DeviceOf device(logits);
   const int error = attention_weights_cuda(block, dtype, logits.const_data_ptr<float>(), target,
-                                           statistics_of(statistics, block, kForward), current_stream(logits));
+                                           statistics_of(logits, statistics, block, kForward), current_stream(logits));
   STD_TORCH_CHECK(error == 0, kForward, ": CUDA error ", error);
 }
 
@@ -184,7 +193,7 @@ void backward_cuda(Tensor logits, Tensor grad_weights, std::optional<Tensor> wei
   const AttentionBlock block = block_of({logits, bias, padding, counts, seed, function, causal, scale, dropout,
                                          drop_key, queries, first_group, first_row},
                                         kBackward);
-  AttentionGradients gradients = gradients_of(grad_weights, statistics, grad_bias, block);
+  AttentionGradients gradients = gradients_of(logits, grad_weights, statistics, grad_bias, block);
   const DType dtype = check_target(weights, logits, kBackward, "weights");
   STD_TORCH_CHECK(check_target(grad_logits, logits, kBackward, "grad_logits") == dtype, kBackward,
                   ": weights and grad_logits must have one type");

@@ -6,6 +6,33 @@
 #include <string>
 
 namespace fm {
+namespace {
+
+std::string device_name(const Tensor& t) {
+  if (t.is_cpu()) return "cpu";
+  if (t.is_cuda()) return "cuda:" + std::to_string(t.get_device_index());
+  int32_t type = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.get(), &type));
+  return type == aoti_torch_device_type_meta() ? "meta" : "a device of another kind";
+}
+
+bool same_device(const Tensor& a, const Tensor& b) {
+  int32_t types[2] = {0, 0};
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(a.get(), &types[0]));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(b.get(), &types[1]));
+  return types[0] == types[1] && a.get_device_index() == b.get_device_index();
+}
+
+}  // namespace
+
+void check_devices(const char* op, std::initializer_list<Named> tensors) {
+  const Named& first = *tensors.begin();
+  for (const Named& other : tensors) {
+    if (other.tensor == nullptr || same_device(*other.tensor, *first.tensor)) continue;
+    STD_TORCH_CHECK(false, op, ": ", other.name, " is on ", device_name(*other.tensor), ", ", first.name, " on ",
+                    device_name(*first.tensor), "; move them to one device");
+  }
+}
 
 void* current_stream(const Tensor& t) {
 #if defined(FM_CUDA_SIM)

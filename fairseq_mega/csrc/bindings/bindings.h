@@ -12,6 +12,7 @@
 #include <torch/headeronly/util/Exception.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -59,6 +60,17 @@ template <class T>
 const T* data_or_null(const std::optional<Tensor>& t) {
   return t.has_value() ? static_cast<const T*>(t->const_data_ptr()) : nullptr;
 }
+
+// A tensor and its name in errors; null where an optional one is absent.
+struct Named {
+  const char* name;
+  const Tensor* tensor;
+  Named(const char* name, const Tensor& t) : name(name), tensor(&t) {}
+  Named(const char* name, const std::optional<Tensor>& t) : name(name), tensor(t.has_value() ? &*t : nullptr) {}
+};
+
+// Raises an error for a tensor on another device than the first: a kernel would follow its pointer.
+void check_devices(const char* op, std::initializer_list<Named> tensors);
 
 // Stream to launch on for tensors on the device of `t` (a made-up one in the simulator).
 void* current_stream(const Tensor& t);

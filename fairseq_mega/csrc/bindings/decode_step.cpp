@@ -28,6 +28,13 @@ const float* data(const Tensor& t, std::initializer_list<int64_t> shape, const c
 std::tuple<Tensor, Tensor> average_step(Tensor x, Tensor decay_high, Tensor decay_low, Tensor expansion,
                                         Tensor projection, Tensor omega, std::optional<Tensor> state) {
   STD_TORCH_CHECK(x.dim() == 2 && expansion.dim() == 2, "average_step: x must be (B, D), expansion (D, N)");
+  check_devices("average_step", {{"x", x},
+                                 {"decay_high", decay_high},
+                                 {"decay_low", decay_low},
+                                 {"expansion", expansion},
+                                 {"projection", projection},
+                                 {"omega", omega},
+                                 {"state", state}});
   const int64_t batch = x.size(0), d = x.size(1), n = expansion.size(1);
   const Tensor xs = packed(x);
   const std::optional<Tensor> ss = packed(state);
@@ -46,6 +53,13 @@ Tensor attention_step(Tensor gates, Tensor value, Tensor kappa, Tensor mu, Tenso
   const char* op = "attention_step";
   STD_TORCH_CHECK(gates.dim() == 2 && keys.dim() == 3 && values.dim() == 3 && function >= 0 && function <= 2, op,
                   ": gates must be (B, 2 D + z + v), keys (B, room, z), values (B, room, v)");
+  check_devices(op, {{"gates", gates},
+                     {"value", value},
+                     {"kappa", kappa},
+                     {"mu", mu},
+                     {"bias", bias},
+                     {"keys", keys},
+                     {"values", values}});
   const int64_t batch = gates.size(0), room = keys.size(1), z = keys.size(2), v = values.size(2);
   const int64_t d = (gates.size(1) - z - v) / 2;
   STD_TORCH_CHECK(past >= 0 && past < room, op, ": no room for step ", past, " in ", room);
@@ -64,6 +78,7 @@ Tensor attention_step(Tensor gates, Tensor value, Tensor kappa, Tensor mu, Tenso
 
 Tensor mix_step(Tensor residual, Tensor gates, Tensor projected) {
   STD_TORCH_CHECK(residual.dim() == 2 && gates.dim() == 2, "mix_step: residual must be (B, D), gates (B, width)");
+  check_devices("mix_step", {{"residual", residual}, {"gates", gates}, {"projected", projected}});
   const int64_t batch = residual.size(0), d = residual.size(1), width = gates.size(1);
   STD_TORCH_CHECK(width >= 2 * d, "mix_step: gates must hold the update and the candidate");
   const Tensor rs = packed(residual), gs = packed(gates), ps = packed(projected);

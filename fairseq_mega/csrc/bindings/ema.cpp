@@ -68,6 +68,13 @@ struct Packed {
 Packed pack(const Tensor& x, const Tensor& log_decay, const Tensor& expansion, const Tensor& projection,
             const std::optional<Tensor>& state, const std::optional<Tensor>& padding,
             const std::optional<Tensor>& reset, bool bidirectional, bool shift, int64_t truncation, const char* op) {
+  check_devices(op, {{"x", x},
+                     {"log_decay", log_decay},
+                     {"expansion", expansion},
+                     {"projection", projection},
+                     {"state", state},
+                     {"padding_mask", padding},
+                     {"reset_mask", reset}});
   const EmaShape shape = shape_of(x, log_decay, expansion, projection, bidirectional, shift, truncation, op);
   check_state(state, shape, op, "state");
   check_mask(padding, shape, op, "padding_mask");
@@ -159,6 +166,7 @@ std::tuple<Tensor, Tensor, Tensor> ema_scan_backward(Tensor grad_y, std::optiona
   const Packed p = pack(x, log_decay, expansion, projection, state, padding, reset, bidirectional, shift, truncation, op);
   STD_TORCH_CHECK(grad_y.scalar_type() == x.scalar_type() && grad_y.dim() == 3 && grad_y.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
+  check_devices(op, {{"x", x}, {"grad_y", grad_y}, {"grad_state", grad_state}});
   check_state(grad_state, p.shape, op, "the gradient of the final state");
   STD_TORCH_CHECK(!(grad_state.has_value() && (bidirectional || truncation > 0)), op,
                   ": a bidirectional or truncated EMA carries no state");
@@ -179,6 +187,12 @@ std::tuple<Tensor, Tensor> ema_step(Tensor x, Tensor log_decay, Tensor expansion
                                     std::optional<Tensor> omega, std::optional<Tensor> state) {
   const char* op = "ema_step";
   STD_TORCH_CHECK(x.dim() == 2, op, ": x must be (B, D)");
+  check_devices(op, {{"x", x},
+                     {"log_decay", log_decay},
+                     {"expansion", expansion},
+                     {"projection", projection},
+                     {"omega", omega},
+                     {"state", state}});
   const Tensor sequence = torch::stable::unsqueeze(x, 1);
   const EmaShape shape = shape_of(sequence, log_decay, expansion, projection, false, false, 0, op);
   check_state(state, shape, op, "state");

@@ -15,6 +15,7 @@ namespace {
 
 RingShape shape_of(const Tensor& x, const Tensor& ring, const char* op) {
   RingShape shape;
+  check_devices(op, {{"x", x}, {"ring", ring}});
   STD_TORCH_CHECK(x.dim() == 3, op, ": x must be (B, L, D)");
   shape.batch = x.size(0);
   shape.length = x.size(1);
@@ -22,7 +23,6 @@ RingShape shape_of(const Tensor& x, const Tensor& ring, const char* op) {
   shape.dtype = element_type(x, (std::string(op) + ": x").c_str());
   STD_TORCH_CHECK(ring.scalar_type() == ScalarType::Float, op, ": ring must be float32");
   STD_TORCH_CHECK(ring.dim() == 2 && ring.size(0) == shape.width, op, ": ring must be (D, 2S), with the D of x");
-  STD_TORCH_CHECK(ring.get_device_index() == x.get_device_index(), op, ": x and ring must be on one device");
   const int64_t smallest = int64_t{1} << kRingSmallest, largest = int64_t{1} << kRingLargest;
   shape.log_size = kRingSmallest;
   while (shape.log_size < kRingLargest && 2 * shape.size() < ring.size(1)) ++shape.log_size;
@@ -109,7 +109,7 @@ std::tuple<Tensor, Tensor> ring_convolution_backward(Tensor grad_y, Tensor x, Te
   STD_TORCH_CHECK(grad_y.dim() == 3 && grad_y.size(0) == shape.batch && grad_y.size(1) == shape.length &&
                       grad_y.size(2) == shape.width && grad_y.scalar_type() == x.scalar_type(),
                   op, ": grad_y must have the shape and the dtype of x");
-  STD_TORCH_CHECK(grad_y.get_device_index() == x.get_device_index(), op, ": grad_y and x must be on one device");
+  check_devices(op, {{"x", x}, {"grad_y", grad_y}});
   Tensor grad_ring = torch::stable::new_empty(ring, {shape.width, 2 * shape.size()});
   if (x.numel() == 0) {
     torch::stable::zero_(grad_ring);

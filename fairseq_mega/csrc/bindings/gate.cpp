@@ -48,6 +48,7 @@ Views views(const Tensor& x, const Tensor& update, const Tensor& candidate, cons
   shape.dtype = element_type(x, "x");
   shape.width = x.size(x.dim() - 1);
   shape.rows = shape.width > 0 ? x.numel() / shape.width : 0;
+  check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}});
   const Tensor* others[] = {&update, &candidate, addend ? &*addend : &update};
   for (const Tensor* t : others) {
     bool same = t->dim() == x.dim() && t->scalar_type() == x.scalar_type();
@@ -110,6 +111,7 @@ std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x
   const Views v = views(x, update, candidate, addend, op);
   STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type() && grad.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
+  check_devices(op, {{"residual", x}, {"the gradient", grad}});
   const Tensor g = packed(grad);
   Tensor grad_x = like(x), grad_update = like(x), grad_candidate = like(x);
   if (x.numel() > 0) {

@@ -33,6 +33,13 @@ void check_floats(const Tensor& t, const std::vector<int64_t>& size, const char*
 NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& count, const Tensor& mean,
                  const Tensor& variance, const std::optional<Tensor>& padding, double eps, const char* op) {
   TimestepNormShape shape;
+  check_devices(op, {{"x", x},
+                     {"weight", weight},
+                     {"bias", bias},
+                     {"the state's count", count},
+                     {"the state's mean", mean},
+                     {"the state's variance", variance},
+                     {"padding_mask", padding}});
   STD_TORCH_CHECK(x.dim() == 3, op, ": x must be (B, L, D)");
   shape.batch = x.size(0);
   shape.length = x.size(1);
@@ -119,6 +126,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
   STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   STD_TORCH_CHECK(grad_y.scalar_type() == x.scalar_type() && grad_y.dim() == 3 && grad_y.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
+  check_devices(op, {{"x", x},
+                     {"grad_y", grad_y},
+                     {"the gradient of the final mean", grad_final_mean},
+                     {"the gradient of the final variance", grad_final_variance}});
   check_floats(grad_final_mean, {shape.batch, shape.groups}, op, "the gradient of the final mean");
   check_floats(grad_final_variance, {shape.batch, shape.groups}, op, "the gradient of the final variance");
   const Tensor g = packed(grad_y), gm = packed(grad_final_mean), gv = packed(grad_final_variance);

@@ -1,0 +1,140 @@
+"""A tensor on another device than the rest is an error in words, for every tensor of every compiled operator."""
+
+from typing import Any, Dict, List
+
+import torch
+
+from fairseq_mega.ops import native
+
+# Sizes of the arguments below: batch, steps, width, components, groups of features; keys, values.
+B, L, D, N, G, Z, V = 2, 5, 4, 3, 2, 3, 6
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.rand(shape)
+
+
+def flags() -> torch.Tensor:
+    return torch.zeros(B, L, dtype=torch.bool)
+
+
+def scan() -> Dict[str, Any]:
+    return {"x": floats(B, L, D), "log_decay": -floats(D, N), "expansion": floats(D, N), "projection": floats(D, N)}
+
+
+def masked_scan() -> Dict[str, Any]:
+    masks = {"padding_mask": flags(), "reset_mask": flags()}
+    return {**scan(), "state": floats(B, D, N), **masks, "bidirectional": False, "shift": False, "truncation": 0}
+
+
+def weights() -> Dict[str, Any]:
+    return {
+        "bias": floats(2 * L - 1),
+        "padding": flags(),
+        "counts": torch.full((B, L), L, dtype=torch.int32),
+        "seed": torch.ones((), dtype=torch.int64),
+        "statistics": floats(B, L, 2),
+        "function": 0,
+        "causal": False,
+        "scale": 1.0,
+        "dropout": 0.1,
+        "drop_key": 0.0,
+        "queries": L,
+        "first_group": 0,
+        "first_row": 0,
+    }
+
+
+def norm() -> Dict[str, Any]:
+    counts = torch.ones(B, dtype=torch.int64)
+    return {"weight": floats(D), "count": counts, "mean": floats(B, G), "variance": floats(B, G)}
+
+
+def arguments(operator: str, kernels: str) -> Dict[str, Any]:
+    """Valid arguments of an operator, with every tensor it may be given."""
+    gate = {name: floats(B, D) for name in ("x", "update", "candidate", "addend")}
+    grads = {"grad_y": floats(B, L, D)}
+    logits = {"logits": floats(B, L, L)}
+    own = None if kernels == "cpu" else floats(B, L, L).half()  # a CPU writes results over the inputs
+    last = {"padding_mask": flags(), "eps": 1e-5}
+    ring = {"x": floats(B, L, D), "ring": floats(D, 32)}
+    average = {name: floats(D, N) for name in ("decay_high", "decay_low", "expansion", "projection")}
+    known: Dict[str, Dict[str, Any]] = {
+        "ema_scan": masked_scan(),
+        "ema_scan_backward": {**grads, "grad_state": floats(B, D, N), **masked_scan()},
+        "ema_step": {**scan(), "x": floats(B, D), "omega": floats(D), "state": floats(B, D, N)},
+        "attention_weights_": {**logits, **weights(), "weights": own},
+        "attention_weights_backward_": {
+            **logits,
+            **weights(),
+            "weights": own,
+            "grad_logits": None if own is None else own.clone(),
+            "grad_weights": floats(B, L, L),
+            "grad_bias": torch.zeros(2 * L - 1, dtype=torch.float64),
+        },
+        "gated_residual": gate,
+        "gated_residual_backward": {"grad": floats(B, D), **gate},
+        "timestep_norm": {"x": floats(B, L, D), **norm(), "bias": floats(D), **last},
+        "timestep_norm_backward": {
+            **grads,
+            "grad_mean": floats(B, G),
+            "grad_variance": floats(B, G),
+            "x": floats(B, L, D),
+            **norm(),
+            **last,
+        },
+        "ring_convolution": ring,
+        "ring_convolution_backward": {**grads, **ring},
+        "average_step": {"x": floats(B, D), **average, "omega": floats(D), "state": floats(B, D, N)},
+        "attention_step": {
+            "gates": floats(B, 2 * D + Z + V),
+            "value": floats(B, V),
+            "kappa": floats(2, Z),
+            "mu": floats(2, Z),
+            "bias": floats(3),
+            "keys": floats(B, 4, Z),
+            "values": floats(B, 4, V),
+            "past": 2,
+            "function": 0,
+        },
+        "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
+    }
+    return known[operator]
+
+
+def operators(key: str) -> List[str]:
+    """Names of the operators of the library that have a kernel for a device."""
+    prefix = f"{native.NAMESPACE}::"
+    names = [name[len(prefix) :] for name in torch._C._dispatch_get_all_op_names() if name.startswith(prefix)]
+    return sorted(name for name in names if torch._C._dispatch_has_kernel_for_dispatch_key(f"{prefix}{name}", key))
+
+
+def test_every_tensor_has_to_be_on_one_device(kernel_device, request):
+    key = "CPU" if kernel_device.type == "cpu" else "CUDA"
+    other = "meta" if key == "CPU" else "cpu"
+    kernels = request.node.callspec.params["kernel_device"]
+    accepted = []
+    # attention is made of products by torch and attention_weights_
+    found = [name for name in operators(key) if name not in ("attention", "attention_backward")]
+    assert len(found) >= 11, found
+    for name in found:
+        operator = getattr(native.ops(), name).default
+        given = {
+            name: value.to(kernel_device) if isinstance(value, torch.Tensor) else value
+            for name, value in arguments(name, kernels).items()
+        }
+        tensors = [argument.name for argument in operator._schema.arguments if "Tensor" in str(argument.type)]
+        assert set(tensors) <= set(given), name
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+        operator.redispatch(keys, **given)  # with everything in its place
+        for tensor in tensors:
+            if given[tensor] is None:
+                continue
+            try:
+                operator.redispatch(keys, **{**given, tensor: given[tensor].to(other)})
+            except RuntimeError as error:
+                if "move them to one device" not in str(error):
+                    accepted.append(f"{name}, {tensor}: {error}")
+            else:
+                accepted.append(f"{name}, {tensor}")
+    assert not accepted, "\n".join(accepted)
