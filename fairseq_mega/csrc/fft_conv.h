@@ -28,6 +28,8 @@ struct SequenceOut {
   int64_t batch, time, channel;
 };
 
+// Shared memory that a block needs, in bytes.
+int64_t ring_shared_bytes_cuda(int log_size);
 // Bytes on the device that the functions below need.
 int64_t ring_workspace_cuda(const RingShape& shape, bool gradient);
 // Whether sequences should be copied to (B, D, L) first: see fft_conv.cu.

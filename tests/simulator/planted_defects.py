@@ -26,7 +26,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from tests.simulator import build
 
 ORDERS = ("0", "1", "2", "3", "4", "5", "6")
-COMMON = ("common.h", "cuda/launch.h", "bindings/bindings.h", "bindings/bindings.cpp")
+COMMON = ("common.h", "device.h", "cuda/device.cu", "cuda/launch.h", "bindings/bindings.h", "bindings/bindings.cpp")
 NO_DEFECT = re.compile(r"^\s*(//|#|static_assert|using|template)|FM_LAUNCH|kInvalid")
 
 # (name, pattern, what it becomes): one defect for every match in a line of code

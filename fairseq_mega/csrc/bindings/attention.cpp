@@ -181,7 +181,7 @@ void forward_cuda(Tensor logits, std::optional<Tensor> weights, Tensor bias, std
   const DeviceOf device(logits);
   const int error = attention_weights_cuda(block, dtype, logits.const_data_ptr<float>(), target,
                                            statistics_of(logits, statistics, block, kForward), current_stream(logits));
-  STD_TORCH_CHECK(error == 0, kForward, ": CUDA error ", error);
+  check_cuda(kForward, error);
 }
 
 void backward_cuda(Tensor logits, Tensor grad_weights, std::optional<Tensor> weights,
@@ -209,7 +209,7 @@ void backward_cuda(Tensor logits, Tensor grad_weights, std::optional<Tensor> wei
   if (error == 0 && grad_bias.has_value()) {
     error = attention_bias_cuda(block, gradients.partials, grad_bias->mutable_data_ptr<double>(), stream);
   }
-  STD_TORCH_CHECK(error == 0, kBackward, ": CUDA error ", error);
+  check_cuda(kBackward, error);
 }
 #endif
 

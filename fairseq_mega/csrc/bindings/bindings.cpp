@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "device.h"
+
 namespace fm {
 namespace {
 
@@ -33,6 +35,12 @@ void check_devices(const char* op, std::initializer_list<Named> tensors) {
                     device_name(*first.tensor), "; move them to one device");
   }
 }
+
+#if defined(FM_WITH_CUDA)
+void check_cuda(const char* op, int error, const char* hint) {
+  STD_TORCH_CHECK(error == 0, op, ": CUDA error ", error, ", ", cuda_error_text(error), hint);
+}
+#endif
 
 void* current_stream(const Tensor& t) {
 #if defined(FM_CUDA_SIM)
@@ -73,14 +81,25 @@ bool has_cuda() {
 #endif
 }
 
+// Ten times the lowest compute capability that the CUDA kernels run on, 0 without CUDA.
+int64_t cuda_architecture() {
+#if defined(FM_CUDA_ARCHITECTURE)
+  return FM_CUDA_ARCHITECTURE;
+#else
+  return 0;
+#endif
+}
+
 }  // namespace
 
 FM_LIBRARY(m) {
   m.def("sources_hash() -> str");
   m.def("has_cuda() -> bool");
+  m.def("cuda_architecture() -> int");
 }
 
 FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
   m.impl("sources_hash", TORCH_BOX(&sources_hash));
   m.impl("has_cuda", TORCH_BOX(&has_cuda));
+  m.impl("cuda_architecture", TORCH_BOX(&cuda_architecture));
 }

@@ -72,6 +72,9 @@ struct Named {
 // Raises an error for a tensor on another device than the first: a kernel would follow its pointer.
 void check_devices(const char* op, std::initializer_list<Named> tensors);
 
+// Raises an error in CUDA's words for what a function of cuda/ has returned, unless that is 0.
+void check_cuda(const char* op, int error, const char* hint = "");
+
 // Stream to launch on for tensors on the device of `t` (a made-up one in the simulator).
 void* current_stream(const Tensor& t);
 

@@ -5,6 +5,7 @@
 #include "fft_conv.h"
 
 FM_LIBRARY(m) {
+  m.def("ring_shared_memory(int columns) -> int");
   m.def("ring_convolution(Tensor x, Tensor ring) -> Tensor");
   m.def("ring_convolution_backward(Tensor grad_y, Tensor x, Tensor ring) -> (Tensor, Tensor)");
 }
@@ -49,7 +50,7 @@ void check(int error, const RingShape& shape, const char* op) {
                                ? " (S = 16384 needs 137 KiB of shared memory per block, which GPUs of compute "
                                  "capability 8.0, 9.0 and 10.0 have)"
                                : "";
-  STD_TORCH_CHECK(error == 0, op, ": CUDA error ", error, hint);
+  check_cuda(op, error, hint);
 }
 
 // A tensor (B, L, D) as the kernels read it: itself, or a copy as (B, D, L) where that is faster.
@@ -88,6 +89,12 @@ Tensor convolve(const RingShape& shape, const Sequence& x, const Tensor& like, c
                        static_cast<int>(like.element_size()), y.mutable_data_ptr(), stream),
         shape, op);
   return y;
+}
+
+int64_t ring_shared_memory(int64_t columns) {
+  int log_size = kRingSmallest;
+  while (log_size < kRingLargest && (int64_t{2} << log_size) < columns) ++log_size;
+  return ring_shared_bytes_cuda(log_size);
 }
 
 Tensor ring_convolution(Tensor x, Tensor ring) {
@@ -130,6 +137,10 @@ std::tuple<Tensor, Tensor> ring_convolution_backward(Tensor grad_y, Tensor x, Te
 
 }  // namespace
 }  // namespace fm
+
+FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
+  m.impl("ring_shared_memory", TORCH_BOX(&fm::ring_shared_memory));
+}
 
 FM_LIBRARY_CUDA(m) {
   m.impl("ring_convolution", TORCH_BOX(&fm::ring_convolution));

@@ -80,12 +80,12 @@ struct Cuda {
   static void forward(const Views& v, const Tensor& x, void* out) {
     DeviceOf guard(x);
     const int error = gate_forward_cuda(v.shape, v.inputs(), out, current_stream(x));
-    STD_TORCH_CHECK(error == 0, "gated_residual: CUDA error ", error);
+    check_cuda("gated_residual", error);
   }
   static void backward(const Views& v, const Tensor& x, const GateGradients& gradients) {
     DeviceOf guard(x);
     const int error = gate_backward_cuda(v.shape, v.inputs(), gradients, current_stream(x));
-    STD_TORCH_CHECK(error == 0, "gated_residual_backward: CUDA error ", error);
+    check_cuda("gated_residual_backward", error);
   }
 };
 #endif

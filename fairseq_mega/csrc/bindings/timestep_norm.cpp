@@ -91,14 +91,14 @@ struct NormCuda {
     Tensor memory = workspace(call, false);
     const int error = timestep_norm_forward_cuda(call.shape, call.inputs(), out, memory.mutable_data_ptr(),
                                                  current_stream(call.x));
-    STD_TORCH_CHECK(error == 0, "timestep_norm: CUDA error ", error);
+    check_cuda("timestep_norm", error);
   }
   static void backward(const NormCall& call, const TimestepNormGradients& out) {
     DeviceOf guard(call.x);
     Tensor memory = workspace(call, true);
     const int error = timestep_norm_backward_cuda(call.shape, call.inputs(), out, memory.mutable_data_ptr(),
                                                   current_stream(call.x));
-    STD_TORCH_CHECK(error == 0, "timestep_norm_backward: CUDA error ", error);
+    check_cuda("timestep_norm_backward", error);
   }
 };
 #endif

@@ -433,6 +433,14 @@ int64_t pieces_of(const RingShape& shape, const Plan& plan) {
 
 }  // namespace
 
+int64_t ring_shared_bytes_cuda(int log_size) {
+  RingShape shape;
+  shape.log_size = log_size;
+  shape.batch = kWantedBlocks;  // a large problem: the most channels per block
+  shape.width = 1;
+  return plan_of(shape, false).shared_bytes();
+}
+
 bool ring_prefers_time_last_cuda(const RingShape& shape) { return shape.log_size >= 12; }
 
 int64_t ring_workspace_cuda(const RingShape& shape, bool gradient) {
@@ -444,10 +452,10 @@ int ring_convolution_cuda(const RingShape& shape, const Sequence& x, const float
                           const SequenceOut& y, void* workspace, void* stream) {
   const Plan plan = plan_of(shape, x.time == 1);
   float2* const spectrum = static_cast<float2*>(workspace);
-  FM_MORE_SHARED(plan.shared_bytes(), ring_spectrum_kernel);
+  if (const int error = FM_MORE_SHARED(plan.shared_bytes(), ring_spectrum_kernel)) return error;
   FM_LAUNCH(static_cast<unsigned>(plan.groups()), plan.threads(), plan.shared_bytes(), stream, ring_spectrum_kernel)
   (plan, ring, reversed, spectrum);
-  FM_MORE_SHARED(plan.shared_bytes(), ring_convolution_kernel);
+  if (const int error = FM_MORE_SHARED(plan.shared_bytes(), ring_convolution_kernel)) return error;
   FM_LAUNCH(static_cast<unsigned>(shape.batch * plan.groups()), plan.threads(), plan.shared_bytes(), stream,
             ring_convolution_kernel)
   (plan, shape.batch, x, spectrum, y);
@@ -459,11 +467,11 @@ int ring_gradient_cuda(const RingShape& shape, const Sequence& grad_y, const Seq
   const Plan plan = plan_of(shape, x.time == 1);
   float2* const partial = static_cast<float2*>(workspace);
   const int64_t pieces = pieces_of(shape, plan);
-  FM_MORE_SHARED(plan.shared_bytes(), ring_gradient_kernel);
+  if (const int error = FM_MORE_SHARED(plan.shared_bytes(), ring_gradient_kernel)) return error;
   FM_LAUNCH(static_cast<unsigned>(2 * plan.groups() * pieces), plan.threads(), plan.shared_bytes(), stream,
             ring_gradient_kernel)
   (plan, shape.batch, rows_per_piece(shape, plan), grad_y, x, partial);
-  FM_MORE_SHARED(plan.shared_bytes(), ring_gradient_finish_kernel);
+  if (const int error = FM_MORE_SHARED(plan.shared_bytes(), ring_gradient_finish_kernel)) return error;
   FM_LAUNCH(static_cast<unsigned>(plan.groups()), plan.threads(), plan.shared_bytes(), stream,
             ring_gradient_finish_kernel)
   (plan, pieces, partial, grad_ring);

@@ -1,7 +1,9 @@
 #pragma once
 // FM_LAUNCH(grid, block, shared_bytes, stream, kernel<...>)(arguments...): the one place where <<<>>> is written.
 // FM_DYNAMIC_SHARED(type, name): the dynamic shared memory of the block, 16-byte aligned.
-// FM_LAST_ERROR(): error code of the launch. FM_MORE_SHARED(kernel, bytes): allow more than 48 KiB of it.
+// FM_MORE_SHARED(bytes, kernel<...>): allows a kernel more than 48 KiB of it. To be called before the launch; an error
+// code, 0 where the GPU has as much.
+// FM_LAST_ERROR(): error code of the launches before it.
 //
 // Under FM_CUDA_SIM (tests/simulator) the same sources are compiled by g++ and run on the CPU.
 #include <cuda_runtime.h>
@@ -18,6 +20,17 @@
   extern __shared__ __align__(16) unsigned char fm_dynamic_shared_[]; \
   type* name = reinterpret_cast<type*>(fm_dynamic_shared_)
 #define FM_LAST_ERROR() static_cast<int>(cudaGetLastError())
-#define FM_MORE_SHARED(bytes, ...) \
-  cudaFuncSetAttribute(__VA_ARGS__, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes))
+#define FM_MORE_SHARED(bytes, ...) fm::more_shared(bytes, __VA_ARGS__)
+
+namespace fm {
+
+template <class Kernel>
+int more_shared(size_t bytes, Kernel* kernel) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error != cudaSuccess) cudaGetLastError();  // it is told here, not after the next launch
+  return static_cast<int>(error);
+}
+
+}  // namespace fm
 #endif
