@@ -7,7 +7,8 @@ The extension fairseq_mega/_C.so holds the C++ and CUDA kernels. Its build is go
                           none: no extension. cpu, cuda: that extension, or an error.
     FORCE_CUDA=1          the same as FAIRSEQ_MEGA_BUILD=cuda; no GPU need be visible.
     CUDA_HOME             the CUDA toolkit (default: $CUDA_PATH, /usr/local/cuda, or where nvcc is on the PATH)
-    TORCH_CUDA_ARCH_LIST  compute capabilities (default "8.0;9.0", and "10.0" where nvcc knows it)
+    TORCH_CUDA_ARCH_LIST  compute capabilities (default "8.0;9.0", and "10.0" where nvcc knows it); the code of the
+                          oldest goes in as PTX, too, from which the driver makes that of later GPUs
     NVCC_FLAGS, MAX_JOBS  further flags of nvcc; how many compilers run side by side
 """
 
@@ -124,17 +125,26 @@ def requested_build() -> str:
     return build
 
 
-def gencode(cuda: Path) -> List[str]:
-    """nvcc's flags for the compute capabilities to build for."""
+def capabilities(cuda: Path) -> List[int]:
+    """The compute capabilities to build for, times ten."""
     listed = os.environ.get("TORCH_CUDA_ARCH_LIST")
     if not listed:
         known = subprocess.run([str(cuda / "bin" / "nvcc"), "--list-gpu-arch"], capture_output=True, text=True).stdout
         listed = "8.0;9.0" + (";10.0" if "compute_100\n" in known else "")
-    capabilities = [int(part.replace("+PTX", "").replace(".", "")) for part in listed.replace(" ", ";").split(";")]
+    parts = [part for part in re.split(r"[ ;,]+", listed) if part]
+    numbers = [re.fullmatch(r"(\d+)\.(\d)(\+PTX)?", part) for part in parts]
+    found = [int(number[1] + number[2]) for number in numbers if number is not None]
+    if not parts or len(found) < len(parts):
+        sys.exit(f"TORCH_CUDA_ARCH_LIST={listed}: give compute capabilities, for instance 8.0;9.0")
+    return found
+
+
+def gencode(cuda: Path) -> List[str]:
+    """nvcc's flags for the compute capabilities to build for."""
+    numbers = capabilities(cuda)
     # One front end for all: no kernel asks for its architecture, so the oldest one's PTX is assembled for each.
-    oldest = f"compute_{min(capabilities)}"
-    targets = [f"sm_{number}" for number in capabilities] + ([oldest] if "+PTX" in listed else [])
-    return [f"-gencode=arch={oldest},code=[{','.join(targets)}]"]
+    oldest = f"compute_{min(numbers)}"
+    return [f"-gencode=arch={oldest},code=[{','.join([*(f'sm_{number}' for number in numbers), oldest])}]"]
 
 
 def sources(pattern: str) -> List[str]:
@@ -187,7 +197,8 @@ def extensions() -> List[Extension]:
         language="c++",
     )
     if with_cuda and cuda is not None:
-        extension.define_macros.append(("FM_WITH_CUDA", "1"))
+        oldest = min(capabilities(cuda))
+        extension.define_macros += [("FM_WITH_CUDA", "1"), ("FM_CUDA_ARCHITECTURE", str(oldest))]
         extension.library_dirs.append(str(cuda / "lib64"))
         extension.libraries += ["cudart_static", "rt", "dl", "pthread"]
     return [extension]
@@ -215,10 +226,11 @@ class BuildExtension(build_ext):
         objects.mkdir(parents=True, exist_ok=True)
 
         def compile_one(source: str) -> str:
-            target = objects / (source.replace("/", "-") + ".o")
+            command = self.nvcc(ext, source) if source.endswith(".cu") else self.cxx(ext, source)
+            options = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
+            target = objects / f"{source.replace('/', '-')}-{options}.o"
             if not self.force and target.exists() and target.stat().st_mtime > newest:
                 return str(target)
-            command = self.nvcc(ext, source) if source.endswith(".cu") else self.cxx(ext, source)
             partial = target.with_suffix(".partial")
             subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
             partial.replace(target)
@@ -228,6 +240,7 @@ class BuildExtension(build_ext):
         with ThreadPoolExecutor(jobs) as pool:
             ext.extra_objects = list(pool.map(compile_one, sorted(ext.sources, key=compile_time, reverse=True)))
         ext.sources = []
+        self.force = self.compiler.force = True  # the library that is there may have been linked from objects of other options
         super().build_extension(ext)
 
     def cxx(self, ext: Extension, source: str) -> List[str]:

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from email.parser import Parser
 from pathlib import Path
-from typing import Dict
+from typing import Callable, Dict, List
 
 import fairseq
 import pytest
@@ -106,6 +106,70 @@ def test_a_build_that_was_asked_for_fails_loudly(sources: Path, tmp_path: Path) 
     assert build_without_compiler(sources, tmp_path, "cpu").returncode != 0
     done = build_without_compiler(sources, tmp_path, "gpu")
     assert done.returncode != 0 and "FAIRSEQ_MEGA_BUILD=gpu: choose from auto, none, cpu, cuda" in done.stderr
+
+
+# A compiler and linker that notes its arguments and leaves an empty file for what it was to make.
+NOTING_COMPILER = """#!{python}
+import pathlib, sys
+with open({log!r}, "a") as log:
+    print(*sys.argv, file=log)
+if "-o" in sys.argv:
+    pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_bytes(b"")
+"""
+
+
+@pytest.fixture
+def noted(sources: Path, tmp_path: Path) -> Callable[..., List[str]]:
+    """Builds with such compilers and returns the lines that they noted; a build folder is kept from call to call."""
+    toolkit, log = tmp_path / "toolkit", tmp_path / "log"
+    (toolkit / "bin").mkdir(parents=True)
+    for compiler in (toolkit / "bin" / "nvcc", tmp_path / "cxx"):
+        compiler.write_text(NOTING_COMPILER.format(python=sys.executable, log=str(log)))
+        compiler.chmod(0o755)
+
+    def build(**variables: str) -> List[str]:
+        log.write_text("")
+        folders = ["--build-lib", str(tmp_path), "--build-temp", str(tmp_path / "temp")]
+        tools = {"CC": str(tmp_path / "cxx"), "CXX": str(tmp_path / "cxx"), "CUDA_HOME": str(toolkit)}
+        usual = {"TORCH_CUDA_ARCH_LIST": "", "FORCE_CUDA": "0", **tools, **variables}
+        run(sys.executable, "setup.py", "build_ext", *folders, cwd=sources, path=sources, **usual)
+        return log.read_text().splitlines()
+
+    return build
+
+
+def test_later_gpus_get_the_code_of_the_oldest(noted: Callable[..., List[str]]) -> None:
+    for listed, flags, oldest in (
+        ("", "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]", 80),
+        ("9.0 7.5+PTX", "-gencode=arch=compute_75,code=[sm_90,sm_75,compute_75]", 75),
+    ):
+        lines = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST=listed)
+        kernels = [line for line in lines if ".cu " in line]
+        assert len(kernels) == len(list((helpers.REPOSITORY / "fairseq_mega" / "csrc").rglob("*.cu")))
+        assert all(flags in line for line in kernels), kernels[0]
+        (bindings,) = (line for line in lines if "bindings/bindings.cpp" in line)
+        assert f"-DFM_CUDA_ARCHITECTURE={oldest} " in bindings
+
+
+def test_what_is_built_follows_the_options(noted: Callable[..., List[str]]) -> None:
+    assert not any(".cu " in line for line in noted(FAIRSEQ_MEGA_BUILD="cpu"))
+    first = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST="8.0")
+    assert any("-DFM_WITH_CUDA=1" in line and "bindings.cpp" in line for line in first)
+    (link,) = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST="8.0")  # all that is left to do
+    assert "-shared" in link and "-lcudart_static" in link
+    (link,) = noted(FAIRSEQ_MEGA_BUILD="cpu")
+    assert "-lcudart_static" not in link
+
+
+@pytest.mark.parametrize("listed", ["Ampere", "8.0;9.0a", "80"])
+def test_a_list_of_capabilities_that_cannot_be_read(sources: Path, tmp_path: Path, listed: str) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").write_text("")
+    variables = {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": listed, "CUDA_HOME": str(tmp_path)}
+    command = [sys.executable, "setup.py", "--version"]
+    done = subprocess.run(command, cwd=sources, env={**os.environ, **variables}, capture_output=True, text=True)
+    message = f"TORCH_CUDA_ARCH_LIST={listed}: give compute capabilities, for instance 8.0;9.0"
+    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_metadata(wheel: Path) -> None:
