@@ -49,6 +49,12 @@ CASES = (
     Case(4, 193, 1, 5, truncation=35, masks=True, slow=True),
     Case(4, 300, 1, 5, truncation=140, slow=True),
     Case(1, 140, 1, 5, truncation=1, bidirectional=True),
+    Case(1, 150, 1, 12, complex=True, bidirectional=True, truncation=21),  # the most shared memory: 112 KiB
+    # Many sequences: one block walks twice over several tiles, the other way round first.
+    Case(8, 300, 2, 9, bidirectional=True, slow=True),
+    Case(8, 261, 1, 3, complex=True, bidirectional=True, shift=True, truncation=140, masks=True),
+    Case(4, 257, 33, 2, bidirectional=True, masks=True, dtype=torch.bfloat16),
+    Case(8, 129, 1, 19, complex=True, bidirectional=True, masks=True),  # carried states do not fit in shared memory
     Case(1, 20, 1, 35, state=True),  # carried states do not fit in shared memory
     Case(2, 50, 3, 2, masks=True, state=True, dtype=torch.bfloat16),
     Case(1, 50, 3, 2, bidirectional=True, dtype=torch.float16),

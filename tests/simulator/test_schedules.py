@@ -23,6 +23,21 @@ def test_the_same_results_under_every_schedule():
 
 
 @pytest.mark.slow
+def test_less_shared_memory_gives_the_same_results(monkeypatch):
+    torch.ops.load_library(str(build.build()))
+    monkeypatch.setenv("FM_SIM_SHARED", "81")  # the least that the scan needs; compute capability 8.6 has 99
+    assert check_ema.failures(["0"]) == []
+
+
+def test_too_little_shared_memory_is_an_error_in_words(monkeypatch):
+    torch.ops.load_library(str(build.build()))
+    monkeypatch.setenv("FM_SIM_SHARED", "64")
+    (case,) = (case for case in check_ema.CASES if case.n == 12)
+    with pytest.raises(RuntimeError, match="ema_scan: CUDA error 1, the simulator's error"):
+        check_ema.run_kernels(case, check_ema.draw(case))
+
+
+@pytest.mark.slow
 def test_no_access_out_of_bounds(tmp_path):
     if build.sanitizer_library() is None:
         pytest.skip("g++ has no libasan")

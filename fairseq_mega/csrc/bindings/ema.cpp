@@ -1,6 +1,6 @@
 // Operators of the EMA scan: shapes, types and memory; see ema_scan.h for what they compute.
 #include "bindings/bindings.h"
-#include "ema_scan.h"
+#include "ema_division.h"
 
 namespace fm {
 namespace {
@@ -126,19 +126,19 @@ struct Cuda {
     Tensor memory = workspace(p, false);
     const int error = ema_scan_forward_cuda(p.shape, p.coefficients(), p.inputs(), out, memory.mutable_data_ptr(),
                                             current_stream(p.x));
-    STD_TORCH_CHECK(error == 0, "ema_scan: CUDA error ", error);
+    check_cuda("ema_scan", error);
   }
   static void backward(const Packed& p, const EmaGradients& out) {
     DeviceOf guard(p.x);
     Tensor memory = workspace(p, true);
     const int error = ema_scan_backward_cuda(p.shape, p.coefficients(), p.inputs(), out, memory.mutable_data_ptr(),
                                              current_stream(p.x));
-    STD_TORCH_CHECK(error == 0, "ema_scan_backward: CUDA error ", error);
+    check_cuda("ema_scan_backward", error);
   }
   static void step(const Tensor& x, const EmaShape& shape, const EmaCoefficients& c, const EmaStep& step) {
     DeviceOf guard(x);
     const int error = ema_step_cuda(shape, c, step, current_stream(x));
-    STD_TORCH_CHECK(error == 0, "ema_step: CUDA error ", error);
+    check_cuda("ema_step", error);
   }
 };
 #endif
@@ -213,10 +213,35 @@ std::tuple<Tensor, Tensor> ema_step(Tensor x, Tensor log_decay, Tensor expansion
   return {y, new_state};
 }
 
+std::tuple<int64_t, int64_t, int64_t, int64_t> division(int64_t batch, int64_t length, int64_t width,
+                                                        bool bidirectional, int64_t multiprocessors) {
+  STD_TORCH_CHECK(batch >= 1 && length >= 1 && width >= 1 && multiprocessors >= 1,
+                  "ema_scan_division: sizes must be at least 1");
+  EmaShape shape;
+  shape.batch = batch;
+  shape.length = length;
+  shape.width = width;
+  shape.bidirectional = bidirectional;
+  const EmaDivision found = ema_division(shape, multiprocessors);
+  return {found.units, found.tiles, found.tiles_per_segment, found.segments};
+}
+
+int64_t shared_memory() {
+#if defined(FM_WITH_CUDA)
+  return ema_scan_shared_bytes_cuda();
+#else
+  return 0;
+#endif
+}
+
 }  // namespace
 }  // namespace fm
 
 FM_LIBRARY(m) {
+  m.def(
+      "ema_scan_division(int batch, int length, int width, bool bidirectional, int multiprocessors) -> "
+      "(int units, int tiles, int tiles_per_segment, int segments)");
+  m.def("ema_scan_shared_memory() -> int");
   m.def(
       "ema_scan(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? state, Tensor? padding_mask, "
       "Tensor? reset_mask, bool bidirectional, bool shift, int truncation) -> (Tensor, Tensor)");
@@ -227,6 +252,11 @@ FM_LIBRARY(m) {
   m.def(
       "ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? omega, Tensor? state) -> "
       "(Tensor, Tensor)");
+}
+
+FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
+  m.impl("ema_scan_division", TORCH_BOX(&fm::division));
+  m.impl("ema_scan_shared_memory", TORCH_BOX(&fm::shared_memory));
 }
 
 #if defined(FM_LIBRARY_CPU)

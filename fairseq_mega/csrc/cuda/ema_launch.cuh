@@ -6,20 +6,22 @@
 
 namespace fm {
 
+// Returns a cudaError_t where the kernel cannot have its shared memory, 0 elsewhere.
 template <class T, bool kGradient>
-void ema_scan_launch(const EmaArguments<T>& arguments, void* stream);
+int ema_scan_launch(const EmaArguments<T>& arguments, void* stream);
 
 }  // namespace fm
 
 #define EMA_SCAN_LAUNCH(T, kGradient)                                                                         \
   template <bool kLag>                                                                                        \
-  static void launch(const EmaArguments<T>& a, void* stream) {                                                \
+  static int launch(const EmaArguments<T>& a, void* stream) {                                                 \
     const size_t bytes = static_cast<size_t>(shared_bytes(a.plan, kGradient, kLag, a.totals));                \
-    FM_MORE_SHARED(bytes, ema_scan_kernel<T, kGradient, kLag>);                                               \
+    if (const int error = FM_MORE_SHARED(bytes, ema_scan_kernel<T, kGradient, kLag>)) return error;           \
     FM_LAUNCH(static_cast<unsigned>(a.plan.blocks), static_cast<unsigned>(a.plan.warps* kLanes), bytes, stream, \
               ema_scan_kernel<T, kGradient, kLag>)(a);                                                        \
+    return 0;                                                                                                 \
   }                                                                                                           \
   template <>                                                                                                 \
-  void ema_scan_launch<T, kGradient>(const EmaArguments<T>& a, void* stream) {                                \
-    a.shape.truncation > 0 ? launch<true>(a, stream) : launch<false>(a, stream);                              \
+  int ema_scan_launch<T, kGradient>(const EmaArguments<T>& a, void* stream) {                                 \
+    return a.shape.truncation > 0 ? launch<true>(a, stream) : launch<false>(a, stream);                       \
   }

@@ -1,6 +1,6 @@
 #pragma once
 // Real and complex numbers for the EMA's kernels, with the few operations they need, and powers of the decay.
-#include "ema_scan.h"
+#include "ema_division.h"
 
 namespace fm {
 
@@ -51,7 +51,6 @@ __device__ __forceinline__ void store_element(float* array, int64_t index, Compl
 }
 
 // The same in an array whose elements are kLanes apart, so that the lanes of a warp are side by side.
-constexpr int kLanes = 32;
 __device__ __forceinline__ void get(const float* place, float& value) { value = *place; }
 __device__ __forceinline__ void get(const float* place, Complex& value) { value = {place[0], place[kLanes]}; }
 __device__ __forceinline__ void put(float* place, float value) { *place = value; }

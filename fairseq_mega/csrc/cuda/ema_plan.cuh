@@ -5,18 +5,19 @@
 // warp = piece of kSteps consecutive steps. The pieces of a block, one behind the other, are a tile.
 //
 // Where there are enough sequences and channels to fill the GPU, one block walks over the whole sequence tile by tile
-// (one segment). Otherwise, and always where both directions are wanted, the sequence is cut into segments of one or
-// more tiles, and there are three launches: what each segment adds to the state (ema_scan_kernel with kTotals), the
-// state that enters each segment (ema_carry_kernel), the outputs (ema_scan_kernel). A second reading of x is the
-// price. Sums over time go through a fourth, ema_sum_kernel.
+// (one segment). Where both directions are wanted, it first walks against the order of its outputs and leaves the state
+// that enters each tile from the other side (ema_scan_kernel with totals).
+//
+// Elsewhere the sequence is cut into segments of one or more tiles (one where both directions are wanted), and there
+// are three launches: what each segment adds to the state (ema_scan_kernel with totals), the state that enters each
+// segment (ema_carry_kernel), the outputs (ema_scan_kernel). A second reading of x is the price. Sums over time go
+// through a fourth, ema_sum_kernel. Which it is to be: ema_division.h.
 #include <algorithm>
 
 #include "cuda/ema_number.cuh"
 
 namespace fm {
 
-constexpr int kSteps = 16;
-constexpr int kMaxWarps = 8, kMinWarps = 2;
 constexpr int kSlotFloats = 16;  // per thread, in shared memory: what pieces hand to their successors
 constexpr int kMaxSharedCarry = 32 << 10;
 
@@ -38,6 +39,7 @@ struct EmaPlan {
   int width = 0;           // D rounded up to kLanes
   int rows = 0;            // width, or 2 width if bidirectional
   int sets = 0;            // scans over the sequence: past, and future or memory (of a state that comes in)
+  bool two_walks = false;  // one segment, both directions, several tiles
   bool carry_in_shared = false;
   int64_t blocks = 0;      // of threads, of the main kernel
   int64_t carry_bytes = 0;  // per block
@@ -65,7 +67,7 @@ struct EmaArguments {
   EmaShape shape;
   EmaPlan plan;
   EmaCoefficients c;
-  bool totals;          // only what the segments add to the state
+  bool totals;          // only what the segments add to the state, or with two walks what enters the tiles
   const void* input;    // what is scanned: x, or grad_y
   const void* x;        // for the gradient
   void* output;         // y, or grad_x
@@ -79,7 +81,8 @@ struct EmaArguments {
   // Tables (n, rows), channels side by side, zero for channels and components that do not exist.
   T *decay, *weight, *memory_weight, *lag, *lag_slope;
   TransferTable<T> whole, partial;  // over kSteps steps, and over the length's remainder
-  T* states;         // (batch, segments, 1 or 2, n, rows): the totals of segments, then what enters them, then sums
+  T* states;         // (batch, segments, 1 or 2, n, rows): the totals of segments, then what enters them, then sums;
+                     // with two walks (batch, tiles, 1 or 2, n, width): what enters the tiles of the second set
   T* memory_states;  // the same for the memory scan
   T* carry;          // carry_bytes per block, unless it is in shared memory
   int* cuts;         // (batch, segments, 2): whether a past/future scan is cut anywhere in the segment

@@ -1,6 +1,7 @@
 // The EMA scan's host side: how a call is divided, its workspace, its launches. See ema_plan.cuh.
 #include "cuda/ema_launch.cuh"
 #include "cuda/ema_segments.cuh"
+#include "device.h"
 
 namespace fm {
 namespace {
@@ -8,45 +9,25 @@ namespace {
 constexpr int64_t kInvalid = cudaErrorInvalidValue;
 constexpr int64_t kLargest = 0x7fffffff, kLongest = 1 << 30;  // steps are counted in int, twice the length too
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-int multiprocessors() {
-#if defined(FM_CUDA_SIM)
-  return fm_sim::kMultiprocessors;
-#else
-  int device = 0, count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
-    return 100;
-  }
-  return count;
-#endif
-}
-
-// Two blocks of 8 warps per multiprocessor keep it busy, as every thread works on 8 or 16 components at a time. Where
-// whole sequences give half as many blocks or more, cutting them up would not pay for reading the input twice.
 EmaPlan make_plan(const EmaShape& shape, bool gradient) {
   EmaPlan plan;
   const int floats = shape.parts();
   const bool lag = shape.truncation > 0;
-  plan.warps = kMaxWarps;
-  while (plan.warps > kMinWarps && plan.warps / 2 * kSteps >= shape.length) plan.warps /= 2;
+  const EmaDivision division = ema_division(shape, cuda_multiprocessors());
+  plan.warps = division.warps;
+  plan.tiles_per_segment = static_cast<int>(division.tiles_per_segment);
+  plan.segments = static_cast<int>(division.segments);
+  plan.blocks = division.blocks();
+  plan.two_walks = shape.bidirectional && plan.segments == 1 && plan.tiles_per_segment > 1;
   plan.n = static_cast<int>(round_up(shape.n, group_size(floats, gradient, lag)));
   plan.width = static_cast<int>(round_up(shape.width, kLanes));
   plan.rows = shape.bidirectional ? 2 * plan.width : plan.width;
-  const int64_t tiles = ceil_div(shape.length, plan.tile()), units = shape.batch * (plan.width / kLanes);
-  const int64_t processors = multiprocessors();
-  int64_t segments = tiles;
-  if (!shape.bidirectional) {
-    segments = units >= processors ? 1 : std::min(tiles, ceil_div(2 * processors, units));
-  }
-  plan.tiles_per_segment = static_cast<int>(ceil_div(tiles, segments));
-  plan.segments = static_cast<int>(ceil_div(tiles, plan.tiles_per_segment));
-  plan.blocks = units * plan.segments;
   const int sets = lag && !shape.bidirectional ? 1 : 2;
   plan.carry_bytes = static_cast<int64_t>(sets) * plan.n * (gradient ? 4 : 1) * kLanes * floats * sizeof(float);
-  plan.carry_in_shared = plan.carry_bytes <= kMaxSharedCarry;
+  const int64_t room = cuda_shared_bytes() - shared_bytes(plan, gradient, lag, false);
+  plan.carry_in_shared = plan.carry_bytes <= std::min<int64_t>(kMaxSharedCarry, room);
   return plan;
 }
 
@@ -87,6 +68,10 @@ int64_t lay_out(EmaArguments<T>& a, bool gradient, void* memory) {
     if (!a.shape.bidirectional && a.shape.truncation == 0) a.memory_states = workspace.take<T>(states);
     a.cuts = workspace.take<int>(a.shape.batch * a.plan.segments * 2);
   }
+  if (a.plan.two_walks) {
+    const int64_t of_tile = static_cast<int64_t>(gradient ? 2 : 1) * a.plan.n * a.plan.width;
+    a.states = workspace.take<T>(a.shape.batch * a.plan.tiles_per_segment * of_tile);
+  }
   if (!a.plan.carry_in_shared) a.carry = workspace.take<T>(a.plan.blocks * a.plan.carry_bytes / sizeof(T));
   if (a.shape.truncation > 0) a.lag_ok = workspace.take<bool>(a.shape.batch * a.shape.length);
   return workspace.used();
@@ -121,13 +106,15 @@ int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* 
     (a.reset, a.lag_ok, a.shape.length, a.shape.truncation);
   }
   const bool segmented = a.plan.segments > 1;
-  if (segmented) {
+  if (segmented || a.plan.two_walks) {
     a.totals = true;
-    ema_scan_launch<T, kGradient>(a, stream);
-    FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_carry_kernel<T, kGradient>)(a);
+    if (const int error = ema_scan_launch<T, kGradient>(a, stream)) return error;
     a.totals = false;
   }
-  ema_scan_launch<T, kGradient>(a, stream);
+  if (segmented) {
+    FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_carry_kernel<T, kGradient>)(a);
+  }
+  if (const int error = ema_scan_launch<T, kGradient>(a, stream)) return error;
   if (kGradient && segmented) {
     FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_sum_kernel<T>)(a);
   }
@@ -167,6 +154,8 @@ EmaShape effective(EmaShape shape) {
 }
 
 }  // namespace
+
+int64_t ema_scan_shared_bytes_cuda() { return shared_bytes(EmaPlan{}, true, true, false); }
 
 int64_t ema_scan_workspace_cuda(const EmaShape& given, bool backward) {
   if (is_empty(given)) return 0;

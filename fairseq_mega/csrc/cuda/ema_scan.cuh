@@ -84,15 +84,18 @@ class EmaScan {
     if (a.totals && !a.shape.bidirectional && segment_ == (kGradient ? 0 : a.plan.segments - 1)) {
       return;  // nothing comes after it
     }
+    const bool ahead = a.totals && a.plan.two_walks;  // the walk of the second set
 #pragma unroll 1
     for (int i = 0; i < sets(); ++i) start_carry(set(i));
 #pragma unroll 1
     for (int i = 0; i < a.plan.tiles_per_segment; ++i) {
-      const int tile = segment_ * a.plan.tiles_per_segment + (kGradient ? a.plan.tiles_per_segment - 1 - i : i);
-      tile_start_ = tile * a.plan.tile();
-      if (tile_start_ < a.shape.length) run_tile();
+      const int tile = kGradient != ahead ? a.plan.tiles_per_segment - 1 - i : i;
+      tile_start_ = (segment_ * a.plan.tiles_per_segment + tile) * a.plan.tile();
+      if (tile_start_ >= a.shape.length) continue;
+      if (a.plan.two_walks) ahead ? leave_entering(tile) : take_entering(tile);
+      run_tile(ahead);
     }
-    finish();
+    if (!ahead) finish();
   }
 
  private:
@@ -111,12 +114,12 @@ class EmaScan {
 
   __device__ __forceinline__ int start() const { return tile_start_ + warp() * kSteps; }
 
-  __device__ __forceinline__ void run_tile() {
+  __device__ __forceinline__ void run_tile(bool ahead) {
     const unsigned padding = load_flags(a.padding, a.shape, sequence_, start());
     stage(a.input, a.shape, sequence_, channel_, start(), kGradient ? 0 : padding, column(kInputColumn));
     if (kGradient && !a.totals) stage(a.x, a.shape, sequence_, channel_, start(), padding, column(kXColumn));
 #pragma unroll 1
-    for (int i = 0; i < sets(); ++i) run_set(set(i));
+    for (int i = ahead; i < sets(); ++i) run_set(set(i));
     if (a.totals) return;
     unstage(a.output, a.shape, sequence_, channel_, start(), kGradient ? padding : 0, column(kOutputColumn));
   }
@@ -380,6 +383,23 @@ class EmaScan {
     });
   }
 
+  // With two walks: the state with which the second set enters a tile, as its own walk finds it.
+  __device__ __forceinline__ void leave_entering(int tile) {
+    for_my_components([&](int n) {
+      const State state = load_carry(1, n);
+      a.states[tile_index(tile, 0, n)] = state.v;
+      if (kGradient) a.states[tile_index(tile, 1, n)] = state.z;
+    });
+  }
+  __device__ __forceinline__ void take_entering(int tile) {
+    for_my_components([&](int n) {
+      State state;
+      state.v = a.states[tile_index(tile, 0, n)];
+      if (kGradient) state.z = a.states[tile_index(tile, 1, n)];
+      store_carry(1, n, state);
+    });
+  }
+
   __device__ __forceinline__ void finish() {
     const bool both = a.shape.bidirectional;
     if (a.totals) {
@@ -446,6 +466,9 @@ class EmaScan {
   __device__ __forceinline__ int64_t segment_index(int part, int n, int row) const {
     const int64_t segment = sequence_ * a.plan.segments + segment_;
     return ((segment * kParts + part) * a.plan.n + n) * a.plan.rows + row;
+  }
+  __device__ __forceinline__ int64_t tile_index(int tile, int part, int n) const {
+    return (((sequence_ * a.plan.tiles_per_segment + tile) * kParts + part) * a.plan.n + n) * a.plan.width + channel_;
   }
   __device__ __forceinline__ int64_t state_index(int n) const {  // in (B, D, N)
     return (sequence_ * a.shape.width + channel_) * a.shape.n + n;

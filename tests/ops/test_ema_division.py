@@ -1,0 +1,115 @@
+"""How the CUDA scan is divided among blocks (csrc/ema_division.h): a rule that needs no GPU to be checked."""
+
+import re
+from typing import NamedTuple, Tuple
+
+import pytest
+
+from fairseq_mega.ops import native
+from tests import helpers
+
+H200 = 132  # multiprocessors
+README = helpers.REPOSITORY / "examples" / "kernels" / "README.md"
+
+pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+
+
+class Division(NamedTuple):
+    units: int
+    tiles: int
+    tiles_per_segment: int
+    segments: int
+
+    @property
+    def blocks(self) -> int:
+        return self.units * self.segments
+
+    def cut(self, wanted: int) -> "Division":
+        """The same scan in about so many segments."""
+        tiles = -(-self.tiles // wanted)
+        return self._replace(tiles_per_segment=tiles, segments=-(-self.tiles // tiles))
+
+
+def divide(batch: int, length: int, width: int, bidirectional: bool, multiprocessors: int = H200) -> Division:
+    return Division(*native.ops().ema_scan_division(batch, length, width, bidirectional, multiprocessors))
+
+
+def rounded_up(division: Division, multiprocessors: int = H200) -> Division:
+    """As many segments as fill the GPU at least once, which may be once and a little."""
+    if division.units >= multiprocessors:
+        return division.cut(1)
+    return division.cut(min(division.tiles, -(-2 * multiprocessors // division.units)))
+
+
+def use(division: Division, multiprocessors: int = H200) -> float:
+    """Share of the GPU's places for blocks that is taken until the last one has finished."""
+    slots = 2 * multiprocessors
+    waves = -(-division.blocks // slots)
+    return division.units * division.tiles / (waves * slots * division.tiles_per_segment)
+
+
+def time(division: Division, bidirectional: bool, multiprocessors: int = H200) -> float:
+    """In the time that a tile takes where two blocks share a multiprocessor and the input is read once."""
+    slots = 2 * multiprocessors
+    waves, rest = divmod(division.blocks, slots)
+    last = 0.0 if rest == 0 else 2 / 3 if rest <= multiprocessors else 1.0
+    work = {False: (1.0, 1.5), True: (2.0, 2.5)}[bidirectional][0 if division.segments == 1 else 1]
+    return (waves + last) * division.tiles_per_segment * work
+
+
+def shapes() -> Tuple[Tuple[int, int, int], ...]:
+    batches, lengths, widths = (1, 2, 3, 5, 8, 13, 50), (1, 33, 128, 129, 1000, 4096, 20000), (1, 64, 512, 1000, 2048)
+    return tuple((batch, length, width) for batch in batches for length in lengths for width in widths)
+
+
+@pytest.mark.parametrize("multiprocessors", [4, 108, H200])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_no_other_division_takes_less_time(bidirectional, multiprocessors):
+    for batch, length, width in shapes():
+        found = divide(batch, length, width, bidirectional, multiprocessors)
+        assert found.units == batch * -(-width // 32), found
+        assert (found.segments - 1) * found.tiles_per_segment < found.tiles, found  # none is empty
+        assert found.segments * found.tiles_per_segment >= found.tiles, found
+        if bidirectional:
+            others = [found.cut(1), found.cut(found.tiles)]
+            assert found.segments == 1 or found.tiles_per_segment == 1, found
+        else:
+            most = 4 * 2 * multiprocessors
+            others = [found.cut(n) for n in range(1, found.tiles + 1) if n == 1 or n * found.units <= most]
+            assert found.segments == 1 or found.blocks <= most, found
+        best = min(time(other, bidirectional, multiprocessors) for other in others)
+        assert time(found, bidirectional, multiprocessors) == pytest.approx(best), (batch, length, width, found)
+
+
+def test_rounding_up_is_never_better_and_often_worse():
+    worse = 0
+    for shape in shapes():
+        found = divide(*shape, False)
+        ratio = time(found, False) / time(rounded_up(found), False)
+        assert ratio < 1.001, (shape, found)
+        worse += ratio < 0.9
+    assert worse >= 15
+
+
+@pytest.mark.parametrize("batch, width, segments", [(8, 1024, 1), (16, 512, 1), (1, 512, 64), (2, 1024, 64)])
+def test_both_directions_in_one_segment_where_there_are_enough_units(batch, width, segments):
+    assert divide(batch, 8192, width, True).segments == segments
+
+
+def test_the_documented_table():
+    rows = re.findall(
+        r"^\| (\d+), (\d+), ([\d,]+)( both ways|) \| (\d+) \| (\d+): ([\d.]+) \| (\d+): ([\d.]+) \|$",
+        README.read_text(),
+        re.M,
+    )
+    assert len(rows) >= 8
+    for batch, width, length, both, units, *numbers in rows:
+        found = divide(int(batch), int(length.replace(",", "")), int(width), bool(both))
+        before = found.cut(found.tiles) if both else rounded_up(found)
+        want = [str(part) for way in (before, found) for part in (way.segments, f"{use(way):.2f}")]
+        assert [str(found.units), *want] == [units, *numbers], (batch, width, length, both)
+
+
+def test_errors():
+    with pytest.raises(RuntimeError, match="sizes must be at least 1"):
+        divide(1, 0, 32, False)
