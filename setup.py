@@ -240,7 +240,7 @@ class BuildExtension(build_ext):
         with ThreadPoolExecutor(jobs) as pool:
             ext.extra_objects = list(pool.map(compile_one, sorted(ext.sources, key=compile_time, reverse=True)))
         ext.sources = []
-        self.force = self.compiler.force = True  # the library that is there may have been linked from objects of other options
+        self.force = self.compiler.force = True  # what is there may have been linked from objects of other options
         super().build_extension(ext)
 
     def cxx(self, ext: Extension, source: str) -> List[str]:

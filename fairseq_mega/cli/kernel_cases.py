@@ -253,11 +253,7 @@ def missing(path: OpPath, device: torch.device) -> Optional[str]:
         return "a path for CUDA"
     if not path.compiled:
         return None
-    if native.PROBLEM is not None:
-        return "no compiled kernels"
-    if device.type == "cuda" and not native.HAS_CUDA:
-        return "no compiled kernels for CUDA"
-    return None
+    return native.obstacle(device)
 
 
 # Largest error of a path, relative to the norm of the result. Laplace weights that torch computes in bfloat16, as the

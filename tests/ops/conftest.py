@@ -11,7 +11,9 @@ def poisoned_memory(monkeypatch):
     def poisoned(create):
         def wrapper(*args, **kwargs):
             out = create(*args, **kwargs)
-            return out.fill_(float("nan")) if out.is_floating_point() and not out.is_meta else out
+            if out.is_floating_point() and not out.is_meta:
+                out.detach().fill_(float("nan"))
+            return out
 
         return wrapper
 

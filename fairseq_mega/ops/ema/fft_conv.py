@@ -27,14 +27,22 @@ def kernels_usable(x: Tensor) -> bool:
 
 
 def _obstacle(x: Tensor) -> str:
-    if native.PROBLEM is not None:
-        return f"the compiled kernels cannot be used: {native.PROBLEM}; {native.REMEDY}"
+    problem = native.obstacle(x.device)
+    if problem is not None:
+        return problem
     if x.device.type not in _DEVICES.get(native.NAMESPACE, ()):
-        remedy = "use torch's FFT" if x.device.type == "cpu" else native.REMEDY.replace("=cpu", "=cuda")
-        return f"there are no compiled kernels for tensors on {x.device.type}; {remedy}"
+        return f"there are no compiled kernels for tensors on {x.device.type}; use torch's FFT"
     if x.dtype not in native.DTYPES:
         return f"it computes float32, bfloat16 and float16, found {x.dtype}"
-    return f"it serves up to {LONGEST} steps, found {x.size(1)}" if x.size(1) > LONGEST else ""
+    if x.size(1) > LONGEST:
+        return f"it serves up to {LONGEST} steps, found {x.size(1)}"
+    if x.device.type == "cuda":
+        need = native.ops().ring_shared_memory(ring_size(x.size(1)))
+        have = native.gpu(x.device.index).shared_memory
+        if have < need:
+            found = f"{x.size(1)} steps need {need / 1024:.0f} KiB of shared memory for a block"
+            return f"{found}, {native.gpu(x.device.index).name} has {have / 1024:.0f}"
+    return ""
 
 
 def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:

@@ -1,0 +1,166 @@
+"""Which GPUs the compiled kernels run on, decided once per GPU; none is needed: their properties are stand-ins."""
+
+import logging
+from types import SimpleNamespace
+from typing import Callable, List
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.attention import attention
+from fairseq_mega.ops.ema import choose_path, fft_conv
+from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.timestep_norm import timestep_norm
+from tests.ops.ema_cases import coefficients_of, parameters
+
+KIB = 1024
+T4 = SimpleNamespace(name="T4", major=7, minor=5, shared_memory_per_block_optin=64 * KIB)
+V100 = SimpleNamespace(name="V100", major=7, minor=0, shared_memory_per_block_optin=96 * KIB)
+A100 = SimpleNamespace(name="A100", major=8, minor=0, shared_memory_per_block_optin=163 * KIB)
+RTX_4090 = SimpleNamespace(name="RTX 4090", major=8, minor=9, shared_memory_per_block_optin=99 * KIB)
+H200 = SimpleNamespace(name="H200", major=9, minor=0, shared_memory_per_block_optin=227 * KIB)
+RTX_5090 = SimpleNamespace(name="RTX 5090", major=12, minor=0, shared_memory_per_block_optin=99 * KIB)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[int]]:
+    """Pretends that there are these GPUs and an extension for them; returns which have been asked."""
+    asked: List[int] = []
+
+    def pretend(*found: SimpleNamespace) -> List[int]:
+        def properties(index: int) -> SimpleNamespace:
+            asked.append(index)
+            return found[index]
+
+        monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+        for name, value in {
+            "PROBLEM": None,
+            "HAS_CUDA": True,
+            "OLDEST_CAPABILITY": 80,
+            "SHARED_MEMORY": 81952,  # test_simulated_kernels_need_that_much
+            "_GPUS": {},
+            "_GPU_OBSTACLES": {},
+        }.items():
+            monkeypatch.setattr(native, name, value)
+        return asked
+
+    return pretend
+
+
+def on(index: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor without memory that says it is on that GPU."""
+    with FakeTensorMode():
+        return torch.empty(shape, device=f"cuda:{index}", dtype=dtype)
+
+
+class Displaced(torch.Tensor):
+    """Says that it is on the first GPU: attention takes views, which a torch without CUDA cannot fake there."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("found", [A100, RTX_4090, H200, RTX_5090], ids=lambda found: found.name)
+def test_gpus_that_the_kernels_run_on(gpus, caplog, found):
+    gpus(found)
+    with caplog.at_level(logging.WARNING):
+        assert native.usable(on(0, 2))
+        native.require(on(0, 2), "the path")
+    assert not native.usable(on(0, 2, dtype=torch.float64))
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "found, reason",
+    [
+        (T4, r"cuda:1, T4, compute capability 7.5: it has 64 KiB of shared memory for a block, they need 80"),
+        (V100, r"V100, .*: they were built for 8.0 and later \(TORCH_CUDA_ARCH_LIST=7.0 builds for it\)"),
+    ],
+)
+def test_other_gpus_fall_back_with_one_line(gpus, caplog, found, reason):
+    asked = gpus(H200, found)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert not native.usable(on(1, 2))
+            assert native.usable(on(0, 2))
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
+    assert record.getMessage().startswith("without the compiled kernels, more slowly: they do not run on cuda:1, ")
+    assert asked == [1, 0]
+    with pytest.raises(RuntimeError, match=f"the path needs the compiled kernels: .*{reason}"):
+        native.require(on(1, 2), "the path")
+
+
+def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkeypatch):
+    gpus(T4)
+    by_torch = "fairseq_mega.ops.timestep_norm.timestep_norm_parallel"
+    monkeypatch.setattr(by_torch, lambda x, weight, bias, state, *_: (x, state))  # it takes views, see Displaced
+    coefficients = coefficients_of({name: tensor.float() for name, tensor in parameters().items()})
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x, vector = on(0, 2, 5, 3), on(0, 3)
+        assert choose_path(x, coefficients) == "fft"
+        assert gated_residual(x, x, x).device == x.device
+        y, _ = timestep_norm(x, vector, vector, 3)
+        assert y.device == x.device
+        for forced in (
+            lambda: choose_path(x, coefficients, "scan"),
+            lambda: gated_residual(x, x, x, path="fused"),
+            lambda: timestep_norm(x, vector, vector, 3, path="native"),
+            lambda: fft_conv.ring_convolution(x, x),
+        ):
+            with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
+                forced()
+
+
+def test_attention_falls_back(gpus, monkeypatch):
+    q = torch.randn(1, 300, 8)
+    want = attention(q, q, q, path="dense")
+    gpus(T4)
+    monkeypatch.setattr("fairseq_mega.ops.attention.fused_attention", None)  # not to be called
+    got = attention(*(q.as_subclass(Displaced) for _ in range(3)))
+    torch.testing.assert_close(got.as_subclass(torch.Tensor), want)
+
+
+def test_forced_attention_is_an_error(gpus):
+    gpus(T4)
+    q = torch.zeros(1, 4, 2).as_subclass(Displaced)
+    with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
+        attention(q, q, q, path="fused")
+
+
+@pytest.mark.parametrize("found, longest", [(RTX_4090, 8192), (A100, 16384)], ids=lambda found: str(found))
+def test_long_convolutions_ask_for_more_shared_memory(gpus, monkeypatch, found, longest):
+    gpus(found)
+    monkeypatch.setitem(fft_conv._DEVICES, native.NAMESPACE, frozenset(["cuda"]))
+    need = {32768: 139392}  # by the columns of the ring
+    operators = SimpleNamespace(ring_shared_memory=lambda columns: need.get(columns, 70144))
+    monkeypatch.setattr(native, "ops", lambda: operators)
+    assert fft_conv.kernels_usable(on(0, 1, longest, 1))
+    assert not fft_conv.kernels_usable(on(0, 1, longest + 1, 1))
+    if found is RTX_4090:
+        with pytest.raises(RuntimeError, match="8193 steps need 136 KiB of shared memory for a block, RTX 4090 has 99"):
+            fft_conv.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
+
+
+def test_the_kernels_need_what_the_stand_ins_grant(kernel_device, request):
+    if request.node.callspec.params["kernel_device"] == "cpu":
+        pytest.skip("these are the kernels for a CPU")
+    assert native.ops().ema_scan_shared_memory() == 81952
+    assert [native.ops().ring_shared_memory(2 * size) for size in (4096, 8192, 16384)] == [69760, 69760, 139392]
+
+
+@pytest.mark.parametrize("found", [T4, H200], ids=lambda found: found.name)
+def test_the_question_does_not_break_a_compiled_graph(gpus, found):
+    torch._dynamo.reset()
+    asked = gpus(found)
+    device = torch.device("cuda", 0)
+
+    @torch.compile(fullgraph=True, backend="eager")
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if native.obstacle(device) is None else x - 1
+
+    assert torch.equal(function(torch.zeros(2)), torch.full((2,), 1.0 if found is H200 else -1.0))
+    assert asked == [0]
