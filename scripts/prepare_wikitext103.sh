@@ -20,8 +20,8 @@ HELP
   common_help
   cat <<'HELP'
 
-The host of the archives is gone. The same text is mirrored as Salesforce/wikitext on Hugging Face; this makes the
-files for --text of it (pip install datasets):
+The archives come from wikitext.smerity.com. Where it cannot be reached: the same text is mirrored as
+Salesforce/wikitext on Hugging Face; this makes the files for --text of it (pip install datasets):
 
   import datasets
   for split, part in (("train", "train"), ("valid", "validation"), ("test", "test")):

@@ -53,7 +53,7 @@ def _wikitext(version: str, md5: str, lines: int, tokens: int, dictionary: int) 
     name = f"wikitext-{version}"
     return Corpus(
         name=name,
-        url=f"https://s3.amazonaws.com/research.metamind.io/wikitext/{name}-v1.zip",
+        url=f"https://wikitext.smerity.com/{name}-v1.zip",  # of its author; the first host has disappeared
         archive_digests={"md5": md5},
         files=tuple(f"wiki.{split}.tokens" for split in SPLITS),
         file_digests={},
@@ -61,10 +61,10 @@ def _wikitext(version: str, md5: str, lines: int, tokens: int, dictionary: int) 
         tokens=(tokens, 217646, 245569),
         dictionary=dictionary,
         remedy=(
-            f"That host has disappeared. The file looked for is {name}-v1.zip, MD5 {md5}: give an own copy with "
-            f"--archive FILE. The mirror Salesforce/wikitext (Hugging Face), configuration {name}-v1, holds the same "
-            "text: write its splits to wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens (or .gz), as --help "
-            "shows, and give their folder with --text DIR"
+            f"The file looked for is {name}-v1.zip, MD5 {md5}: give an own copy with --archive FILE. The mirror "
+            f"Salesforce/wikitext (Hugging Face), configuration {name}-v1, holds the same text: write its splits to "
+            "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens (or .gz), as --help shows, and give their "
+            "folder with --text DIR"
         ),
     )
 

@@ -96,7 +96,7 @@ def test_a_host_that_is_gone_leads_to_the_mirror(small: Path, capsys: pytest.Cap
 def test_the_real_wikitext_103_is_what_the_specification_says() -> None:
     corpus = lm_corpora.CORPORA["wikitext-103"]
     assert corpus.archive_digests == {"md5": "9ddaacaf6af0710eda8c456decff7832"}
-    assert corpus.url == "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip"
+    assert corpus.url == "https://wikitext.smerity.com/wikitext-103-v1.zip"
     assert "wikitext-103-v1.zip, MD5 9ddaacaf6af0710eda8c456decff7832" in corpus.remedy
 
 
