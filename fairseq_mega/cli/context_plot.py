@@ -12,7 +12,15 @@ Points = List[Tuple[float, float]]
 
 
 def curves(results: Sequence[Dict[str, Any]], chunk: int, segments: int) -> Tuple[Points, Points]:
-    """(mean segment, perplexity) at one chunk, and (chunk, perplexity) at one number of segments, in rising order."""
+    """(mean segment, perplexity) at one chunk, and (chunk, perplexity) at one number of segments, in rising order.
+
+    Raises:
+        ValueError: if the results are of several models.
+    """
+    models = sorted({(result["label"], str(result["settings"].get("checkpoint_sha256"))) for result in results})
+    if len(models) > 1:
+        names = ", ".join(f"{label} ({checkpoint[:8]})" for label, checkpoint in models)
+        raise ValueError(f"the results are of several models, {names}: choose one with --label, or remove the others'")
     rows = [(result["settings"], result["scores"]["perplexity"]) for result in results]
     context = [(row["mean_segment"], score) for row, score in rows if row.get("chunk_size") == chunk]
     chunks = [(row["chunk_size"], score) for row, score in rows if row.get("segments") == segments]
@@ -37,12 +45,15 @@ def main(arguments: Optional[List[str]] = None) -> int:
     add = parser.add_argument
     add("results", type=Path, help="folder of result files")
     add("--benchmark", default="figure6", help="name in the result files (default: figure6)")
+    add("--label", help="name of the model in the result files (default: of the only one there is)")
     add("--chunk", type=int, required=True, help="chunk of the left panel")
     add("--segments", type=int, required=True, help="segments of the right panel")
     add("--output", type=Path, required=True, help="image to write")
     options = parser.parse_args(arguments)
     try:
-        context, chunks = curves(read_results(options.results, options.benchmark), options.chunk, options.segments)
+        results = read_results(options.results, options.benchmark)
+        chosen = [result for result in results if options.label in (None, result["label"])]
+        context, chunks = curves(chosen, options.chunk, options.segments)
     except (OSError, ValueError) as error:
         print(f"context_plot: error: {error}", file=sys.stderr)
         return 1

@@ -23,7 +23,8 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
-from fairseq_mega.cli.results import make_result, write_result
+from fairseq_mega.cli.download import sha256_of
+from fairseq_mega.cli.results import make_result, read_result, write_result
 from fairseq_mega.compat import architectures
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.text_streams import TextStreamDataset
@@ -93,8 +94,34 @@ def score_batches(model: Any, batches: Any, pad: int, positions: int, seconds: f
     return tokens, total
 
 
-def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any]:
-    """Model and task of a checkpoint, on the data folder that is given.
+def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Seed and updates of the training that a checkpoint comes from; None where it does not say."""
+    cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
+    seed = cfg["common"]["seed"] if cfg else getattr(state["args"], "seed", None)
+    most = cfg["optimization"]["max_update"] if cfg else getattr(state["args"], "max_update", None)
+    return {"seed": seed, "updates": history[-1].get("num_updates"), "max_update": most}
+
+
+def sources_of(options: argparse.Namespace) -> Dict[str, str]:
+    """SHA-256 of all that a score comes from, beside its setting."""
+    files = {"checkpoint_sha256": options.path, "text_sha256": options.data / f"{options.subset}.bin"}
+    return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading says what is missing
+
+
+def check_same(file: Path, sources: Dict[str, str]) -> None:
+    """Raise a ValueError unless a result file that is there already was measured on the same files."""
+    settings = read_result(file)["settings"]
+    for name, digest in sources.items():
+        if settings.get(name) != digest:
+            what = "checkpoint" if name == "checkpoint_sha256" else "text"
+            raise ValueError(
+                f"{file} was measured on another {what}, or by an older version: give another --label or --output, or "
+                "remove it"
+            )
+
+
+def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
+    """Model and task of a checkpoint, on the data folder that is given, and what :func:`training_of` says.
 
     Raises:
         OSError: if a file is missing.
@@ -103,12 +130,13 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
     overrides: Dict[str, Any] = {"data": str(data)}
     if chunk_size is not None:
         overrides["test_chunk_size"] = chunk_size
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
     with architectures.expect_models_of(FairseqLanguageModel):
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
     if chunk_size is not None and not isinstance(task, MegaLanguageModelingTask):
         raise ValueError(f"--chunk-size {chunk_size}: {path} is no model of --task mega_language_modeling")
     model.to(device).eval()
-    return model, task
+    return model, task, training_of(state)
 
 
 def evaluate(model: Any, task: Any, subset: str, setting: Setting, options: argparse.Namespace) -> Score:
@@ -237,20 +265,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     given = sys.argv[1:] if arguments is None else arguments
     command = shlex.join(["python", "-m", "fairseq_mega.cli.evaluate_lm", *map(str, given)])
-    loaded: Tuple[Any, Any, Any] = (object(), None, None)
+    loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (object(), None, None, {})
     try:
+        sources = sources_of(options)
         for setting in settings_of(options):
             parts = [f"{name}{value}" for name, value in zip(("k", "t", "c", "w", "x"), setting) if value is not None]
             file = options.output / ("-".join([options.label, options.subset, *parts]) + ".json")
             if file.exists():
+                check_same(file, sources)
                 logger.info(f"{file} is there already, skipped")
                 continue
             if loaded[0] != setting.chunk_size:
                 loaded = (setting.chunk_size, *load(options.path, options.data, setting.chunk_size, device))
-            _, model, task = loaded
+            _, model, task, training = loaded
             score = evaluate(model, task, options.subset, setting, options)
             logger.info(f"{file.stem}: {describe(score)}")
-            write(file, setting, score, model, task, options, command)
+            write(file, setting, score, model, task, options, command, {**sources, **training})
     except (OSError, ValueError) as error:
         print(f"evaluate_lm: error: {error}", file=sys.stderr)
         return 1
@@ -260,9 +290,16 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def write(
-    file: Path, setting: Setting, score: Score, model: Any, task: Any, options: argparse.Namespace, command: str
+    file: Path,
+    setting: Setting,
+    score: Score,
+    model: Any,
+    task: Any,
+    options: argparse.Namespace,
+    command: str,
+    origin: Dict[str, Any],
 ) -> None:
-    """Write a result file, complete or not at all."""
+    """Write a result file, complete or not at all; ``origin`` says what was scored, and how it was trained."""
     settings = {
         **{name: value for name, value in setting._asdict().items() if value is not None},
         "subset": options.subset,
@@ -273,13 +310,15 @@ def write(
         "longest_segment": score.longest_segment,
         "trained_chunk_or_block": getattr(task, "chunk_size", task.args.tokens_per_sample),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        **origin,
     }
+    seed = settings.pop("seed")
     scores = {
         "perplexity": 2**score.bits,
         "bits_per_token": score.bits,
         "tokens_per_second": score.tokens / score.seconds,
     }
-    result = make_result(options.benchmark, options.label, scores, score.tokens, command, settings=settings)
+    result = make_result(options.benchmark, options.label, scores, score.tokens, command, seed, settings)
     write_result(file, result)
 
 

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 
 import pytest
+import torch
 from helpers import random_sentences, run_fairseq
 
 from fairseq_mega.cli import evaluate_lm, lm_table
@@ -139,3 +141,24 @@ def test_bad_command_line(tmp_path, capsys):
     assert "'3,0': give whole numbers above 0" in capsys.readouterr().err
     assert lm_table.main([str(tmp_path / "no")]) == 1 and lm_table.main([str(tmp_path)]) == 1
     assert "holds no result of 'language-modeling'" in capsys.readouterr().err
+
+
+def test_a_result_of_another_checkpoint_is_not_reused(trained, device, tmp_path, capsys):
+    """The same name for another model, or another text, ends in words, not in the first one's number."""
+    found = evaluate(trained, device, "mega", tmp_path, "--segments", "1")
+    assert found["mega-test-k1"]["seed"] == 1
+    assert found["mega-test-k1"]["settings"]["updates"] == found["mega-test-k1"]["settings"]["max_update"] == 20
+    assert evaluate(trained, device, "mega", tmp_path, "--segments", "1") == found
+    data, checkpoints = trained
+    options = ["--label", "mega", "--output", tmp_path, "--device", device, "--segments", 1]
+    other = tmp_path / "other.pt"
+    state = torch.load(checkpoints["mega"], weights_only=False)
+    torch.save({**state, "extra_state": {**state["extra_state"], "another": 1}}, other)
+    assert evaluate_lm.main([str(part) for part in [data, "--path", other, *options]]) == 1
+    assert "mega-test-k1.json was measured on another checkpoint" in capsys.readouterr().err
+    text = tmp_path / "text"
+    shutil.copytree(data, text)
+    (text / "test.bin").write_bytes((text / "test.bin").read_bytes()[::-1])
+    assert evaluate_lm.main([str(part) for part in [text, "--path", checkpoints["mega"], *options]]) == 1
+    assert "mega-test-k1.json was measured on another text" in capsys.readouterr().err
+    assert json.loads((tmp_path / "mega-test-k1.json").read_text()) == found["mega-test-k1"]
