@@ -111,18 +111,32 @@ run_stage() {
 }
 
 # keep_settings OPTION SETTING...: writes down the settings that the stages done in "$work_dir" belong to; dies where they
-# were begun with others. The option is the one that names the folder.
+# were begun with others. The option is the one that names the folder. With "checking" set it writes nothing.
 keep_settings() {
   local option=$1 settings=${work_dir:?keep_settings needs work_dir}/settings wanted
   shift
   wanted=$(printf '%s\n' "$@")
   if [[ ! -e $settings ]]; then
-    printf '%s\n' "$wanted" >"$settings"
+    [[ ${checking-} ]] || printf '%s\n' "$wanted" >"$settings"
   elif [[ $wanted != "$(cat "$settings")" ]]; then
     diff "$settings" <(printf '%s\n' "$wanted") >&2 || true
     die "$work_dir was begun with other settings or another text (see above): give the same options, \
 another $option, or remove that folder"
   fi
+}
+
+# check_then_run COMMAND...: runs the command twice, first with "checking" set, with which it must only look whether all can
+# be done: what would stop the last of several long trainings is said before the first one.
+check_then_run() {
+  checking=yes
+  "$@"
+  checking=''
+  "$@"
+}
+
+# require_pyplot: dies unless plots can be drawn.
+require_pyplot() {
+  python -c 'from fairseq_mega.cli.plotting import load_pyplot; load_pyplot()' || die "the plot at the end cannot be drawn (see above)"
 }
 
 # fail_with_log LOG WHAT: shows the last lines of a log and dies.

@@ -13,6 +13,9 @@ fewer, the longer the context), and in 10 segments at chunks of 512 to 3072; wri
 --path the model is trained first, with scripts/mega_table5_lm.sh. Scores that are there already are not repeated.
 
   --work-dir DIR     as of mega_table5_lm.sh (default: outputs/table5 in the checkout)
+  --data-dir DIR     as of mega_table5_lm.sh (default: outputs in the checkout)
+  --seed N           seed of the training (default: 1)
+  --max-update N     updates of the training (default: 400000)
   --path FILE        a trained checkpoint instead
   --data DIR         its folder of fairseq-preprocess (needed with --path)
   --segments LIST    K of the left panel (default: 100,75,50,25,15,10,5)
@@ -29,10 +32,14 @@ HELP
 }
 
 work_dir='' path='' data='' segments='' chunk='' chunks='' right_segments='' results_dir='' gpus='' smoke=''
+data_dir='' seed=1 max_update=''
 skip_setup=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --work-dir) require_value "$@"; work_dir=$2; shift 2 ;;
+    --data-dir) require_value "$@"; data_dir=$2; shift 2 ;;
+    --seed) require_value "$@"; seed=$2; shift 2 ;;
+    --max-update) require_value "$@"; max_update=$2; shift 2 ;;
     --path) require_value "$@"; path=$2; shift 2 ;;
     --data) require_value "$@"; data=$2; shift 2 ;;
     --segments) require_value "$@"; segments=$2; shift 2 ;;
@@ -54,22 +61,29 @@ if [[ $smoke ]]; then
 fi
 : "${segments:=100,75,50,25,15,10,5}" "${chunk:=2048}" "${chunks:=512,1024,1536,2048,2560,3072}" "${right_segments:=10}"
 : "${results_dir:=$work_dir/figure6}"
+[[ ! $smoke ]] || : "${data_dir:=$work_dir/data}"
+: "${data_dir:=$repo_root/outputs}"
 if [[ -n $path ]]; then
   require_file "$path" "--path names a checkpoint; without it the model is trained first"
   [[ -n $data ]] || die "--path needs --data, the folder of fairseq-preprocess that the checkpoint was trained on"
-  [[ ${#skip_setup[@]} -gt 0 ]] || bash "$repo_root/scripts/setup.sh" --extras translation,plots
+  label=mega
 else
-  bash "$repo_root/scripts/mega_table5_lm.sh" --task wikitext103 --work-dir "$work_dir" --only-train \
-    ${gpus:+--gpus "$gpus"} ${smoke:+--smoke} ${skip_setup[@]+"${skip_setup[@]}"}
-  path=$work_dir/runs/wikitext103.seed1/checkpoints/checkpoint_best.pt data=$work_dir/data/wikitext103/data-bin
+  label=mega.seed$seed
 fi
+[[ ${#skip_setup[@]} -gt 0 ]] || bash "$repo_root/scripts/setup.sh" --extras translation,plots
 activate_venv
+require_pyplot
+if [[ -z $path ]]; then
+  bash "$repo_root/scripts/mega_table5_lm.sh" --task wikitext103 --work-dir "$work_dir" --data-dir "$data_dir" --only-train \
+    --skip-setup --seed "$seed" ${max_update:+--max-update "$max_update"} ${gpus:+--gpus "$gpus"} ${smoke:+--smoke}
+  path=$work_dir/runs/wikitext103.seed$seed/checkpoints/checkpoint_best.pt data=$data_dir/wikitext-103/data-bin
+fi
 
 score() {
-  python -m fairseq_mega.cli.evaluate_lm "$data" --path "$path" --label mega --benchmark figure6 --output "$results_dir" \
+  python -m fairseq_mega.cli.evaluate_lm "$data" --path "$path" --label "$label" --benchmark figure6 --output "$results_dir" \
     --chunk-nums 2 "$@"
 }
 score --segments "$segments" --chunk-size "$chunk"
 score --segments "$right_segments" --chunk-size "$chunks"
-python -m fairseq_mega.cli.context_plot "$results_dir" --benchmark figure6 --chunk "$chunk" --segments "$right_segments" \
+python -m fairseq_mega.cli.context_plot "$results_dir" --benchmark figure6 --label "$label" --chunk "$chunk" --segments "$right_segments" \
   --output "$results_dir/figure6.png"

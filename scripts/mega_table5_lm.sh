@@ -14,8 +14,9 @@ again, and an interrupted training goes on from its last checkpoint.
 
   --task T           wikitext103, enwik8 or both (default: both)
   --work-dir DIR     folder for everything made (default: outputs/table5 in the checkout)
-  --data-dir DIR     folder with one data-bin per task, DIR/wikitext103/data-bin and DIR/enwik8/data-bin, made by
-                     scripts/prepare_wikitext103.sh and prepare_enwik8.sh (default: data in the work folder)
+  --data-dir DIR     folder with DIR/wikitext-103/data-bin and DIR/enwik8/data-bin; what is not there is made by
+                     scripts/prepare_wikitext103.sh and prepare_enwik8.sh (default: outputs in the checkout, where
+                     these put it)
   --results-dir DIR  folder for the JSON result files (default: results in the work folder)
   --seed N           seed of the training (default: 1)
   --gpus N           number of GPUs, a divisor of the paper's 24 (WikiText-103) and 8 (enwik8), or 0 for the CPU
@@ -57,7 +58,8 @@ case $task in
   *) die "--task is '$task': choose from wikitext103, enwik8, both" ;;
 esac
 : "${work_dir:=$repo_root/outputs/table5${smoke:+-smoke}}" "${max_update:=${smoke:+12}}" "${max_update:=400000}"
-: "${data_dir:=$work_dir/data}" "${results_dir:=$work_dir/results}"
+[[ ! $smoke ]] || : "${data_dir:=$work_dir/data}"
+: "${data_dir:=$repo_root/outputs}" "${results_dir:=$work_dir/results}"
 for number in "$seed" "$max_update" ${gpus:+"$gpus"}; do
   [[ $number =~ ^[0-9]{1,9}$ ]] || die "--seed, --gpus and --max-update: '$number' is no whole number"
 done
@@ -65,6 +67,7 @@ done
 activate_venv
 mkdir -p "$work_dir/logs" "$results_dir"
 work_dir=$(cd "$work_dir" && pwd)
+data_dir=$(mkdir -p "$data_dir" && cd "$data_dir" && pwd)
 [[ ! $smoke ]] || gpus=0
 
 choose_device() { # BATCHES: of the paper's GPUs
@@ -112,15 +115,15 @@ recipe() {
   fi
 }
 
-prepare() {
-  local script=prepare_$1.sh
-  bash "$repo_root/scripts/$script" --skip-setup --out "$data_dir/$1" ${smoke:+--smoke}
+# data_of TASK: the folder that the script of its data writes, too.
+data_of() {
+  printf '%s' "$data_dir/${1/#wikitext103/wikitext-103}"
 }
 
 train() {
   local run_dir=$2
   local log_file=$run_dir/train.log
-  local command=(fairseq-mega-train "$data_dir/$1/data-bin" --task mega_language_modeling --seed "$seed" "${device[@]}"
+  local command=(fairseq-mega-train "$(data_of "$1")/data-bin" --task mega_language_modeling --seed "$seed" "${device[@]}"
     --ddp-backend legacy_ddp "${recipe[@]}" --update-freq "$update_freq" --activation-fn silu
     --attention-activation-fn softmax --decoder-n-dim 16 --normalize-before --no-affine-final-norm
     --normalization-type layernorm --truncation-length 8192 --rel-pos-bias rotary --optimizer adam --lr 5e-3
@@ -138,19 +141,30 @@ train() {
 }
 
 score() {
-  python -m fairseq_mega.cli.evaluate_lm "$data_dir/$1/data-bin" --path "$2/checkpoints/checkpoint_best.pt" --label "$1" \
+  python -m fairseq_mega.cli.evaluate_lm "$(data_of "$1")/data-bin" --path "$2/checkpoints/checkpoint_best.pt" --label "$1.seed$seed" \
     --benchmark "table5${smoke:+-smoke}" --segments "$segments" --chunk-size "$test_chunk" --chunk-nums "$chunk_nums" \
     --max-tokens $((test_chunk * chunk_nums)) --device "$evaluation_device" --output "$results_dir"
 }
 
-for one in "${selected[@]}"; do
-  recipe "$one"
+# settle TASK: recipe, device and folder of a task's run, which belongs to these settings.
+settle() {
+  recipe "$1"
   choose_device "$batches"
-  run_dir=$work_dir/runs/$one.seed$seed
-  mkdir -p "$run_dir"
-  if [[ ! -e $data_dir/$one/data-bin/train.bin ]]; then
-    run_stage "$one.prepare" prepare "$one"
-  fi
+  run_dir=$work_dir/runs/$1.seed$seed
+  work_dir=$run_dir keep_settings --work-dir "data: $(data_of "$1")" "--max-update: $max_update" "options: ${extra[*]-}"
+}
+
+# What would stop the second of two trainings of weeks is said before the first one.
+for one in "${selected[@]}"; do
+  checking=yes settle "$one"
+done
+for one in "${selected[@]}"; do
+  [[ -e $(data_of "$one")/data-bin/train.bin ]] ||
+    bash "$repo_root/scripts/prepare_$one.sh" --skip-setup --out "$(data_of "$one")" ${smoke:+--smoke}
+done
+for one in "${selected[@]}"; do
+  mkdir -p "$work_dir/runs/$one.seed$seed"
+  settle "$one"
   run_stage "$one.seed$seed.train" train "$one" "$run_dir"
   [[ $only_train ]] || run_stage "$one.seed$seed.score" score "$one" "$run_dir"
 done

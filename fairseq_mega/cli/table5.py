@@ -28,14 +28,16 @@ def table(results: Sequence[Dict[str, Any]]) -> str:
     lines: List[str] = []
     for task, rows in PAPER.items():
         metric, title, digits = SCORE[task]
-        lines += ["", f"{task:<46} {'parameters':>12} {title:>20} {'tokens/s':>10}"]
+        lines += ["", f"{task:<46} {'parameters':>12} {title:>20} {'tokens/s':>10} {'updates':>10}"]
         lines += [f"{name + ', paper':<46} {size:>12} {score:>20} {speed:>10}" for name, size, score, speed in rows]
-        measured = [result for result in results if result["label"] == task]
+        measured = [result for result in results if result["label"].partition(".")[0] == task]
         for result in measured:
             settings, scores = result["settings"], result["scores"]
             name = f"MEGA, measured (K = {settings['segments']}, chunk {settings['chunk_size']})"
-            score = f"{scores[metric]:.{digits}f}"
-            lines.append(f"{name:<46} {settings['parameters']:>12,} {score:>20} {scores['tokens_per_second']:>10,.0f}")
+            name += "" if result["seed"] is None else f", seed {result['seed']}"
+            row = f"{name:<46} {settings['parameters']:>12,} {f'{scores[metric]:.{digits}f}':>20}"
+            updates = f"{settings['max_update']:,}" if settings.get("max_update") else "-"
+            lines.append(f"{row} {scores['tokens_per_second']:>10,.0f} {updates:>10}")
         if not measured:
             lines.append(f"{'MEGA, measured':<46} {'-':>12} {'not yet':>20} {'-':>10}")
     return "\n".join(lines[1:])

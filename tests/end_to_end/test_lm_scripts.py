@@ -1,6 +1,7 @@
 """The scripts of the language modelling tables, in their --smoke form."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -27,9 +28,9 @@ def test_table5_and_figure6(tmp_path):
     assert "MEGA, measured (K = 10, chunk 32)" in output and "MEGA, measured (K = 50, chunk 32)" in output
     assert "18.07" in output and "1.02" in output
     again = run("mega_table5_lm.sh", "--smoke", "--skip-setup", "--work-dir", work)
-    assert again.count("done before, skipped") == 6 - 2  # the data of both is there: no stage at all
+    assert again.count("done before, skipped") == 4  # the data of both are there: no stage at all
     results = read_results(work / "results", "table5-smoke")
-    assert sorted(result["label"] for result in results) == ["enwik8", "wikitext103"]
+    assert sorted(result["label"] for result in results) == ["enwik8.seed1", "wikitext103.seed1"]
 
     output = run("mega_figure6_context.sh", "--smoke", "--skip-setup", "--work-dir", work)
     assert (work / "figure6" / "figure6.png").stat().st_size > 10000
@@ -39,6 +40,28 @@ def test_table5_and_figure6(tmp_path):
         *((2, c) for c in (8, 32)),
     }
     assert len({row["examples"] for row in found}) == 1
+
+
+def test_a_second_seed_is_another_row(tmp_path):
+    """Scores and plots of a seed are its own; fewer updates than before are not taken for more."""
+    options = ["--smoke", "--skip-setup", "--work-dir", tmp_path]
+    first = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6)
+    second = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6, "--seed", 2)
+    rows = {line for line in second.splitlines() if "MEGA, measured (K = 50" in line}
+    assert {", seed 1 " in line for line in rows} == {True, False} and len(rows) == 2
+    assert [line in second for line in first.splitlines() if "seed 1 " in line] == [True]
+    found = read_results(tmp_path / "results", "table5-smoke")
+    assert sorted((result["label"], result["seed"]) for result in found) == [("enwik8.seed1", 1), ("enwik8.seed2", 2)]
+    assert found[0]["scores"]["bits_per_token"] != found[1]["scores"]["bits_per_token"]
+    assert {result["settings"]["max_update"] for result in found} == {6}
+    longer = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 9, status=1)
+    assert "enwik8.seed1 was begun with other settings" in longer and "> --max-update: 9" in longer
+
+    points = {}
+    for seed in (1, 2):
+        few = ["--segments", 2, "--chunks", 16, "--max-update", 6, "--seed", seed]
+        points[seed] = re.findall(r"^ +16 +[\d.]+$", run("mega_figure6_context.sh", *options, *few), re.M)
+    assert len(points[1]) == len(points[2]) == 1 and points[1] != points[2]
 
 
 def test_compare(tmp_path):
@@ -80,7 +103,11 @@ def test_tables_and_plots_say_what_is_missing(tmp_path, capsys):
     settings = {"segments": 10, "chunk_size": 2048, "mean_segment": 24000.0}
     result = make_result("figure6", "mega", {"perplexity": 18.0}, 5, "command", settings=settings)
     write_result(tmp_path / "one.json", result)
+    write_result(tmp_path / "other.json", {**result, "label": "other"})
     options = [str(tmp_path), "--output", str(tmp_path / "plot.png"), "--segments", "10", "--chunk"]
+    assert context_plot.main([*options, "2048"]) == 1
+    assert "several models, mega (None), other (None)" in capsys.readouterr().err
+    options[1:1] = ["--label", "mega"]
     assert context_plot.main([*options, "1024"]) == 1
     assert "--chunk 1024" in capsys.readouterr().err
     assert context_plot.main([*options, "2048"]) == 0
