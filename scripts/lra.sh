@@ -7,7 +7,8 @@
 # shellcheck source=scripts/work.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/work.sh" # --out, --workers, --venv, --skip-setup, --smoke
 
-task='' data='' chunk='' seeds=1,2,3,4,5 gpus='' max_update='' keep_schedule='' precision=fp32 per_step='' scaling=twice extra=()
+checking='' needs_plot='' task='' data='' chunk='' seeds=1,2,3,4,5 gpus='' max_update='' keep_schedule='' precision=fp32 per_step='' scaling=twice
+extra=()
 command_line=$(printf ' %q' "$@")
 command_line="bash scripts/$(basename "$0")${*:+$command_line}"
 
@@ -64,7 +65,8 @@ check_chunk() {
     die "$1 is $2, which does not divide the $length positions of --task $3: give a divisor, or -1 for full attention"
 }
 
-# start_lra TASK...: checks the shared options, and prepares environment, folders and device. Sets "results" and "tasks".
+# start_lra TASK...: checks the shared options, and prepares environment, folders, device and the data of all tasks. Sets
+# "results" and "tasks".
 start_lra() {
   tasks=("$@")
   [[ $seeds =~ ^(0|[1-9][0-9]{0,8})(,(0|[1-9][0-9]{0,8}))*$ ]] ||
@@ -86,6 +88,7 @@ start_lra() {
   [[ $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv" --extras translation,plots
   skip_setup=yes
   start_work "runs of the Long Range Arena and of speech"
+  [[ ! $needs_plot ]] || require_pyplot
   results=$work_dir/results
   mkdir -p "$results"
   device=(--cpu) test_device=(--cpu) num_workers=0
@@ -102,6 +105,7 @@ start_lra() {
       log "$one: the batch norm sees $((step * (gpus > 0 ? gpus : 1))) examples at a time, in the published recipe $statistics"
     fi
   done
+  find_data
 }
 
 # recipe TASK: the published settings of a task. "statistics" is how many examples its batch norm sees at a time, or how
@@ -165,27 +169,37 @@ each place takes of --task $1"
   fi
 }
 
-# find_data TASK: sets data_dir, and makes the data if they are not there.
-find_data() {
-  local probe
-  data_dir=${data:-$([[ $smoke ]] && echo "$work_dir/data/$1" || echo "$repo_root/outputs/lra/$1")}
-  [[ -z $data || ${#tasks[@]} -eq 1 ]] || data_dir=$data/$1
-  case $fairseq_task in
-    lra-text) probe=label-bin/dict.txt ;;
-    lra-image) probe=input/train.src ;;
-    *) probe=processed_data/raw/train_X.pt ;;
-  esac
-  if [[ -e $data_dir/$probe && ! -e $data_dir/unfinished ]]; then
-    return 0
+# data_of TASK: prints the folder of its data.
+data_of() {
+  if [[ $data && ${#tasks[@]} -eq 1 ]]; then
+    printf '%s' "$data"
+  elif [[ $smoke ]]; then
+    printf '%s' "${data:-$work_dir/data}/$1"
+  else
+    printf '%s' "${data:-$repo_root/outputs/lra}/$1"
   fi
-  local sources=()
+}
+
+# find_data: makes the data of all tasks that are not there; dies before the first are made where some cannot be.
+find_data() {
+  local one places=() missing
+  for one in "${tasks[@]}"; do
+    places+=("$one=$(data_of "$one")")
+  done
+  missing=$(python "$repo_root/fairseq_mega/cli/lra_data.py" ${smoke:+--smoke} "${places[@]}")
+  for one in $missing; do
+    recipe "$one"
+    make_data "$(data_of "$one")"
+  done
+}
+
+# make_data DIR: of the task whose recipe is set.
+make_data() {
+  local data_dir=$1 sources=()
   if [[ $smoke ]]; then
     local made=$work_dir/made-up/$dataset
     python "$repo_root/fairseq_mega/cli/lra_smoke.py" "$dataset" "$made"
     mapfile -t sources <"$made/options"
-  elif [[ $dataset == aan ]]; then
-    die "$data_dir holds no data, and those of --task retrieval cannot be fetched alone: make them with \
-'fairseq-mega-prepare aan --tsv-dir DIR --out $data_dir' (see its --help)"
   fi
   case $dataset in
     listops | pathfinder32 | pathx) sources+=(--workers "$workers") ;;
@@ -229,18 +243,22 @@ run_transformer() {
 
 # run_seeds TASK NAME SETTING...: trains and tests "model" with each seed, and writes one result file each.
 run_seeds() {
-  local one_task=$1 name=$2 seed run_dir before
+  local name=$2 seed run_dir before at_a_time=() data_dir
+  data_dir=$(cd "$(data_of "$1")" && pwd)
   shift 2
-  find_data "$one_task"
+  if [[ $norm == *batchnorm ]] && ((step * (gpus > 0 ? gpus : 1) != statistics)); then
+    at_a_time=("batch norm over: $((step * (gpus > 0 ? gpus : 1)))")
+  fi
   [[ ! $smoke ]] || model+=(--encoder-layers 1 --encoder-embed-dim 16 --classifier-out-dim 16)
   [[ $precision == fp32 ]] || model+=(--bf16)
   for seed in ${seeds//,/ }; do
     run=$name.seed$seed run_dir=$work_dir/runs/$name.seed$seed
-    mkdir -p "$run_dir"
-    work_dir=$run_dir keep_settings --out "data: $(cd "$data_dir" && pwd)" "batch: $batch" "lr: $lr" \
+    [[ $checking ]] || mkdir -p "$run_dir"
+    work_dir=$run_dir keep_settings --out "data: $data_dir" "batch: $batch" ${at_a_time[@]+"${at_a_time[@]}"} "lr: $lr" \
       "schedule: $warmup of $total" "precision: $precision" "options: ${extra[*]-}"
     before=$([[ ! -e $run_dir/updates ]] || cat "$run_dir/updates")
     ((updates >= ${before:-0})) || die "$run_dir was trained for $before updates, --max-update is $updates: give at least $before"
+    [[ ! $checking ]] || continue
     echo "$updates" >"$run_dir/updates"
     run_stage "$run.train${keep_schedule:+.$updates}" train "$run_dir" "$seed"
     run_stage "$run.test${keep_schedule:+.$updates}" score "$run_dir" "$seed" "$@"

@@ -20,7 +20,7 @@ HELP
   lra_help
 }
 
-dims=0,1,2,4,8,16,32 chunks=16,32,64,128,256,512,-1 output=''
+dims=0,1,2,4,8,16,32 chunks=16,32,64,128,256,512,-1 output='' needs_plot=yes
 while [[ $# -gt 0 ]]; do
   case $1 in
     --dims) require_value "$@"; dims=$2; shift 2 ;;
@@ -42,13 +42,17 @@ done
 # shellcheck disable=SC2086 # names
 start_lra ${task//,/ }
 
-for one in "${tasks[@]}"; do
-  recipe "$one"
-  for one_dims in ${dims//,/ }; do
-    run_mega "$one" "$function" "$one_dims" "$chunk"
+cells() {
+  local one one_dims one_chunk
+  for one in "${tasks[@]}"; do
+    recipe "$one"
+    for one_dims in ${dims//,/ }; do
+      run_mega "$one" "$function" "$one_dims" "$chunk"
+    done
+    for one_chunk in ${chunks//,/ }; do
+      run_mega "$one" "$function" 16 "$one_chunk"
+    done
   done
-  for one_chunk in ${chunks//,/ }; do
-    run_mega "$one" "$function" 16 "$one_chunk"
-  done
-done
+}
+check_then_run cells
 python -m fairseq_mega.cli.lra_plots 4 "$results" --chunk "$chunk" --output "${output:-$work_dir/figure4.png}" ${smoke:+--smoke}

@@ -19,7 +19,7 @@ HELP
   lra_help
 }
 
-functions=laplace,relu2 output=''
+functions=laplace,relu2 output='' needs_plot=yes
 while [[ $# -gt 0 ]]; do
   case $1 in
     --functions) require_value "$@"; functions=$2; shift 2 ;;
@@ -32,7 +32,11 @@ list_of --functions "$functions" laplace relu2 softmax
 check_chunk --chunk "${chunk:=-1}" pathfinder
 start_lra pathfinder
 
-for one_function in ${functions//,/ }; do
-  run_mega pathfinder "$one_function" 16 "$chunk"
-done
+cells() {
+  local one_function
+  for one_function in ${functions//,/ }; do
+    run_mega pathfinder "$one_function" 16 "$chunk"
+  done
+}
+check_then_run cells
 python -m fairseq_mega.cli.lra_plots 5 "$results" --chunk "$chunk" --output "${output:-$work_dir/figure5.png}" ${smoke:+--smoke}

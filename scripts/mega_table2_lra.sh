@@ -46,16 +46,20 @@ done
 # shellcheck disable=SC2086 # names
 start_lra ${task//,/ }
 
-for one in "${tasks[@]}"; do
-  for one_model in ${models//,/ }; do
-    recipe "$one"
-    case $one_model in
-      mega) run_mega "$one" "$function" 16 -1 ;;
-      mega-chunk) [[ $chunk == -1 ]] || run_mega "$one" "$function" 16 "${chunk:-$paper_chunk}" ;;
-      transformer) run_transformer "$one" "$transformer_lr" ;;
-    esac
+cells() {
+  local one one_model
+  for one in "${tasks[@]}"; do
+    for one_model in ${models//,/ }; do
+      recipe "$one"
+      case $one_model in
+        mega) run_mega "$one" "$function" 16 -1 ;;
+        mega-chunk) [[ $chunk == -1 ]] || run_mega "$one" "$function" 16 "${chunk:-$paper_chunk}" ;;
+        transformer) run_transformer "$one" "$transformer_lr" ;;
+      esac
+    done
   done
-done
+}
+check_then_run cells
 
 measure_speed() {
   local where=cuda

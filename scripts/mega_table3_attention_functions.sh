@@ -34,9 +34,13 @@ done
 # shellcheck disable=SC2086 # names
 start_lra ${task//,/ }
 
-for one in "${tasks[@]}"; do
-  for one_function in ${functions//,/ }; do
-    run_mega "$one" "$one_function" 16 "$chunk"
+cells() {
+  local one one_function
+  for one in "${tasks[@]}"; do
+    for one_function in ${functions//,/ }; do
+      run_mega "$one" "$one_function" 16 "$chunk"
+    done
   done
-done
+}
+check_then_run cells
 python -m fairseq_mega.cli.lra_tables 3 "$results" --chunk "$chunk" ${smoke:+--smoke}

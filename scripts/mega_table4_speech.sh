@@ -33,7 +33,11 @@ one_of --scaling "$scaling" once twice
 check_chunk --chunk "${chunk:=1000}" speech
 start_lra speech
 
-for one_model in ${models//,/ }; do
-  run_mega speech laplace 16 "$chunk" "$one_model"
-done
+cells() {
+  local one_model
+  for one_model in ${models//,/ }; do
+    run_mega speech laplace 16 "$chunk" "$one_model"
+  done
+}
+check_then_run cells
 python -m fairseq_mega.cli.lra_tables 4 "$results" --chunk "$chunk" ${smoke:+--smoke}
