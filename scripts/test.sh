@@ -10,7 +10,8 @@ usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-li
 
 Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
 compiled kernels have to be there (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
-pytest arguments the tests of ops and modules run a second time with the kernels switched off.
+pytest arguments the tests of ops and modules run a second time with the kernels switched off, whatever the first
+pass said; the exit status tells of both.
 Every other argument goes to pytest, for instance: bash scripts/test.sh tests/ops -k ema --device cuda
 
   --venv DIR    the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
@@ -92,9 +93,12 @@ if [[ $tests == yes ]]; then
     processes=(-n "$jobs")
   fi
   log "pytest, $jobs at a time"
-  python -m pytest "${processes[@]}" "${pytest_arguments[@]}"
+  failed=()
+  python -m pytest "${processes[@]}" "${pytest_arguments[@]}" || failed+=("the tests")
   if [[ ${#pytest_arguments[@]} -eq 0 && ${FAIRSEQ_MEGA_NATIVE-} == require ]]; then
     log "pytest without the compiled kernels"
-    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q "${processes[@]}" tests/ops tests/modules
+    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q "${processes[@]}" tests/ops tests/modules ||
+      failed+=("the tests without the compiled kernels")
   fi
+  [[ ${#failed[@]} -eq 0 ]] || die "failed, see above: $(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
 fi
