@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests import helpers, parallel
+from tests.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:
     from hypothesis import settings

@@ -15,6 +15,7 @@ from . import (
     loading,
     numpy_names,
     safe_globals,
+    workers,
 )
 
 
@@ -33,7 +34,8 @@ def apply() -> None:
     batches.keep_last_batch()
     batches.redraw_batches_each_epoch()
     checkpoints.copy_checkpoints_atomically()
-    batches.end_background_loading_at_exit()
+    workers.end_workers_with_their_batches()
+    workers.end_background_loading_with_its_reader()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     interactive.drop_byte_order_marks()

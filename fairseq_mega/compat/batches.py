@@ -1,13 +1,6 @@
-"""How fairseq cuts, draws and loads batches: no sample is lost, a resumed run repeats, loading ends in time."""
+"""How fairseq cuts and draws batches: no sample is lost, a resumed run repeats."""
 
-import atexit
-import contextlib
 import functools
-import queue
-import threading
-import time
-import typing
-import weakref
 
 import numpy as np
 
@@ -66,38 +59,3 @@ def redraw_batches_each_epoch() -> None:
     from fairseq.data import FairseqDataset
 
     FairseqDataset.can_reuse_epoch_itr_across_epochs = property(lambda self: False)
-
-
-def end_background_loading_at_exit() -> None:
-    """End the threads in which fairseq loads batches ahead before the interpreter shuts down.
-
-    A training that reaches --max-update in mid-epoch leaves such a thread at work. Where the shutdown finds it inside
-    torch, Python unwinds it, and C++ aborts the process: "terminate called without an active exception", exit status
-    -6 after a complete training (seen once in some hundred runs, on a busy machine).
-    """
-    from fairseq.data.iterators import BackgroundConsumer
-
-    original = BackgroundConsumer.run
-    if hasattr(original, "ends_at_exit"):
-        return
-    running: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-
-    @functools.wraps(original)
-    def run(self: typing.Any) -> None:
-        running.add(self)
-        original(self)
-
-    run.ends_at_exit = True  # type: ignore[attr-defined]
-    BackgroundConsumer.run = run
-    atexit.register(end_background_loading, running)
-
-
-def end_background_loading(threads: typing.Iterable[typing.Any], seconds: float = 10.0) -> None:
-    """Let each BackgroundConsumer finish the batch at hand and end; waits at most ``seconds`` in all."""
-    deadline = time.monotonic() + seconds
-    for thread in list(threads):
-        thread._max_len = 0  # its loop ends after the batch at hand
-        while thread.is_alive() and time.monotonic() < deadline:
-            with contextlib.suppress(queue.Empty):
-                thread._queue.get_nowait()  # a full queue would hold it
-            thread.join(0.01)

@@ -1,19 +1,11 @@
-"""Batches of fairseq: every sample in one, drawn again in each epoch, loading that ends in time."""
-
-import os
-import subprocess
-import sys
-import time
-from typing import Iterator
+"""Batches of fairseq: every sample in one, drawn again in each epoch."""
 
 import numpy as np
 import pytest
 from fairseq.data import FairseqDataset, data_utils
-from fairseq.data.iterators import BufferedIterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_mega.compat.batches import end_background_loading
 from tests import helpers
 
 
@@ -63,49 +55,3 @@ class TestLastBatch:
 
 def test_batches_are_drawn_again_in_each_epoch() -> None:
     assert FairseqDataset().can_reuse_epoch_itr_across_epochs is False
-
-
-@pytest.mark.parametrize("queued", [1, 100])
-def test_background_loading_ends_before_the_interpreter_does(queued: int) -> None:
-    loaded = []
-
-    def batches() -> Iterator[int]:
-        for number in range(100_000):
-            loaded.append(number)
-            time.sleep(0.001)
-            yield number
-
-    class Source:
-        def __iter__(self) -> Iterator[int]:
-            return batches()
-
-        def __len__(self) -> int:
-            return 100_000
-
-    iterator = BufferedIterator(queued, Source())
-    assert next(iterator) == 0
-    thread = iterator._consumer
-    assert thread.is_alive()
-    end_background_loading([thread])
-    assert not thread.is_alive() and len(loaded) < 1000
-
-
-def test_running_threads_are_known_at_exit() -> None:
-    program = """
-import threading, time
-from fairseq_mega import compat
-from fairseq.data.iterators import BufferedIterator
-class Slow(list):
-    def __iter__(self):
-        for item in range(1000):
-            time.sleep(0.002)
-            yield item
-iterator = BufferedIterator(2, Slow(range(1000)))
-next(iterator)
-import atexit
-atexit._run_exitfuncs()
-print("alive" if iterator._consumer.is_alive() else "ended")
-"""
-    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.stdout.strip() == "ended", done.stdout + done.stderr

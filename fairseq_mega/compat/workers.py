@@ -1,0 +1,93 @@
+"""How fairseq loads batches ahead: the processes and threads that do so end when their batches are used or dropped."""
+
+import contextlib
+import functools
+import queue
+import re
+import sys
+import threading
+import time
+import typing
+import weakref
+
+SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms, loading a small batch less than 1 ms
+
+
+def end_workers_with_their_batches() -> None:
+    """Let the workers of --num-workers end with the last batch of an epoch, or as soon as nobody wants its batches.
+
+    fairseq asks for workers that outlive the epoch, for a DataLoader that is kept. Where batches are drawn again in
+    each epoch there is a new one each time, and the old one is part of a circle of references: the garbage collector
+    closes the queues of the workers first, then waits 5 s for each worker to read its end from them.
+
+    An epoch of fewer than SHORT_EPOCH batches is loaded in the main process unless --num-workers is given.
+    """
+    from fairseq.data import iterators
+
+    for kind in (iterators.EpochBatchIterator, iterators.GroupedEpochBatchIterator):
+        original = kind._get_iterator_for_epoch
+        if not hasattr(original, "ends_workers"):
+            kind._get_iterator_for_epoch = _ending_workers(original)
+
+
+def _ending_workers(original: typing.Callable) -> typing.Callable:
+    """The `_get_iterator_for_epoch` whose workers end with the epoch."""
+
+    @functools.wraps(original)
+    def _get_iterator_for_epoch(self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        workers = self.num_workers
+        self.persistent_workers = self.reuse_dataloader = False
+        if len(self) < SHORT_EPOCH and not workers_are_asked_for(sys.argv):
+            self.num_workers = 0
+        try:
+            batches = original(self, *args, **kwargs)
+        finally:
+            self.num_workers = workers
+        if hasattr(self, "epoch_batch_sampler"):  # asked once, in its constructor; it would close the circle
+            self.epoch_batch_sampler.ordered_batches = None
+        loader = getattr(batches, "_itr", None)
+        if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other circles may hold the batches
+            weakref.finalize(batches, loader._shutdown_workers)
+        return batches
+
+    _get_iterator_for_epoch.ends_workers = True  # type: ignore[attr-defined]
+    return _get_iterator_for_epoch
+
+
+def workers_are_asked_for(arguments: typing.Sequence[str]) -> bool:
+    """Whether a command line names the number of workers, with --num-workers or with hydra's dataset.num_workers."""
+    return any(re.match(r"(--num-workers|\+*dataset\.num_workers)(=|$)", argument) for argument in arguments)
+
+
+def end_background_loading_with_its_reader() -> None:
+    """End the thread in which fairseq loads batches ahead when its reader goes, at the latest as Python shuts down.
+
+    A training that reaches --max-update in mid-epoch, or a validation cut short by --max-valid-steps, leaves such a
+    thread waiting, and with it its workers. Where the shutdown finds it inside torch, Python unwinds it, and C++ aborts
+    the process: "terminate called without an active exception", exit status -6 after a complete training (seen once in
+    some hundred runs, on a busy machine).
+    """
+    from fairseq.data.iterators import BufferedIterator
+
+    original = BufferedIterator._create_consumer
+    if hasattr(original, "ends_with_reader"):
+        return
+
+    @functools.wraps(original)
+    def _create_consumer(self: typing.Any) -> None:
+        original(self)
+        weakref.finalize(self, end_background_loading, self._consumer)
+
+    _create_consumer.ends_with_reader = True  # type: ignore[attr-defined]
+    BufferedIterator._create_consumer = _create_consumer
+
+
+def end_background_loading(thread: typing.Any, seconds: float = 10.0) -> None:
+    """Let a BackgroundConsumer finish the batch at hand and end; waits at most ``seconds``."""
+    deadline = time.monotonic() + seconds
+    thread._max_len = 0  # its loop ends after the batch at hand
+    thread._queue.maxsize = sys.maxsize
+    with contextlib.suppress(queue.Empty):
+        thread._queue.get_nowait()  # wakes it where it waits for room in the queue
+    if thread is not threading.current_thread():  # where the garbage collector runs is not ours to choose
+        thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,207 @@
+"""Batches loaded ahead: the same ones as without workers, and neither a worker nor a thread is left."""
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+from fairseq.data import FairseqDataset
+from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
+
+from fairseq_mega.compat.workers import SHORT_EPOCH, end_background_loading, workers_are_asked_for
+from tests import helpers, tiny_trainings
+
+BATCHES = 12
+BY_ITSELF = 2.0  # seconds; the garbage collector would take 5 per worker
+
+
+class Numbers(FairseqDataset):
+    """Its samples are their own numbers."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return BATCHES
+
+    def collater(self, samples: List[int]) -> List[int]:
+        return samples
+
+
+def epochs(workers: int, buffer: int = 0) -> EpochBatchIterator:
+    dataset = Numbers()
+    batches = [[number] for number in range(BATCHES)]
+    return EpochBatchIterator(
+        dataset=dataset,
+        collate_fn=dataset.collater,
+        batch_sampler=batches,
+        num_workers=workers,
+        buffer_size=buffer,
+        reuse_dataloader=True,  # this and the next are what fairseq's tasks pass
+        persistent_workers=True,
+    )
+
+
+def ended(seconds: float = BY_ITSELF) -> bool:
+    """Whether all workers and loading threads end within some seconds, without the garbage collector."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        threads = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+        if not threads and not multiprocessing.active_children():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.fixture(autouse=True)
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """--num-workers on the command line, no garbage collection, and nothing left of other tests."""
+    monkeypatch.setattr(sys, "argv", ["test", "--num-workers", "2"])
+    gc.collect()
+    assert ended(20.0)
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("buffer", [0, 10])
+class TestWorkers:
+    def test_end_after_each_epoch(self, buffer: int) -> None:
+        for _ in range(2):  # as fairseq does where batches are drawn again
+            iterator = epochs(2, buffer)
+            assert list(iterator.next_epoch_itr(shuffle=False)) == [[number] for number in range(BATCHES)]
+            del iterator
+            assert ended()
+
+    def test_end_where_an_epoch_is_left_early(self, buffer: int) -> None:
+        iterator = epochs(2, buffer)
+        batches = iterator.next_epoch_itr(shuffle=False)
+        assert [next(batches) for _ in range(3)] == [[0], [1], [2]]
+        assert len(multiprocessing.active_children()) == 2
+        del batches, iterator
+        assert ended()
+
+    def test_end_at_once_when_the_garbage_collector_finds_them(self, buffer: int) -> None:
+        batches = epochs(2, buffer).next_epoch_itr(shuffle=False)
+        next(batches)
+        batches.circle = batches
+        del batches
+        assert len(multiprocessing.active_children()) == 2
+        start = time.monotonic()
+        gc.collect()
+        assert ended() and time.monotonic() - start < 4.0  # two workers that are not told to end take 10 s
+
+    def test_a_second_epoch_of_the_same_iterator(self, buffer: int) -> None:
+        iterator = epochs(2, buffer)
+        for _ in range(2):
+            assert sorted(iterator.next_epoch_itr(shuffle=True)) == [[number] for number in range(BATCHES)]
+        assert iterator.epoch == 2
+
+
+def test_short_epochs_start_workers_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fairseq-mega-train", "data"])
+    assert BATCHES < SHORT_EPOCH
+    batches = epochs(1).next_epoch_itr(shuffle=False)
+    assert next(batches) == [0] and not multiprocessing.active_children()
+
+    monkeypatch.setattr("fairseq_mega.compat.workers.SHORT_EPOCH", BATCHES)
+    batches = epochs(1).next_epoch_itr(shuffle=False)
+    assert next(batches) == [0] and len(multiprocessing.active_children()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["data", "--num-workers", "1"], True),
+        (["data", "--num-workers=0"], True),
+        (["task.data=data", "dataset.num_workers=4"], True),
+        (["data", "--num-workers-of-mine", "1"], False),
+        (["data"], False),
+    ],
+)
+def test_who_asks_for_workers(arguments: List[str], expected: bool) -> None:
+    assert workers_are_asked_for(["fairseq-mega-train", *arguments]) is expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["language model", "image", "translation", "transformer"])
+def test_training_is_the_same_with_workers(
+    kind: str, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
+) -> None:
+    logs = []
+    for workers in (0, 2):
+        options = [*device_flags, "--no-save", "--save-dir", tmp_path, "--max-epoch", 3, "--num-workers", workers]
+        logs.append(tiny_trainings.numbers(helpers.run_fairseq("train", trainings.arguments(kind, *options))))
+        assert ended()
+    assert len(logs[0]) > 6 and logs[0] == logs[1]
+
+
+def test_nothing_is_left_after_training(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
+    """A training and its validations that stop in mid-epoch, with the workers and threads that were loading ahead."""
+    program = """
+import gc, multiprocessing, sys, threading
+from fairseq_mega.cli.console import train
+assert train() == 0
+gc.collect()  # frames of the training may be in circles
+names = [thread.name for thread in threading.enumerate() if type(thread).__name__ == "BackgroundConsumer"]
+print("left:", multiprocessing.active_children(), names)
+"""
+    options: List[object] = ["--cpu", "--no-save", "--save-dir", tmp_path, "--max-update", 4]
+    options += ["--num-workers", 2, "--max-valid-steps", 1, "--batch-size-valid", 1]
+    command = [sys.executable, "-c", program, *map(str, trainings.arguments("transformer", *options))]
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "left: [] []" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0 and done.stderr == ""
+
+
+@pytest.mark.parametrize("queued", [1, 100])
+def test_background_loading_ends_before_the_interpreter_does(queued: int) -> None:
+    loaded = []
+
+    def batches() -> Iterator[int]:
+        for number in range(100_000):
+            loaded.append(number)
+            time.sleep(0.001)
+            yield number
+
+    class Source:
+        def __iter__(self) -> Iterator[int]:
+            return batches()
+
+        def __len__(self) -> int:
+            return 100_000
+
+    iterator = BufferedIterator(queued, Source())
+    assert next(iterator) == 0
+    thread = iterator._consumer
+    assert thread.is_alive()
+    end_background_loading(thread)
+    assert not thread.is_alive() and len(loaded) < 1000
+
+
+def test_running_threads_are_known_at_exit() -> None:
+    program = """
+import threading, time
+from fairseq_mega import compat
+from fairseq.data.iterators import BufferedIterator
+class Slow(list):
+    def __iter__(self):
+        for item in range(1000):
+            time.sleep(0.002)
+            yield item
+iterator = BufferedIterator(2, Slow(range(1000)))
+next(iterator)
+import atexit
+atexit._run_exitfuncs()
+print("alive" if iterator._consumer.is_alive() else "ended")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "ended", done.stdout + done.stderr
