@@ -15,6 +15,7 @@ from . import (
     loading,
     numpy_names,
     safe_globals,
+    weight_average,
     workers,
 )
 
@@ -36,6 +37,7 @@ def apply() -> None:
     checkpoints.copy_checkpoints_atomically()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
+    weight_average.copy_integers_into_the_average()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     interactive.drop_byte_order_marks()
