@@ -1,6 +1,7 @@
 """How fairseq cuts and draws batches: no sample is lost, a resumed run repeats."""
 
 import functools
+import typing
 
 import numpy as np
 
@@ -59,3 +60,11 @@ def redraw_batches_each_epoch() -> None:
     from fairseq.data import FairseqDataset
 
     FairseqDataset.can_reuse_epoch_itr_across_epochs = property(lambda self: False)
+
+
+def is_for_training(options: typing.Mapping[str, typing.Any]) -> bool:
+    """Whether the keyword arguments of a task's `load_dataset` say that the split, whatever its name, is to train on.
+
+    Only fairseq's Trainer passes a `data_selector`, and only for --train-subset.
+    """
+    return "data_selector" in options

@@ -9,6 +9,7 @@ import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
+from fairseq_mega.compat.batches import is_for_training
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
 
@@ -88,17 +89,17 @@ class LRATextTask(ClassificationTask):
             self.longest,
             self.cls_index if self.pooling == "cls" else None,
         )
-        dataset.order = self._order(split, dataset)
+        dataset.order = self._order(dataset, split == "train" or is_for_training(kwargs))
         logger.info(
             f"{split}: {len(dataset):,} examples, {dataset.cut:,} texts cut to {self.longest} tokens (--max-positions)"
         )
         self.datasets[split] = dataset
         return dataset
 
-    def _order(self, split: str, dataset: ClassifiedTextDataset) -> np.ndarray:
+    def _order(self, dataset: ClassifiedTextDataset, training: bool) -> np.ndarray:
         """Training: see ClassificationTask. Else by length, for the least padding; the scores do not depend on it."""
         order: Optional[np.ndarray] = None
-        if split == "train":
+        if training:
             order = self.training_order(len(dataset))
         elif not self.cfg.no_shuffle:
             order = np.argsort(-dataset.sizes, kind="stable")

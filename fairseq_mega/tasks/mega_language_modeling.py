@@ -13,6 +13,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from omegaconf import II, OmegaConf
 
+from fairseq_mega.compat.batches import is_for_training
 from fairseq_mega.data.text_blocks import TextBlockDataset
 from fairseq_mega.data.text_lines import TextLines
 from fairseq_mega.data.text_streams import Carry, TextStreamDataset
@@ -95,13 +96,19 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> FairseqDataset:
-        """Load a split: "train" as blocks, every other one as streams (or lines, see ``--valid-block``).
+        """Load a split: to train on as blocks, otherwise as streams (or lines, see ``--valid-block``).
 
         Raises:
             FileNotFoundError: if it is not there.
-            ValueError: if it is empty or does not fit the options.
+            ValueError: if it is empty, does not fit the options, or is to be both trained on and validated.
         """
-        if split != "train" and self.segments == 0:
+        training = is_for_training(kwargs)
+        if training and split in self.datasets and not isinstance(self.datasets[split], TextBlockDataset):
+            raise ValueError(
+                f"--train-subset {split} is in --valid-subset too: a text is read in other blocks in training than in "
+                f"validation; leave it out there, and score it with fairseq-mega-eval-lm --gen-subset {split}"
+            )
+        if not training and self.segments == 0:
             self.args.sample_break_mode = "eos"
             return super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         paths = utils.split_paths(self.args.data)
@@ -112,9 +119,10 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             )
         lines = data_utils.load_indexed_dataset(path, self.dictionary, self.args.dataset_impl, combine=combine)
         if lines is None:
-            raise FileNotFoundError(f"Dataset not found: {split} ({path})")
+            several = ". One name at a time; NAME1, NAME2, ... are read with NAME" if training and "," in split else ""
+            raise FileNotFoundError(f"Dataset not found: {split} ({path}){several}")
         text = TextLines(lines, split)
-        self.datasets[split] = self._blocks(text) if split == "train" else self._streams(text)
+        self.datasets[split] = self._blocks(text) if training else self._streams(text)
         return self.datasets[split]
 
     def _blocks(self, text: TextLines) -> TextBlockDataset:

@@ -89,6 +89,18 @@ def test_order_of_texts(texts):
     assert plain.load_dataset("train").ordered_indices().tolist() == list(range(lra_data.SIZES["train"]))
 
 
+def test_order_of_a_training_split_of_another_name(texts, tmp_path):
+    task = knowing(text_task(texts))
+    for folder in ("src-bin", "label-bin"):
+        for suffix in ("bin", "idx"):
+            path = tmp_path / folder / f"mine.{suffix}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes((texts / folder / f"train.{suffix}").read_bytes())
+        (tmp_path / folder / "dict.txt").write_bytes((texts / folder / "dict.txt").read_bytes())
+    renamed = knowing(text_task(tmp_path)).load_dataset("mine", epoch=1, combine=True, data_selector=None, tpu=False)
+    assert renamed.ordered_indices().tolist() == task.load_dataset("train").ordered_indices().tolist()
+
+
 def test_cls_and_cutting(texts):
     task = knowing(text_task(texts), pooling="cls", longest=4)
     dataset = task.load_dataset("test")

@@ -124,6 +124,44 @@ def test_segments_of_a_size(data, trained, device_flags):
     assert piecewise[1:] == (tokens, segments) and abs(piecewise[0] - loss) <= 1e-4 + 1e-9
 
 
+@pytest.fixture
+def renamed(data, tmp_path):
+    """The data with the training split under another name, and a second part of it."""
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    for path in data.iterdir():
+        (folder / path.name.replace("train", "mine")).write_bytes(path.read_bytes())
+    for suffix in ("bin", "idx"):
+        (folder / f"mine1.{suffix}").write_bytes((data / f"test.{suffix}").read_bytes())
+    return folder
+
+
+def test_any_split_is_trained_on_in_blocks(data, renamed, device_flags, tmp_path):
+    """Under another name, the same text gives the same updates; parts of the split are read with it."""
+    options = [*device_flags, "--max-epoch", 2, "--no-save"]
+    logs = []
+    for folder, subset in ((data, []), (renamed, ["--train-subset", "mine1"]), (renamed, ["--train-subset", "mine"])):
+        output = train(folder, tmp_path / "run", *options, *subset)
+        blocks = re.findall(r"tokens in ([\d,]+) blocks, drawn anew", output)
+        logs.append((re.findall(r"(\w+): ([\d,]+) tokens in [\d,]+ blocks", output), len(blocks)))
+    tokens = [int(log[0][0][1].replace(",", "")) for log in logs]
+    assert [log[0][0][0] for log in logs] == ["train", "mine1", "mine"]
+    assert tokens[1] == TEST_TOKENS and tokens[2] == tokens[0] + TEST_TOKENS
+
+
+def test_training_split_is_scored_as_a_stream(data, trained, device_flags):
+    _, tokens, segments = evaluate(data, trained, device_flags, "--valid-block", "splits:3", "--gen-subset", "train")
+    assert tokens > TEST_TOKENS and segments in (3, 4)
+
+
+@pytest.mark.parametrize(
+    "subset, said", [("mine,mine1", "One name at a time"), ("valid", "--train-subset valid is in")]
+)
+def test_subsets_that_cannot_be_trained_on(renamed, device_flags, tmp_path, subset, said):
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        train(renamed, tmp_path / "run", *device_flags, "--max-epoch", 1, "--no-save", "--train-subset", subset)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("segments", [5, 1])
 def test_two_processes_score_each_token_once(segments, data, device_flags, tmp_path):
