@@ -1,11 +1,12 @@
 """What a classifier of recordings must know of its data to read a new one: labels, length and scale."""
 
 from pathlib import Path
-from pickle import PickleError
 from typing import List, Sequence
 
 import numpy as np
 import torch
+
+from fairseq_mega.compat.loading import load
 
 FILE_NAME = "clips.pt"
 
@@ -50,12 +51,12 @@ class ClipScale:
                 f"{path} does not exist: it says how to scale a recording; data made by fairseq-mega-prepare hold it"
             )
         try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = load(path, "cpu")
             labels, offset, deviation = (content[name] for name in ("labels", "offset", "deviation"))
             names = all(isinstance(label, str) for label in labels)
             if offset.dim() != 1 or offset.shape != deviation.shape or not names:
                 raise ValueError(f"offset {tuple(offset.shape)} and deviation {tuple(deviation.shape)}")
-        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, EOFError, PickleError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is no file of fairseq-mega-prepare ({error}): make the data again") from error
         return cls(labels, offset.numpy(), deviation.numpy())
 
