@@ -3,7 +3,7 @@
 import io
 import pickle
 import types
-import typing
+from typing import Any, Sequence
 
 import torch
 
@@ -14,11 +14,14 @@ class Call:
     With `new` the object is made by `function.__new__(function, *arguments)`.
     """
 
-    def __init__(self, function: object, arguments: typing.Sequence = (), *states: object, new: bool = False) -> None:
+    def __init__(self, function: object, arguments: Sequence = (), *states: object, new: bool = False) -> None:
         self.function, self.arguments, self.states, self.new = function, tuple(arguments), states, new
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one in Python, whose parts can be called
+_PicklerInPython: Any = pickle._Pickler  # its parts can be called
+
+
+class _Pickler(_PicklerInPython):
     def save(self, obj: object, *args: object, **kwargs: object) -> None:
         if not isinstance(obj, Call):
             super().save(obj, *args, **kwargs)
@@ -31,12 +34,12 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one in Pyt
             self.write(pickle.BUILD)
 
 
-def write(value: object, file: typing.Any) -> None:
+def write(value: object, file: Any) -> None:
     """torch.save, with every Call in `value` as it says."""
     torch.save(value, file, pickle_module=types.SimpleNamespace(__name__="pickles", Pickler=_Pickler))
 
 
-def load(value: object) -> typing.Any:
+def load(value: object) -> Any:
     """What torch.load makes of `value` once it is written."""
     buffer = io.BytesIO()
     write(value, buffer)

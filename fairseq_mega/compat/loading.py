@@ -147,7 +147,7 @@ def load_data_only() -> None:
     from fairseq import checkpoint_utils
 
     for name in LOADING_MODULES:
-        module = importlib.import_module(f"fairseq.{name}")
+        module: typing.Any = importlib.import_module(f"fairseq.{name}")
         if not isinstance(module.torch, _TorchThatLoadsData):
             module.torch = _TorchThatLoadsData(load_checkpoint if module is checkpoint_utils else load)
     for function, mended in (

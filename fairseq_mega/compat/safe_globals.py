@@ -58,7 +58,8 @@ class _Dtype:
         _version, order, *rest = state
         if rest != [None, None, None, -1, -1, 0] or order not in ("<", ">", "|", "=", b"<", b">", b"|", b"="):
             raise RefusedContents("an array of more than plain numbers")
-        self.dtype = self.dtype.newbyteorder(order.decode() if isinstance(order, bytes) else order)
+        letter: typing.Any = order.decode() if isinstance(order, bytes) else order
+        self.dtype = self.dtype.newbyteorder(letter)
 
 
 class _Array(np.ndarray):
@@ -79,7 +80,8 @@ class _Array(np.ndarray):
         itemsize = dtype.dtype.itemsize
         if math.prod(shape) * itemsize != len(data) or math.prod(max(size, 1) for size in shape) * itemsize >= 2**63:
             raise RefusedContents(f"an array of shape {shape} in {len(data)} bytes")
-        super().__setstate__((1, tuple(shape), dtype.dtype, bool(by_columns), data))
+        checked: typing.Any = (1, tuple(shape), dtype.dtype, bool(by_columns), data)
+        super().__setstate__(checked)
 
     def __reduce_ex__(self, protocol: typing.Any) -> typing.Any:
         return np.asarray(self).__reduce_ex__(protocol)
@@ -106,7 +108,7 @@ def _defaultdict(factory: typing.Any = None) -> collections.defaultdict:
     return collections.defaultdict(factory and factory.kind)
 
 
-def _guard(cls: type) -> type:
+def _guard(cls: typing.Any) -> type:
     """A subclass of `cls` for torch.load: made without arguments, and of class `cls` as soon as it has its state."""
     own = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
 
@@ -125,7 +127,8 @@ def _guard(cls: type) -> type:
         else:
             vars(self).update(state)
 
-    guard = type(cls)(cls.__name__, (cls,), {"__slots__": (), "__new__": new, "__setstate__": setstate})
+    kind: typing.Any = type(cls)
+    guard = kind(cls.__name__, (cls,), {"__slots__": (), "__new__": new, "__setstate__": setstate})
     return _as(cls.__module__, cls.__qualname__, guard)
 
 

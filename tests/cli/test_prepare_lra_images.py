@@ -133,6 +133,15 @@ def test_an_archive_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: 
     assert not Path("intruder").exists()
 
 
+def test_cifar_with_objects_for_numbers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's class makes such an array over any address."""
+    contents, path = batches(20), tmp_path / "cifar-10-python.tar.gz"
+    contents["data_batch_1"][b"data"] = np.array([None])
+    write_cifar(path, contents, monkeypatch)
+    message = refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
+    assert "an array of 'O8' where numbers are expected" in message and "cannot be read" in message
+
+
 def write_arrays(folder: Path, train: int = 50, **changes: Any) -> List[object]:
     draw = np.random.default_rng(3)
     options: List[object] = []

@@ -22,8 +22,9 @@ from fairseq_mega.compat.safe_globals import RefusedContents
 from tests import pickles
 from tests.pickles import Call, load
 
-RECONSTRUCT, SEED = np.zeros(1).__reduce__()[:2]
-SCALAR = np.int64(1).__reduce__()[0]
+OF_ARRAY: typing.Any = np.zeros(1).__reduce__()
+OF_SCALAR: typing.Any = np.int64(1).__reduce__()
+RECONSTRUCT, SEED, SCALAR = OF_ARRAY[0], OF_ARRAY[1], OF_SCALAR[0]
 INT64_STATE = (3, "<", None, None, None, -1, -1, 0)
 
 

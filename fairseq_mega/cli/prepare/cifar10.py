@@ -16,6 +16,7 @@ from fairseq_mega.cli.prepare.image_output import ImageSplit, write_image_task
 from fairseq_mega.cli.prepare.subsets import add_limit, kept, note_on_limit, random_split
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
 from fairseq_mega.cli.unpacking import check_zip
+from fairseq_mega.compat.safe_globals import RefusedContents, safe_globals
 
 ARCHIVE = Archive(
     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", {"md5": "c58f30108f718f92721af3b95e74349a"}
@@ -67,15 +68,11 @@ def grey(colour: np.ndarray) -> np.ndarray:
 class _ArrayUnpickler(pickle.Unpickler):
     """Reads the archive's batches, which hold numpy arrays and plain containers, and nothing that could run code."""
 
-    _ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
-
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"it holds {module}.{name}, which is no array")
-        if name == "_reconstruct":
-            core: Any = getattr(np, "_core", None) or np.core
-            return core.multiarray._reconstruct
-        return getattr(np, name)
+        for guard in safe_globals():
+            if module.startswith("numpy") and (guard.__module__, guard.__qualname__) == (module, name):
+                return guard
+        raise pickle.UnpicklingError(f"it holds {module}.{name}, which is no array")
 
 
 def _from_archive(path: Path) -> Dict[str, Images]:
@@ -87,9 +84,9 @@ def _from_archive(path: Path) -> Dict[str, Images]:
     for part, names in BATCHES.items():
         try:
             batches = [_ArrayUnpickler(io.BytesIO(contents[name]), encoding="bytes").load() for name in names]
-            data = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, SIDE, SIDE)
+            data = np.concatenate([np.asarray(batch[b"data"]) for batch in batches]).reshape(-1, 3, SIDE, SIDE)
             labels = np.concatenate([np.asarray(batch[b"labels"], dtype=np.int64) for batch in batches])
-        except (pickle.UnpicklingError, KeyError, TypeError) as error:
+        except (pickle.UnpicklingError, RefusedContents, KeyError, TypeError) as error:
             raise ValueError(f"{path}: {part} cannot be read: {error}; get a new copy") from error
         found[part] = (grey(data), labels)
     return found
