@@ -243,6 +243,24 @@ class TestFriendlyFiles:
         hub = FConvModel.from_pretrained(str(path.parent), path.name, str(files.pairs))
         assert len(hub.models[0].encoder.convolutions) == 2
 
+    def test_bleu_counts_and_average_weights_are_restored(self, files, device_flags) -> None:
+        """Counts of --eval-bleu are NumPy's, and --store-ema keeps more tensors beside the model's."""
+        options = [files.pairs, *helpers.TINY_TRAINING, *device_flags, "--save-dir", "save", "--no-epoch-checkpoints"]
+        options += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 5}', "--store-ema"]
+        for updates in (1, 2):
+            output = helpers.run_fairseq("train", [*options, "--max-update", updates])
+            assert ("Loaded checkpoint" in output) is (updates > 1) and '"valid_bleu"' in output
+        assert b"_reconstruct" in Path("save/checkpoint_last.pt").read_bytes()
+
+    @pytest.mark.slow
+    def test_two_processes_restore_what_one_of_them_reads(self, files) -> None:
+        """The first process sends the other one the checkpoint, omegaconf's configuration included."""
+        options = [files.pairs, *helpers.TINY_TRAINING, "--save-dir", "save", "--no-epoch-checkpoints"]
+        options += ["--disable-validation"]
+        for updates in (1, 2):
+            output = helpers.train_with_two_processes([*options, "--max-update", updates])
+            assert ("Loaded checkpoint" in output) is (updates > 1), output
+
     def test_no_checkpoint_names_code_to_import(self, files, device_flags, tmp_path) -> None:
         """A checkpoint's own --user-dir is not imported."""
         plugin = tmp_path / "plugin_of_a_checkpoint"
