@@ -129,7 +129,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
             values["published_source_padding"] = True
         else:
             values["task"] = "mega_language_modeling"
-        shared = values.get("share_all_embeddings") or values["share_decoder_input_output_embed"]
+        shared = values.get("share_all_embeddings") or values.get("share_decoder_input_output_embed", False)
     else:
         raise ValueError(
             f"--input {where}: this is a checkpoint of --arch {getattr(args, 'arch', '?')}; only encoder-decoders "

@@ -29,6 +29,7 @@ def apply() -> None:
     imports.undo_leaked_logging()
     safe_globals.allow_safe_globals()
     loading.load_data_only()
+    loading.unpack_archives_into_their_folder()
     architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()

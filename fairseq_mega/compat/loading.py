@@ -8,7 +8,7 @@ import importlib
 import os
 import pickle
 import re
-import types
+import tarfile
 import typing
 import zipfile
 
@@ -16,7 +16,7 @@ import torch
 
 from .architectures import UnexpectedName
 from .expressions import UnsafeExpression
-from .patching import replace_in_fairseq
+from .patching import ModuleWith, replace_in_fairseq
 from .safe_globals import RefusedContents
 
 # The modules of fairseq that open files with torch.load.
@@ -131,25 +131,14 @@ def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
     return count
 
 
-class _TorchThatLoadsData(types.ModuleType):
-    """torch as the modules of fairseq know it that open files: its `load` is the one of this module."""
-
-    def __init__(self, load: typing.Callable) -> None:
-        super().__init__("torch")
-        self.load = load
-
-    def __getattr__(self, name: str) -> typing.Any:
-        return getattr(torch, name)
-
-
 def load_data_only() -> None:
     """Make fairseq open every file as data, whatever torch's default is, and tell in words what is wrong with it."""
     from fairseq import checkpoint_utils
 
     for name in LOADING_MODULES:
         module: typing.Any = importlib.import_module(f"fairseq.{name}")
-        if not isinstance(module.torch, _TorchThatLoadsData):
-            module.torch = _TorchThatLoadsData(load_checkpoint if module is checkpoint_utils else load)
+        if not isinstance(module.torch, ModuleWith):
+            module.torch = ModuleWith(torch, load=load_checkpoint if module is checkpoint_utils else load)
     for function, mended in (
         ("load_checkpoint_to_cpu", _naming_the_file),
         ("load_ema_from_checkpoint", _naming_the_file),
@@ -184,3 +173,17 @@ def _refusing_configurations(
     except (UnsafeExpression, UnexpectedName) as error:
         files = ", ".join(map(str, filenames))
         raise RefusedContents(f"{files}: the configuration of this checkpoint is refused: {error}") from error
+
+
+class _ArchiveOfAFolder(tarfile.TarFile):
+    """An archive whose members stay within the folder that it is unpacked into; Pythons of before 2023 cannot tell."""
+
+    extraction_filter = staticmethod(getattr(tarfile, "data_filter", lambda member, path: member))
+
+
+def unpack_archives_into_their_folder() -> None:
+    """Let no member of an archive that from_pretrained is given be written elsewhere; raises tarfile.TarError then."""
+    from fairseq import file_utils
+
+    if not isinstance(file_utils.tarfile, ModuleWith):
+        file_utils.tarfile = ModuleWith(tarfile, open=_ArchiveOfAFolder.open)

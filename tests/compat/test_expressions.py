@@ -30,7 +30,10 @@ CODE = "__import__('pathlib').Path('{}').touch() or [5]"
         "+3 - 4 * 2",
         "'a' + 'b'",
         "{}",
+        # A line of fairseq's data of speech units.
+        str({"audio": "a/b.wav", "units": " ".join(map(str, range(9999))), "quoted": 'it"s', "both": "'\""}),
     ],
+    ids=range(13),
 )
 def test_plain_values(text: str) -> None:
     assert evaluate(text) == eval(text)
@@ -64,8 +67,9 @@ def test_plain_values(text: str) -> None:
         "{'a': 1} + 1",
         "[[]] * 1.5",
         "{[]: 1}",
+        "f'{" + "-" * 99999 + "1}'",
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UnsafeExpression, match="was not run") as refusal:

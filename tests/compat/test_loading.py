@@ -6,6 +6,7 @@ import io
 import os
 import posix
 import random
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any, Dict
@@ -13,7 +14,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, file_utils
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_mega.compat.loading import RefusedContents, UnreadableFile, load, load_checkpoint
@@ -138,3 +139,14 @@ class TestSizes:
         torch.save(checkpoint(cfg=value), tmp_path / "a.pt")
         with pytest.raises(RefusedContents, match="more than 10,000,000 values"):
             load(tmp_path / "a.pt")
+
+
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no filters")
+def test_an_archive_writes_into_its_own_folder_only(tmp_path: Path) -> None:
+    (tmp_path / "member").write_text("x")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "member", "model/dict.txt")
+        archive.add(tmp_path / "member", "../" * 20 + f"{tmp_path}/escaped")
+    with pytest.raises(tarfile.OutsideDestinationError):
+        file_utils.load_archive_file(str(tmp_path / "model.tar.gz"))
+    assert not (tmp_path / "escaped").exists()
