@@ -15,6 +15,7 @@ class UnsafeExpression(ValueError):
     """A string of a configuration that is no plain value."""
 
     def __init__(self, text: str, reason: str) -> None:
+        self.text = text
         shown = text if len(text) <= 100 else text[:100] + "..."
         super().__init__(
             f"{shown!r} stands where a configuration needs a plain value (numbers, strings, lists, + and *): "

@@ -170,9 +170,25 @@ def _refusing_configurations(
     """Call load_model_ensemble_and_task; a configuration that is refused gets the name of its file."""
     try:
         return original(filenames, *args, **kwargs)
-    except (UnsafeExpression, UnexpectedName) as error:
-        files = ", ".join(map(str, filenames))
-        raise RefusedContents(f"{files}: the configuration of this checkpoint is refused: {error}") from error
+    except UnexpectedName as error:
+        raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
+    except UnsafeExpression as error:
+        for path in filter(os.path.isfile, filenames):
+            checkpoint = load_checkpoint(path)
+            for name in _options_of(error.text, [checkpoint.get("cfg"), checkpoint.get("args")]):
+                reason = f"its option {name} holds code: {error}. Get the checkpoint from a source that you trust"
+                raise RefusedContents(f"{path} is refused: {reason}") from error
+        raise  # of the command line
+
+
+def _options_of(text: str, value: typing.Any, name: str = "") -> typing.Iterator[str]:
+    """The names under which `text` stands in a configuration."""
+    value = vars(value) if isinstance(value, argparse.Namespace) else value
+    if isinstance(value, (dict, list, tuple)):
+        for key, item in value.items() if isinstance(value, dict) else ((name, item) for item in value):
+            yield from _options_of(text, item, str(key))
+    elif isinstance(value, str) and value == text:
+        yield name
 
 
 class _ArchiveOfAFolder(tarfile.TarFile):

@@ -128,6 +128,8 @@ def check(message: str, path: Path, *others: str) -> None:
     """A hostile file is named, and nothing of it ran, nor is there advice to let it."""
     assert str(path) in message or any(other in message for other in others), message
     assert "weights_only" not in message and "truncated" not in message, message
+    if CODE in message:
+        assert "its option adaptive_softmax_cutoff" in message or "its option encoder_layers" in message, message
     assert not list(Path().rglob(MADE))
 
 
