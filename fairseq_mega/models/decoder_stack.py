@@ -102,10 +102,19 @@ class DecoderStack(FairseqIncrementalDecoder):
     def run_incrementally(
         self, tokens: Tensor, incremental_state: Optional[IncrementalState], **inputs: Any
     ) -> StackOutput:
-        """As :meth:`run`, with the memory in fairseq's store; ``tokens`` are all so far, the known ones are skipped."""
+        """As :meth:`run`, with the memory in fairseq's store; ``tokens`` are all so far, the known ones are skipped.
+
+        Raises:
+            ValueError: if there is no token that the memory does not hold.
+        """
         if incremental_state is None:
             return self.run(tokens, **inputs)
         state = self.get_incremental_state(incremental_state, "layers")
+        if state is not None and tokens.size(1) <= state.step:
+            raise ValueError(
+                f"prev_output_tokens has {tokens.size(1)} tokens, but the incremental state has read {state.step} "
+                f"already: give all tokens so far and at least one more, or begin again with an empty incremental state"
+            )
         unread = tokens if state is None else tokens[:, state.step :]
         out = self.run(unread, state, return_state=True, **inputs)
         self.set_incremental_state(incremental_state, "layers", out.state)

@@ -53,6 +53,9 @@ class MegaDecoder(DecoderStack):
         Returns:
             Logits (B, L, V), with an adaptive softmax the features, and ``{"attn": [(B, L, S)]}``, the last layer's
             cross-attention weights, in evaluation (``[None]`` in training).
+
+        Raises:
+            ValueError: if ``incremental_state`` has read all of the tokens already.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra

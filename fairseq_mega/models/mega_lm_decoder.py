@@ -70,7 +70,8 @@ class MegaLanguageModelDecoder(DecoderStack):
             Logits (B, L, V), with an adaptive softmax the features (B, L, d), and a dictionary.
 
         Raises:
-            ValueError: if ``carry`` does not hold what was before ``position``.
+            ValueError: if ``carry`` does not hold what was before ``position``, or ``incremental_state`` has read
+                all of the tokens already.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, carry, streams, position)
         return (x if features_only else self.output_layer(x)), extra

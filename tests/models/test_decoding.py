@@ -108,6 +108,31 @@ def test_a_decoder_takes_tokens_in_any_portions(chunk_size):
         torch.testing.assert_close(torch.cat(outputs, dim=1), whole, msg=f"portions ending at {ends}")
 
 
+@pytest.mark.parametrize("again", [3, 2, 0])
+def test_tokens_that_were_read_before_are_refused(again):
+    model = lively(build(decoder_chunk_size=4))
+    tokens, encoder_out = batch((11, 11, 11), seed=6), model.encoder(batch(left=True))
+    memory: dict = {}
+    model.decoder(tokens[:, :3], encoder_out=encoder_out, incremental_state=memory)
+    with pytest.raises(ValueError, match=f"has {again} tokens, but the incremental state has read 3 already: .*empty"):
+        model.decoder(tokens[:, :again], encoder_out=encoder_out, incremental_state=memory)
+    whole, _ = model.decoder(tokens, encoder_out=encoder_out)
+    rest, _ = model.decoder(tokens, encoder_out=encoder_out, incremental_state=memory)  # the memory is as it was
+    torch.testing.assert_close(rest, whole[:, 3:])
+
+
+@pytest.mark.parametrize(("batch_size", "source", "target"), [(0, 5, 4), (2, 5, 0), (2, 0, 4), (0, 0, 0)])
+@pytest.mark.parametrize("training", [False, True])
+def test_nothing_to_read_gives_an_empty_result(batch_size, source, target, training):
+    model = lively(build(encoder_chunk_size=4, decoder_chunk_size=4)).train(training)
+    src_tokens, prev_output_tokens = (torch.full((batch_size, size), 7) for size in (source, target))
+    logits, extra = model(src_tokens, None, prev_output_tokens)
+    assert logits.shape == (batch_size, target, 24) and torch.isfinite(logits).all()
+    assert training or extra["attn"][0].shape == (batch_size, target, source)
+    logits.sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
+
+
 def test_an_empty_source_gives_a_hypothesis():
     model = lively(build(encoder_chunk_size=4)).float()
     source = torch.tensor([[4, 5, 6, EOS], [PAD, PAD, PAD, EOS], [PAD, 7, 8, EOS]])

@@ -20,6 +20,8 @@ def laplace(x: Tensor, mu: float = LAPLACE_MU, sigma: float = LAPLACE_SIGMA) -> 
 
 def toeplitz(vector: Tensor, queries: int, keys: int) -> Tensor:
     """Matrix ``b[i, j] = vector[queries - 1 + j - i]`` of a relative bias given by its queries + keys - 1 values."""
+    if queries * keys == 0:
+        return vector.new_zeros(queries, keys)
     return vector.unfold(0, keys, 1)[:queries].flip(0)
 
 
