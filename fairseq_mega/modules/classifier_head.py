@@ -11,7 +11,7 @@ POOLINGS = ("mp", "cls")
 
 
 def sentence_vector(x: Tensor, padding_mask: Optional[Tensor], pooling: str) -> Tensor:
-    """One vector per sequence: the mean over its true positions ("mp"), or its first position ("cls").
+    """One vector per sequence: the mean over its true positions ("mp"; 0 without any), or its first position ("cls").
 
     Args:
         x: (B, L, d), zero at padded positions.
@@ -25,8 +25,8 @@ def sentence_vector(x: Tensor, padding_mask: Optional[Tensor], pooling: str) -> 
         return x[:, 0]
     total = x.sum(dim=1, dtype=torch.promote_types(x.dtype, torch.float32))
     if padding_mask is None:
-        return (total / x.size(1)).to(x.dtype)
-    return (total / (~padding_mask).sum(dim=1, keepdim=True)).to(x.dtype)
+        return (total / max(x.size(1), 1)).to(x.dtype)
+    return (total / (~padding_mask).sum(dim=1, keepdim=True).clamp(min=1)).to(x.dtype)
 
 
 class ClassifierHead(nn.Module):

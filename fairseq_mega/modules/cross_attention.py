@@ -10,6 +10,7 @@ from fairseq_mega.ops.attention import attention, attention_weights
 from fairseq_mega.ops.gate import gated_residual
 
 from .config import MegaLayerConfig
+from .embedding import finite_padding
 from .layers import Dropout, get_activation, linear
 from .norm import build_norm
 from .position import build_relative_bias
@@ -53,9 +54,10 @@ class GatedCrossAttention(nn.Module):
         """Project the encoder's output once for all steps of a decoding.
 
         Args:
-            encoder_out: (B, S, D).
+            encoder_out: (B, S, D), of any value where padded.
             padding_mask: (B, S) bool, True = padding.
         """
+        encoder_out = finite_padding(encoder_out, padding_mask)
         value = self.hidden_dropout(self.activation(self.value_proj(encoder_out)))
         return CrossAttentionState(self.key_proj(encoder_out), value, padding_mask, 0)
 

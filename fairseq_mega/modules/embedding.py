@@ -76,3 +76,8 @@ def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
 def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
     """Set the padded positions of x (B, L, D) to zero."""
     return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+
+
+def finite_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Set to zero what is not finite at the padded positions of x (B, L, D), before 0 * NaN carries it elsewhere."""
+    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)

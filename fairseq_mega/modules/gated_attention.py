@@ -12,6 +12,7 @@ from fairseq_mega.ops.gate import gated_residual
 
 from .config import MegaLayerConfig
 from .ema import MultiDimensionalDampedEMA
+from .embedding import finite_padding
 from .layers import Dropout, get_activation, linear
 from .norm import build_norm
 from .position import build_relative_bias
@@ -78,7 +79,7 @@ class GatedAttention(nn.Module):
         """Apply the sub-layer, residual and norm included.
 
         Args:
-            x: (B, L, D).
+            x: (B, L, D), of any value where padded.
             padding_mask: (B, L) bool, True = padding.
             state: what an earlier call returned for the steps before x; causal only.
             return_state: also return the memory after the last step; causal only.
@@ -91,7 +92,7 @@ class GatedAttention(nn.Module):
                 state.
         """
         d, z, v = self.widths
-        residual = x
+        residual = x = finite_padding(x, padding_mask)
         if self.prenorm:
             x = self.norm(x)
         if self._takes_single_steps(x, padding_mask, state, return_state):

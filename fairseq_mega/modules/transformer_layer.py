@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .embedding import finite_padding
 from .layers import Dropout, get_activation, linear
 from .mega_layer import LayerOutput
 from .norm import build_norm
@@ -89,6 +90,7 @@ class TransformerLayer(nn.Module):
 
     def compute(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """The layer on (B, L, d)."""
+        x = finite_padding(x, padding_mask)
         attended = self.dropout(self.attend(self.attention_norm(x) if self.prenorm else x, padding_mask))
         x = x + attended if self.prenorm else self.attention_norm(x + attended)
         inner = self.fc1(self.feed_forward_norm(x) if self.prenorm else x)

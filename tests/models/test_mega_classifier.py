@@ -8,7 +8,7 @@ import torch
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from tiny_classifier import build, padded, parameters, task, texts
-from tiny_mega import dictionary, lively
+from tiny_mega import PAD, dictionary, lively
 
 import fairseq_mega
 from fairseq_mega.models.mega_classifier import MegaClassifier
@@ -107,6 +107,28 @@ def test_mean_is_over_true_tokens():
     assert sentence_vector(x, None, "cls").tolist() == [[0.0, 1.0], [6.0, 7.0]]
     half = torch.full((1, 5000, 1), 0.1, dtype=torch.float16)
     assert abs(sentence_vector(half, None, "mp").item() - 0.1) < 1e-3  # a float16 sum would stop at 256
+
+
+@pytest.mark.parametrize("arch", ["mega_lra", "transformer_lra"])
+@pytest.mark.parametrize("pooling", ["mp", "cls"])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_text_of_padding_alone_has_finite_logits(arch, pooling, training):
+    """And changes neither the other texts nor any gradient."""
+    model = build(arch, sen_rep_type=pooling, dropout=0.0).train(training)
+    rows = padded(texts((5, 3)))
+    found = []
+    for batch in (rows, torch.cat([rows, torch.full_like(rows[:1], PAD)])):
+        logits = model(batch)
+        assert torch.isfinite(logits).all()
+        found.append([logits[:2], *torch.autograd.grad(logits[:2].square().sum(), list(model.parameters()))])
+    for got, want in zip(found[1], found[0]):
+        torch.testing.assert_close(got, want)
+
+
+def test_a_mean_over_nothing_is_zero():
+    empty = torch.zeros(2, 0, 3)
+    assert sentence_vector(empty, None, "mp").eq(0).all() and sentence_vector(empty, None, "mp").shape == (2, 3)
+    assert sentence_vector(empty, torch.zeros(2, 0, dtype=torch.bool), "mp").eq(0).all()
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm"])

@@ -67,6 +67,8 @@ def test_layers_equal_torchs(normalize_before):
             other.data.copy_(mine.data)
         want, got = theirs(x, src_key_padding_mask=mask), layer(x, mask).hidden
         torch.testing.assert_close(got[~mask], want[~mask], atol=1e-10, rtol=0)
+        spoilt = layer(x.masked_fill(mask.unsqueeze(-1), float("nan")), mask).hidden
+        torch.testing.assert_close(spoilt[~mask], got[~mask])
         x = got
 
 

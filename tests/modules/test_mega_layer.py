@@ -71,6 +71,41 @@ def test_streams_remember_padding(function, chunk_size):
         out, _ = stream(built, x, pieces, mask)
         assert torch.isfinite(out).all()
         torch.testing.assert_close(out[~mask], whole[~mask], msg=f"pieces {pieces}")
+        spoilt, _ = stream(built, x.masked_fill(mask.unsqueeze(-1), float("nan")), pieces, mask)
+        torch.testing.assert_close(spoilt[~mask], whole[~mask], msg=f"NaN at padding, pieces {pieces}")
+
+
+def hidden_and_gradients(built, x, mask, source, source_mask):
+    """Outputs at real positions, and all gradients of them: of real inputs and of the parameters."""
+    leaves = [x.clone().requires_grad_(), source.clone().requires_grad_()]
+    out = built(leaves[0], padding_mask=mask, encoder_out=leaves[1], encoder_padding_mask=source_mask).hidden[~mask]
+    found = torch.autograd.grad(out.square().sum(), [*leaves, *built.parameters()])
+    assert all(torch.isfinite(gradient).all() for gradient in found)
+    return [out, found[0][~mask], found[1][~source_mask], *found[2:]]
+
+
+@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
+@pytest.mark.parametrize("chunk_size", [-1, 4])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("prenorm", [False, True])
+@pytest.mark.parametrize("path", ["reference", "fastest"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_value_at_padding_reaches_anything(function, chunk_size, bidirectional, prenorm, path, value, monkeypatch):
+    """Neither through 0 * NaN in the attention, nor into the gradients of the weights."""
+    if path == "reference":
+        for operator in ("EMA", "ATTENTION", "GATE"):
+            monkeypatch.setenv(f"FAIRSEQ_MEGA_{operator}_PATH", path)
+    shape = {"chunk_size": chunk_size, "bidirectional": bidirectional, "normalize_before": prenorm}
+    built = layer(attention_function=function, cross_attention=True, **shape).float()
+    x, source = hidden(13).float(), hidden(SOURCE, seed=2).float()
+    mask, source_mask = torch.zeros(BATCH, 13, dtype=torch.bool), torch.zeros(BATCH, SOURCE, dtype=torch.bool)
+    mask[0, 8:] = mask[1, 2:4] = mask[2] = True
+    source_mask[0, 3:] = source_mask[1] = True
+    pads, source_pads = mask.unsqueeze(-1), source_mask.unsqueeze(-1)
+    zeros = x.masked_fill(pads, 0.0), mask, source.masked_fill(source_pads, 0.0), source_mask
+    filled = x.masked_fill(pads, value), mask, source.masked_fill(source_pads, value), source_mask
+    for got, want in zip(hidden_and_gradients(built, *filled), hidden_and_gradients(built, *zeros)):
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])

@@ -47,7 +47,8 @@ def attention(
         function: "softmax" (tau = sqrt z), "relu2" or "laplace" (tau = number of keys the query sees).
         bias: relative bias b as the n + m - 1 values of its Toeplitz matrix, ``b[i, j] = bias[n - 1 + j - i]``.
         causal: queries are the last n positions of the keys and see no later ones.
-        padding_mask: (..., m) bool, True = may not be attended to. Rows with nothing to attend to stay finite.
+        padding_mask: (..., m) bool, True = may not be attended to; k and v have to be finite there. Rows with nothing
+            to attend to stay finite.
         dropout: probability of dropping an attention weight (pass 0 in evaluation).
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
             rescaling, and a query that lost all its keys gives zeros.
