@@ -1,6 +1,7 @@
 """Norms, relative biases, dropout, initial values and option checks."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -60,13 +61,14 @@ HALVES = {"half": nn.Module.half, "bfloat16": nn.Module.bfloat16, "to": lambda n
 def test_batchnorm_keeps_its_statistics_in_half_precision(kind, convert):
     """Outputs, gradients and running statistics are those of float32 but for the rounding of inputs and outputs."""
     torch.manual_seed(0)
-    norm, wide = build_norm(kind, 3), build_norm(kind, 3)
+    norm: Any = build_norm(kind, 3)
+    wide: Any = build_norm(kind, 3)
     convert(norm)
     dtype = norm.weight.dtype
     assert norm.running_mean.dtype == norm.running_var.dtype == torch.float32
     for _ in range(80):
         x = (10.0 + torch.tensor([1.0, 20.0, 300.0]) * torch.randn(4, 50, 3)).to(dtype)
-        inputs = [x.clone().requires_grad_(), x.float().requires_grad_()]
+        inputs: Any = [x.clone().requires_grad_(), x.float().requires_grad_()]
         got, want = norm(inputs[0]), wide(inputs[1])
         weights = torch.randn_like(want).to(dtype)
         (got * weights).sum().backward()
@@ -81,7 +83,7 @@ def test_batchnorm_keeps_its_statistics_in_half_precision(kind, convert):
 
 
 def test_batchnorm_changes_its_precision_and_device_as_others_do():
-    norm = build_norm("batchnorm", 3)
+    norm: Any = build_norm("batchnorm", 3)
     norm(torch.randn(2, 5, 3))
     before = norm.running_var.clone()
     assert norm.double().running_var.dtype == torch.float64 and norm.half().float().running_var.dtype == torch.float32
@@ -93,11 +95,11 @@ def test_batchnorm_changes_its_precision_and_device_as_others_do():
 @pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.float])
 def test_batchnorm_checkpoints_load_both_ways(kinds, convert):
     """Of any precision of model and checkpoint, old checkpoints of half precision statistics among them."""
-    norm = build_norm(kinds[0], 3).half()
+    norm: Any = build_norm(kinds[0], 3).half()
     norm(torch.randn(2, 5, 3).half())
     narrow = {name: value.half() if value.is_floating_point() else value for name, value in norm.state_dict().items()}
     for state in (norm.state_dict(), narrow):
-        other = convert(build_norm(kinds[1], 3))
+        other: Any = convert(build_norm(kinds[1], 3))
         other.load_state_dict(state)
         assert other.running_var.dtype == torch.float32 and other.num_batches_tracked == 1
         torch.testing.assert_close(other.running_var, state["running_var"].float(), rtol=0, atol=0)

@@ -1,5 +1,7 @@
 """Inputs without steps or sequences: every path gives results of the right shape, the carried state and no gradient."""
 
+from typing import Any, Dict
+
 import pytest
 import torch
 
@@ -24,7 +26,7 @@ def poisoned_extension():
 
 def without_gradient(outputs, inputs):
     """Assert that all gradients of the sum of the outputs are there and zero."""
-    total = sum((torch.view_as_real(out) if out.is_complex() else out).sum() for out in outputs)
+    total: Any = sum((torch.view_as_real(out) if out.is_complex() else out).sum() for out in outputs)
     for name, gradient in zip(inputs, torch.autograd.grad(total, list(inputs.values()))):
         assert gradient.eq(0).all(), f"gradient of {name}"
 
@@ -45,6 +47,7 @@ def test_ema(batch, length, path, mode, kernel_device):
         state = torch.randn(batch, WIDTH, N, device=kernel_device, requires_grad=True)
     returns = not two_way and mode != "truncated"
     coefficients = coefficients_of(inputs)
+    last: Any
     y, last = ema.damped_ema(x, coefficients, state=state, return_state=returns, path=path, **options)
     assert y.shape == x.shape and y.dtype == x.dtype
     if returns:
@@ -70,7 +73,9 @@ def test_the_emas_kernels_refuse_what_is_empty(batch, length, kernel_device):
 @pytest.mark.parametrize("padded", [False, True])
 def test_attention(batch, queries, keys, path, function, padded, kernel_device):
     shapes = {"q": (batch, queries, 4), "k": (batch, keys, 4), "v": (batch, keys, 6)}
-    inputs = {name: torch.randn(shape, device=kernel_device, requires_grad=True) for name, shape in shapes.items()}
+    inputs: Dict[str, Any] = {
+        name: torch.randn(shape, device=kernel_device, requires_grad=True) for name, shape in shapes.items()
+    }
     bias = torch.randn(max(queries + keys - 1, 0), device=kernel_device, requires_grad=True)
     mask = torch.zeros(batch, keys, dtype=torch.bool, device=kernel_device) if padded else None
     for causal in (False, True) if queries <= keys else (False,):
@@ -85,7 +90,9 @@ def test_attention(batch, queries, keys, path, function, padded, kernel_device):
 @pytest.mark.parametrize(("batch", "length"), [*EMPTY, (0, 8)])
 @pytest.mark.parametrize("path", [*ATTENTION_PATHS.names, None])
 def test_chunked_attention(batch, length, path, kernel_device):
-    inputs = {name: torch.randn(batch, length, 4, device=kernel_device, requires_grad=True) for name in "qkv"}
+    inputs: Dict[str, Any] = {
+        name: torch.randn(batch, length, 4, device=kernel_device, requires_grad=True) for name in "qkv"
+    }
     bias = torch.randn(7, device=kernel_device, requires_grad=True)
     out = chunked_attention(**inputs, chunk_size=4, bias=bias, path=path)
     assert out.shape == (batch, length, 4)
@@ -96,7 +103,9 @@ def test_chunked_attention(batch, length, path, kernel_device):
 @pytest.mark.parametrize("path", ["reference", "fused", None])
 def test_gate(batch, length, path, kernel_device):
     names = ("residual", "update", "candidate", "addend")
-    inputs = {name: torch.randn(batch, length, 4, device=kernel_device, requires_grad=True) for name in names}
+    inputs: Dict[str, Any] = {
+        name: torch.randn(batch, length, 4, device=kernel_device, requires_grad=True) for name in names
+    }
     out = gated_residual(**inputs, path=path)
     assert out.shape == (batch, length, 4)
     without_gradient([out], inputs)
@@ -105,7 +114,9 @@ def test_gate(batch, length, path, kernel_device):
 @pytest.mark.parametrize(("batch", "length"), EMPTY)
 @pytest.mark.parametrize("path", ["reference", "torch", "native", None])
 def test_timestep_norm(batch, length, path, kernel_device):
-    inputs = {name: torch.randn(4, device=kernel_device, requires_grad=True) for name in ("weight", "bias")}
+    inputs: Dict[str, Any] = {
+        name: torch.randn(4, device=kernel_device, requires_grad=True) for name in ("weight", "bias")
+    }
     x = torch.randn(batch, length, 4, device=kernel_device, requires_grad=True)
     y, state = timestep_norm.timestep_norm(x, groups=2, path=path, **inputs)
     assert y.shape == x.shape and state.mean.eq(0).all() and state.variance.eq(1).all() and state.count.eq(0).all()
