@@ -14,7 +14,7 @@ class LinearDecayConfig(FairseqDataclass):
     """Options of ``--lr-scheduler linear_decay``."""
 
     warmup_updates: int = field(default=0, metadata={"help": "updates W over which the rate rises"})
-    warmup_init_lr: float = field(default=1e-7, metadata={"help": "rate of the first update"})
+    warmup_init_lr: float = field(default=1e-7, metadata={"help": "rate of the first update; negative: 0"})
     warmup_power: float = field(default=1.0, metadata={"help": "power r of the rise, (n / W)^r"})
     end_learning_rate: float = field(default=0.0, metadata={"help": "rate after the last update"})
     total_num_update: Optional[float] = field(
@@ -52,7 +52,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
                 f"--total-num-update {self.total:g} must be above --warmup-updates {cfg.warmup_updates}; "
                 f"where it is not given it is --max-update"
             )
-        self.peak = cfg.lr[0]
+        self.first, self.peak = max(0.0, cfg.warmup_init_lr), cfg.lr[0]
         self.optimizer.set_lr(self.rate(0))
 
     def rate(self, num_updates: int) -> float:
@@ -60,7 +60,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         cfg = self.cfg
         if num_updates <= cfg.warmup_updates:
             done = (num_updates / cfg.warmup_updates) ** cfg.warmup_power if cfg.warmup_updates > 0 else 1.0
-            return cfg.warmup_init_lr + (self.peak - cfg.warmup_init_lr) * done
+            return self.first + (self.peak - self.first) * done
         left = max(0.0, self.total - num_updates) / (self.total - cfg.warmup_updates)
         return cfg.end_learning_rate + (self.peak - cfg.end_learning_rate) * left
 

@@ -45,6 +45,14 @@ def test_rise_and_fall(monkeypatch, power):
     assert found[0] == 1e-7 and found[20] == 1e-3 and found[100] == 0.0
 
 
+@pytest.mark.parametrize("initial", [-1.0, -0.5])
+def test_a_negative_first_rate_is_none_given(monkeypatch, initial):
+    """The published default, -1: from 0 on with a warm-up, and at the peak at once without."""
+    found = rates(monkeypatch, 30, warmup_updates=20, warmup_init_lr=initial)
+    assert found[0] == 0.0 and found[10] == pytest.approx(5e-4) and min(found) >= 0.0
+    assert rates(monkeypatch, 2, warmup_updates=0, warmup_init_lr=initial)[0] == 1e-3
+
+
 def test_end_of_training_and_beyond(monkeypatch):
     found = rates(monkeypatch, 15, warmup_updates=0, total_num_update=10, end_learning_rate=1e-5)
     assert found[0] == 1e-3
