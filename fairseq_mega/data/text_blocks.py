@@ -65,6 +65,7 @@ class TextBlockDataset(SizedDataset):
 
     def set_epoch(self, epoch: int) -> None:
         """Cut the text for an epoch."""
+        self.text.set_epoch(epoch)
         draw = np.random.default_rng((self.seed, epoch))
         blocks = self.text.cut(lambda: self.chunk * int(draw.integers(self.low, self.high + 1)))
         self.starts, self.sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]

@@ -30,6 +30,11 @@ class TextLines:
         """Number of tokens of all lines."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
+    def set_epoch(self, epoch: int) -> None:
+        """Tell lines that are cropped at random; their lengths stay."""
+        if hasattr(self.lines, "set_epoch"):
+            self.lines.set_epoch(epoch)
+
     def start(self, line: int) -> int:
         """Number of tokens before a line."""
         return int(self.ends[line - 1]) if line > 0 else 0

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, Optional
 
 from fairseq import utils
 from fairseq.data import FairseqDataset, data_utils, iterators
+from fairseq.data.shorten_dataset import maybe_shorten_dataset
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from omegaconf import II, OmegaConf
@@ -69,6 +70,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
                 raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
         if args.test_chunk_size < 0:
             raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
+        if args.add_bos_token:
+            raise ValueError("--add-bos-token: texts begin with </s> here, as in the recipes; leave it out")
         if self.targets != ["future"]:
             raise ValueError("--self-target and --past-target: a MEGA language model predicts the next token only")
         self.folder = Path((utils.split_paths(args.data or "") or ["."])[0])
@@ -121,7 +124,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         if lines is None:
             several = ". One name at a time; NAME1, NAME2, ... are read with NAME" if training and "," in split else ""
             raise FileNotFoundError(f"Dataset not found: {split} ({path}){several}")
-        text = TextLines(lines, split)
+        shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
+        text = TextLines(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
         self.datasets[split] = self._blocks(text) if training else self._streams(text)
         return self.datasets[split]
 

@@ -3,8 +3,10 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
+from fairseq.data import indexed_dataset
 from helpers import hypotheses, random_sentences, run_fairseq, train_with_two_processes
 
 from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
@@ -162,6 +164,19 @@ def test_subsets_that_cannot_be_trained_on(renamed, device_flags, tmp_path, subs
         train(renamed, tmp_path / "run", *device_flags, "--max-epoch", 1, "--no-save", "--train-subset", subset)
 
 
+def test_lines_are_shortened(data, trained, device_flags):
+    """--shorten-method, as the published task: each line to --tokens-per-sample, in the splits of the list."""
+    loader = indexed_dataset.MMapIndexedDataset(str(data / "test"))
+    for method in ("truncate", "random_crop"):
+        options = ["--shorten-method", method, "--tokens-per-sample", 4]
+        output = run_fairseq(
+            "eval-lm", [data, *TASK, "--path", trained, "--gen-subset", "test", *options, *device_flags]
+        )
+        expected = int(np.minimum(loader.sizes, 4).sum())
+        assert f"scored {expected} of {expected} tokens" in output
+    assert evaluate(data, trained, device_flags, *options, "--shorten-data-split-list", "train")[1] == TEST_TOKENS
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("segments", [5, 1])
 def test_two_processes_score_each_token_once(segments, data, device_flags, tmp_path):
@@ -268,6 +283,7 @@ def test_bad_input(data, trained, device_flags, tmp_path):
     refused("--num-shards 2: a text with carried memory", "--num-shards", 2, "--shard-id", 0)
     refused("--context-window: streams carry", "--context-window", 4)
     refused("--chunk-nums 0: must be", "--chunk-nums", 0)
+    refused("--add-bos-token: texts begin with </s>", "--add-bos-token")
     refused("--test-chunk-size -3", "--test-chunk-size", -3)
     with pytest.raises(ValueError, match="carries a memory along the text, which TransformerLanguageModel does not"):
         train(data, tmp_path, *device_flags, model=["--arch", "transformer_lm", "--decoder-layers", 1])
