@@ -83,11 +83,15 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         Raises:
             ValueError: if the model cannot carry a memory.
         """
+        changes: Dict[str, Any] = {}
         if from_checkpoint and self.args.test_chunk_size > 0:
-            if OmegaConf.is_config(args):
-                args = OmegaConf.merge(args, {"decoder_chunk_size": self.args.test_chunk_size})
-            else:
-                args.decoder_chunk_size = self.args.test_chunk_size
+            changes["decoder_chunk_size"] = self.args.test_chunk_size
+        if from_checkpoint and getattr(args, "decoder_embed_path", None):
+            changes["decoder_embed_path"] = None  # the checkpoint holds the vectors, whatever became of the file
+        if OmegaConf.is_config(args):
+            args = OmegaConf.merge(args, changes)
+        else:
+            vars(args).update(changes)
         model = super().build_model(args, from_checkpoint)
         if not isinstance(model, MegaLanguageModel):
             raise ValueError(

@@ -164,6 +164,17 @@ def test_subsets_that_cannot_be_trained_on(renamed, device_flags, tmp_path, subs
         train(renamed, tmp_path / "run", *device_flags, "--max-epoch", 1, "--no-save", "--train-subset", subset)
 
 
+def test_a_file_of_embeddings_is_needed_once(data, device_flags, tmp_path):
+    """A checkpoint holds the vectors: it is scored where the file is gone."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("2 16\n" + "".join(f"w{word} " + " ".join(["0.5"] * 16) + "\n" for word in (1, 2)))
+    train(data, tmp_path, *device_flags, "--max-update", 1, "--decoder-embed-path", vectors)
+    vectors.unlink()
+    assert evaluate(data, tmp_path / "checkpoint_last.pt", device_flags)[1] == TEST_TOKENS
+    with pytest.raises(FileNotFoundError):
+        train(data, tmp_path / "new", *device_flags, "--max-update", 1, "--decoder-embed-path", vectors)
+
+
 def test_lines_are_shortened(data, trained, device_flags):
     """--shorten-method, as the published task: each line to --tokens-per-sample, in the splits of the list."""
     loader = indexed_dataset.MMapIndexedDataset(str(data / "test"))
