@@ -17,7 +17,7 @@ import fairseq_mega
 from fairseq_mega.compat.loading import RefusedContents, UnreadableFile
 
 from .allocator import keep_freed_memory
-from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags
+from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags, with_task
 
 COMMANDS = {
     "train": "fairseq_cli.train",
@@ -137,7 +137,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
     try:
         check_arguments(command, given)
         check_files(given)
-        sys.argv = [name, *with_user_dir(given)]
+        sys.argv = [name, *with_user_dir(with_task(command, given))]
         with explained_errors():
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:

@@ -4,8 +4,11 @@ import argparse
 import ast
 import contextlib
 import difflib
+import os
 import re
 import typing
+
+import torch
 
 import fairseq_mega
 
@@ -139,9 +142,45 @@ def check_arguments(command: str, arguments: typing.Sequence[str]) -> None:
     betas = option_value(arguments, "--adam-betas")
     if betas is not None and not is_pair(betas):
         raise UsageError(f"--adam-betas {betas}: two numbers in brackets are needed, for instance '(0.9, 0.98)'")
-    arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
-    if command == "train" and arch is not None:
-        check_family(arch, option_value(arguments, "--task"))
+    task = option_value(arguments, "--task")
+    if command == "train":
+        arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
+        if arch is not None:
+            check_family(f"--arch {arch}", arch, task)
+        return
+    arch, _ = origin_of(option_value(arguments, "--path"))
+    kind = None if arch is None else kind_of(arch)
+    if arch is not None and kind is not None:
+        if command not in kind.commands:
+            raise UsageError(
+                f"--path holds {kind.name} (--arch {arch}): give it to fairseq-mega-{alternatives(kind.commands)}"
+            )
+        if task is not None:
+            check_family(f"--path holds a model of --arch {arch}, which", arch, task)
+
+
+def with_task(command: str, arguments: typing.Sequence[str]) -> typing.List[str]:
+    """Add the --task that a checkpoint was trained on, where none is given: fairseq takes another one by default."""
+    if command == "train" or option_value(arguments, "--task") is not None:
+        return list(arguments)
+    _, task = origin_of(option_value(arguments, "--path"))
+    return list(arguments) if task is None else [*arguments, "--task", task]
+
+
+def origin_of(
+    paths: typing.Optional[str],
+) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
+    """Architecture and task of the first checkpoint of --path, without reading its weights; None where it does not say.
+
+    A file that cannot be read gives None, too: the command itself says what is wrong with it.
+    """
+    try:
+        state = torch.load((paths or "").split(os.pathsep)[0], map_location="cpu", mmap=True, weights_only=True)
+        if state.get("cfg"):
+            return state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name")
+        return getattr(state["args"], "arch", None), getattr(state["args"], "task", None)
+    except Exception:  # torch has no common class for damaged files
+        return None, None
 
 
 def is_pair(text: str) -> bool:
@@ -153,10 +192,18 @@ def is_pair(text: str) -> bool:
     return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
 
 
-def check_family(arch: str, task: typing.Optional[str]) -> None:
-    """Refuse an architecture of this package with a task that it is not for; raises UsageError."""
+class Kind(typing.NamedTuple):
+    """A kind of model: what it is called, its task, whether a class of tasks is for it, and which commands take it."""
+
+    name: str
+    task: str
+    fits: typing.Callable[[type], bool]
+    commands: typing.Sequence[str]
+
+
+def kind_of(arch: str) -> typing.Optional[Kind]:
+    """What kind of model an architecture of this package is, None for others."""
     from fairseq.models import ARCH_MODEL_REGISTRY
-    from fairseq.tasks import TASK_REGISTRY
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
     from fairseq_mega.models.classifier import TASKS, SequenceClassifier
@@ -164,15 +211,26 @@ def check_family(arch: str, task: typing.Optional[str]) -> None:
     from fairseq_mega.models.mega_lm import MegaLanguageModel
     from fairseq_mega.tasks.classification import ClassificationTask
 
-    model, chosen = ARCH_MODEL_REGISTRY.get(arch), TASK_REGISTRY.get(task or "translation")
-    if model is None or chosen is None:
-        return  # the parser says so
-    classifies, speaks = issubclass(chosen, ClassificationTask), issubclass(chosen, LanguageModelingTask)
-    for kind, fits, name, remedy in (
-        (SequenceClassifier, classifies, "a classifier", TASKS),
-        (MegaLanguageModel, speaks, "a language model", "mega_language_modeling"),
-        (MegaModel, not classifies and not speaks, "a translator", "translation"),
-    ):
-        if issubclass(model, kind) and not fits:
-            given = "without --task it is translation" if task is None else f"found {task}"
-            raise UsageError(f"--arch {arch} is {name}: give --task {remedy} ({given})")
+    model = ARCH_MODEL_REGISTRY.get(arch, object)
+    if issubclass(model, SequenceClassifier):
+        return Kind("a classifier", TASKS, lambda task: issubclass(task, ClassificationTask), ["validate"])
+    if issubclass(model, MegaLanguageModel):
+        commands = ["eval-lm", "generate", "interactive", "validate"]
+        return Kind(
+            "a language model", "mega_language_modeling", lambda t: issubclass(t, LanguageModelingTask), commands
+        )
+    if issubclass(model, MegaModel):
+        others = (ClassificationTask, LanguageModelingTask)
+        commands = ["generate", "interactive", "validate"]
+        return Kind("a translator", "translation", lambda task: not issubclass(task, others), commands)
+    return None
+
+
+def check_family(what: str, arch: str, task: typing.Optional[str]) -> None:
+    """Refuse an architecture of this package with a task that it is not for; raises UsageError that begins `what`."""
+    from fairseq.tasks import TASK_REGISTRY
+
+    kind, chosen = kind_of(arch), TASK_REGISTRY.get(task or "translation")
+    if kind is not None and chosen is not None and not kind.fits(chosen):  # what is unknown, the parser names
+        given = "without --task it is translation" if task is None else f"found {task}"
+        raise UsageError(f"{what} is {kind.name}: give --task {kind.task} ({given})")

@@ -3,7 +3,7 @@
 import pytest
 from fairseq_cli import train
 
-from fairseq_mega.cli import console
+from fairseq_mega.cli import console, usage
 from fairseq_mega.cli.prepare import command as prepare
 from tests import helpers
 
@@ -93,6 +93,43 @@ def test_a_missing_checkpoint(command, given, capsys, monkeypatch, tmp_path):
     assert "do you mean --path" in error_of(
         capsys, monkeypatch, tmp_path, command, "data", "--task=translation", "--pathh=x"
     )
+
+
+def run_quietly(capsys, command, *arguments):
+    helpers.forget_earlier_runs()
+    assert console.run(command, [str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_task_is_that_of_the_checkpoint(tiny_model, device_flags, capsys):
+    found = run_quietly(
+        capsys, "validate", tiny_model.data, "--path", tiny_model.checkpoint, "--max-tokens", 500, *device_flags
+    )
+    assert "valid on 'valid' subset" in found
+    assert usage.origin_of(str(tiny_model.checkpoint)) == ("mega_tiny", "translation")
+
+
+def test_checkpoints_that_cannot_be_read_say_nothing(tmp_path):
+    (tmp_path / "model.pt").write_text("no model")
+    for path in (None, "", str(tmp_path), str(tmp_path / "model.pt"), str(tmp_path / "none.pt")):
+        assert usage.origin_of(path) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "expected"),
+    [
+        ("generate", ["--task=mega_language_modeling"], "is a translator: give --task translation (found mega_lang"),
+        ("validate", ["--task", "lra-text"], "--path holds a model of --arch mega_tiny, which is a translator"),
+        (
+            "eval-lm",
+            [],
+            "--path holds a translator (--arch mega_tiny): give it to fairseq-mega-generate, interactive or",
+        ),
+    ],
+)
+def test_checkpoints_of_another_family(command, options, expected, tiny_model, capsys, monkeypatch, tmp_path):
+    given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), *options]
+    assert expected in error_of(capsys, monkeypatch, tmp_path, command, *given)
 
 
 def test_validation_without_a_task(capsys, monkeypatch, tmp_path):

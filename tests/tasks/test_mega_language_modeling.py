@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import indexed_dataset
-from helpers import hypotheses, random_sentences, run_fairseq, train_with_two_processes
+from helpers import forget_earlier_runs, hypotheses, random_sentences, run_fairseq, train_with_two_processes
 
+from fairseq_mega.cli import console
 from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
 
 TASK = ["--task", "mega_language_modeling"]
@@ -77,6 +78,15 @@ def test_loss_depends_on_neither_groups_nor_batches(data, trained, device_flags)
         assert tokens == TEST_TOKENS and segments in (3, 4)
         losses.add(loss)
     assert max(losses) - min(losses) <= 1e-4 + 1e-9, losses  # fairseq prints four digits
+
+
+def test_streams_are_read_without_saying_the_task(data, trained, device_flags, capsys):
+    """fairseq-eval-lm would take blocks of its own language_modeling, and give another number."""
+    forget_earlier_runs()
+    given = [data, "--path", trained, "--gen-subset", "test", "--no-progress-bar", *device_flags]
+    assert console.run("eval-lm", [str(argument) for argument in given]) == 0
+    loss = re.search(r"Loss \(base 2\): ([\d.]+)", capsys.readouterr().out)
+    assert loss is not None and float(loss.group(1)) == evaluate(data, trained, device_flags)[0]
 
 
 def test_context_and_chunks_count(data, trained, device_flags):
