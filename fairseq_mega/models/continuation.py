@@ -19,6 +19,9 @@ class ContinuationGenerator(SequenceGenerator):
         ValueError: if nothing may follow.
     """
 
+    search: Any  # fairseq's, and its number of tokens
+    min_len: int
+
     def __init__(
         self,
         models: Sequence[Any],

@@ -53,9 +53,9 @@ def test_what_a_tar_says_of_its_files_counts(tmp_path: Path) -> None:
         member = tarfile.TarInfo("zeros")
         member.size = len(ZEROS)
         tar.addfile(member, io.BytesIO(ZEROS))
-    for wanted in (True, False):
+    for wanted in ({"zeros"}, set()):
         with pytest.raises(OSError, match=REFUSED):
-            list(archives.read_tar(path, lambda name, wanted=wanted: wanted))
+            list(archives.read_tar(path, wanted.__contains__))
 
 
 def test_corpora_of_language_models(bomb: Path, tmp_path: Path) -> None:
