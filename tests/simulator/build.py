@@ -17,7 +17,6 @@ REPOSITORY = HERE.parent.parent
 SOURCES = REPOSITORY / "fairseq_mega" / "csrc"
 BUILD = REPOSITORY / "build"
 NAMESPACE = "fairseq_mega_sim"
-LIBRARY_VARIABLE = "FM_SIM_LIBRARY"  # a library built before, to be used instead
 CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
 
 
@@ -43,9 +42,6 @@ def build(sources: Path = SOURCES, sanitize: bool = False, optimize: str = "-O1"
     Raises:
         RuntimeError: without the CUDA toolkit's headers, or where the compiler fails, with its messages.
     """
-    given = os.environ.get(LIBRARY_VARIABLE)
-    if given:
-        return Path(given)
     home = cuda_home()
     if home is None:
         raise RuntimeError("the simulator needs the CUDA toolkit's headers: set CUDA_HOME")

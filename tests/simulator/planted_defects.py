@@ -47,27 +47,22 @@ DEFECTS: Tuple[Tuple[str, str, str], ...] = (
 class Operator(NamedTuple):
     """Which sources belong to an operator and what checks them."""
 
-    sources: Tuple[str, ...]  # patterns under csrc
-    alone: bool  # whether the check needs no other operator in the library
-    check: Tuple[str, ...]  # arguments of Python; LIBRARY stands for the library, ORDERS for the schedules
-    seconds: int = 600  # of processor time, after which it is taken not to end
+    sources: Tuple[str, ...]  # patterns under csrc, enough for a library of this operator
+    check: Tuple[str, ...]  # arguments of Python, after which the library and the schedules stand
+    seconds: int = 120  # of processor time, after which it is taken not to end
 
 
-def tests_of(*files: str) -> Tuple[str, ...]:
-    return ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-k", "simulator", *files)
+def operator_of(name: str) -> Operator:
+    sources = ("*.h", f"cuda/{name}*", f"bindings/{name.replace('_weights', '')}.cpp")
+    return Operator(sources, (str(build.HERE / "check_operators.py"), name.replace("_weights", "")))
 
 
 OPERATORS = {
-    "ema": Operator(
-        ("*.h", "cuda/ema*", "bindings/ema.cpp"),
-        True,
-        (str(build.HERE / "check_ema.py"), "LIBRARY", "ORDERS"),
-        60,
-    ),
-    "fft_conv": Operator(("cuda/fft_conv*",), False, tests_of("tests/ops/test_fft_conv.py")),
-    "attention": Operator(("cuda/attention*",), False, tests_of("tests/ops/test_attention_kernels.py")),
-    "timestep_norm": Operator(("cuda/timestep_norm*",), False, tests_of("tests/ops/test_timestep_norm.py")),
-    "gate": Operator(("cuda/gate*",), False, tests_of("tests/ops/test_gate.py")),
+    "ema": Operator(("*.h", "cuda/ema*", "bindings/ema.cpp"), (str(build.HERE / "check_ema.py"),), 60),
+    "fft_conv": operator_of("fft_conv"),
+    "attention": operator_of("attention_weights"),
+    "timestep_norm": operator_of("timestep_norm"),
+    "gate": operator_of("gate"),
 }
 
 
@@ -102,8 +97,7 @@ def defects_in(path: str, text: str) -> Iterator[Defect]:
 
 def copy_sources(operator: Operator, target: Path) -> List[str]:
     """Copy what the operator's library needs; returns the files in which to plant defects."""
-    patterns = (*COMMON, *operator.sources) if operator.alone else ("**/*.*",)
-    for pattern in patterns:
+    for pattern in (*COMMON, *operator.sources):
         for path in build.SOURCES.glob(pattern):
             place = target / path.relative_to(build.SOURCES)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -114,30 +108,23 @@ def copy_sources(operator: Operator, target: Path) -> List[str]:
 
 def check(operator: Operator, library: Path, orders: Tuple[str, ...], sanitize: bool) -> Optional[str]:
     """Run the operator's check; returns what it said, or None where it found nothing."""
-    runs = [orders] if "ORDERS" in operator.check else [(order,) for order in orders]
-    for some in runs:
-        arguments = [str(library) if part == "LIBRARY" else part for part in operator.check if part != "ORDERS"]
-        arguments += some if "ORDERS" in operator.check else ()
-        environment = {**os.environ, build.LIBRARY_VARIABLE: str(library), "FM_SIM_ORDER": some[0]}
-        if sanitize:
-            environment.update(build.sanitizer_environment())
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=build.REPOSITORY,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        # Not by the clock: on a busy machine that would end checks that only wait for their turn.
-        resource.prlimit(process.pid, resource.RLIMIT_CPU, (operator.seconds, operator.seconds))
-        output, _ = process.communicate()
-        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-            return "did not end in time"
-        if process.returncode != 0:
-            said = [line for line in output.strip().split("\n") if line]
-            sanitizer = [line for line in said if "ERROR: AddressSanitizer" in line]
-            return (sanitizer or said or [f"exit status {process.returncode}"])[-1][:200]
+    process = subprocess.Popen(
+        [sys.executable, *operator.check, str(library), *orders],
+        cwd=build.REPOSITORY,
+        env={**os.environ, **(build.sanitizer_environment() if sanitize else {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    # Not by the clock: on a busy machine that would end checks that only wait for their turn.
+    resource.prlimit(process.pid, resource.RLIMIT_CPU, (operator.seconds, operator.seconds))
+    output, _ = process.communicate()
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "did not end in time"
+    if process.returncode != 0:
+        said = [line for line in output.strip().split("\n") if line]
+        sanitizer = [line for line in said if "ERROR: AddressSanitizer" in line]
+        return (sanitizer or said or [f"exit status {process.returncode}"])[-1][:200]
     return None
 
 

@@ -1,4 +1,4 @@
-"""The EMA's CUDA kernels in the simulator: right under every schedule, and inside their buffers."""
+"""The CUDA kernels in the simulator: right under every schedule, and inside their buffers."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from tests.simulator import build, check_ema, planted_defects
+from tests.simulator import build, check_ema, check_operators, planted_defects
 
 ORDERS = ["0", "1", "2", "3", "4", "5"]
 
@@ -44,6 +44,33 @@ def test_no_access_out_of_bounds(tmp_path):
     planted_defects.copy_sources(planted_defects.OPERATORS["ema"], tmp_path)  # alone: a sanitized build takes long
     library = build.build(tmp_path, sanitize=True)
     command = [sys.executable, check_ema.__file__, str(library), "0"]
+    environment = {**os.environ, **build.sanitizer_environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", check_operators.CASES)
+def test_other_operators_under_every_schedule(operator):
+    torch.ops.load_library(str(build.build()))
+    assert check_operators.failures(operator, ORDERS) == []
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    """A library of all operators but the EMA, with AddressSanitizer."""
+    if build.sanitizer_library() is None:
+        pytest.skip("g++ has no libasan")
+    folder = tmp_path_factory.mktemp("sanitized")
+    for operator in check_operators.CASES:
+        planted_defects.copy_sources(planted_defects.OPERATORS[operator], folder)
+    return build.build(folder, sanitize=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", check_operators.CASES)
+def test_no_access_of_other_operators_out_of_bounds(operator, sanitized):
+    command = [sys.executable, check_operators.__file__, operator, str(sanitized), "0"]
     environment = {**os.environ, **build.sanitizer_environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
