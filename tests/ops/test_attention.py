@@ -57,6 +57,15 @@ def test_paths_equal_reference(path, function, causal, side, shape, monkeypatch)
     compare(inputs, path, mask=mask, function=function, causal=causal)
 
 
+@pytest.mark.parametrize("path", ["dense", "blockwise"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("queries", [1, 5])
+def test_paths_without_a_bias(path, function, queries):
+    inputs = tensors(queries, 5)
+    del inputs["bias"]
+    compare(inputs, path, function=function, causal=True)
+
+
 @pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_gradcheck(path, function):
@@ -124,9 +133,10 @@ def test_nothing_to_attend_to_stays_finite(path, function):
 
 @pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_dropout_drops_weights(path, function):
+@pytest.mark.parametrize("queries", [1, 64])
+def test_dropout_drops_weights(path, function, queries):
     torch.manual_seed(5)
-    inputs = {name: tensor.float() for name, tensor in tensors(64, 64).items()}
+    inputs = {name: tensor.float() for name, tensor in tensors(queries, 64).items()}
     inputs["v"] = torch.ones(2, 64, 1)
     whole = attention(**inputs, function=function, path="reference")
     dropped = torch.stack([attention(**inputs, function=function, path=path, dropout=0.5) for _ in range(200)])

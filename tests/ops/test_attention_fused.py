@@ -53,6 +53,16 @@ def test_leading_dimensions_and_strides(kernel_device, function, leading):
     torch.testing.assert_close(out, attention(q, k, v, path="reference", **options), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_masks_are_broadcast_and_a_bias_may_have_strides(kernel_device, side):
+    inputs = {n: t.float().to(kernel_device) for n, t in tensors(11, 11, (2, 3)).items()}
+    wide = torch.randn(2 * inputs["bias"].numel(), device=kernel_device)
+    inputs["bias"] = wide[::2]
+    mask = padding((2, 1), 11, side).to(kernel_device)
+    out = attention(**inputs, padding_mask=mask, path="fused")
+    torch.testing.assert_close(out, attention(**inputs, padding_mask=mask, path="reference"), rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("causal", [False, True])

@@ -100,14 +100,16 @@ def test_truncation(any_path, truncation, bidirectional):
                 compare(tensors, dtype, path, device, **options)
 
 
-def test_truncation_limits_the_parallel_form_only():
-    tensors = {**parameters(), "x": signal(20)}
-    limited, _ = run(tensors, "fft", truncation=5)
-    unlimited, _ = run(tensors, "fft")
-    streamed, _ = run(tensors, "fft", truncation=5, return_state=True)
+def test_truncation_limits_the_parallel_form_only(any_path):
+    path, device = any_path
+    tensors = {name: tensor.float().to(device) for name, tensor in {**parameters(), "x": signal(20)}.items()}
+    limited, _ = run(tensors, path, truncation=5)
+    unlimited, last = run(tensors, path, return_state=True)
+    streamed, state = run(tensors, path, truncation=5, return_state=True)
     torch.testing.assert_close(limited[:, :5], unlimited[:, :5])
     assert (limited[:, 5:] - unlimited[:, 5:]).abs().max() > 1e-3
     torch.testing.assert_close(streamed, unlimited)
+    torch.testing.assert_close(state, last)
 
 
 @pytest.mark.parametrize("path", ["reference", "fft", "auto"])
@@ -151,6 +153,20 @@ def test_causality_and_reversal():
     forward, _ = run(both, "fft", bidirectional=True)
     backward, _ = run({**swapped, "x": both["x"].flip(1)}, "fft", bidirectional=True)
     torch.testing.assert_close(forward, backward.flip(1))
+
+
+def test_coefficients_are_the_definition():
+    """Also where alpha delta is near one and where it is near zero, to the digits that float32 has."""
+    logits = torch.tensor([-9.0, -4.0, -1.0, 0.0, 0.8, 1.0, 3.0, 8.0], dtype=torch.float64)
+    alpha, delta = (grid.reshape(8, 8) for grid in torch.meshgrid(logits, logits, indexing="ij"))
+    beta, eta = (torch.randn(8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    p, a = torch.sigmoid(alpha), torch.sigmoid(delta)
+    want = torch.log1p(-p * a), p * beta, eta / 8**0.5
+    assert (p * a).max() > 0.99 and (p * a).min() < 1e-7
+    for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 1e-6)):
+        found = ema_coefficients(*(tensor.to(dtype) for tensor in (alpha, delta, beta, eta)))
+        for got, exact in zip(found, want):
+            torch.testing.assert_close(got.double(), exact, rtol=tolerance, atol=0)
 
 
 @pytest.mark.parametrize("logit", [20.0, -20.0, 200.0, -200.0])
