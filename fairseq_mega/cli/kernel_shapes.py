@@ -64,7 +64,7 @@ def parse_shapes(shape: str, lengths: str) -> List[Shape]:
     try:
         numbers = [int(number) for number in shape.split(",")]
         found = [
-            Shape(*numbers[:3], length, *numbers[4:])
+            Shape(*[*numbers[:3], length, *numbers[4:]])
             for length in numbers[3:4] or [int(length) for length in lengths.split(",")]
         ]
         if min(min(one[:4]) for one in found) < 1 or min(numbers) < 0:
