@@ -123,9 +123,12 @@ def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
     assert attention[0]["shape"] == kernel_cases.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
     rows.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
     module_calls = []
-    monkeypatch.setattr(
-        measure, "time_and_memory", lambda *_: module_calls.append(1) or {"seconds": 1, "memory_mib": 0}
-    )
+
+    def count(*_):
+        module_calls.append(1)
+        return {"seconds": 1, "memory_mib": 0}
+
+    monkeypatch.setattr(measure, "time_and_memory", count)
     call_main(monkeypatch, *options, "--stop-after", "600")
     assert len(module_calls) == 1
     call_main(monkeypatch, *options, "--stop-after", "0")
