@@ -106,8 +106,14 @@ def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected
 
 
 def test_stages(arguments: argparse.Namespace) -> List[Stage]:
+    """The groups of TESTS, and one of what else stands in tests/ops."""
+    grouped = {name for files, _ in TESTS.values() for name in files}
+    others = [f"ops/{path.name}" for path in sorted((ROOT / "tests" / "ops").glob("test_*.py"))]
+    groups: Dict[str, Tuple[Sequence[str], str]] = {**TESTS, "others": ([n for n in others if n not in grouped], "")}
     return [
-        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *what)], ("build",)) for name, what in TESTS.items()
+        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *what)], ("build",))
+        for name, what in groups.items()
+        if what[0]
     ]
 
 

@@ -97,6 +97,14 @@ def test_the_stages_of_a_gpu(modules, monkeypatch, tmp_path):
     assert found["build"].environment["FORCE_CUDA"] == "1"
     (command,) = found["memcheck-gate"].commands
     assert command[1:5] == ["--tool", "memcheck", "--kernel-name", "kns=_ZN2fm"]
+    given = {part for name in found if name.startswith("tests-") for part in found[name].commands[0]}
+    here = {f"tests/ops/{path.name}" for path in (SCRIPTS.parent / "tests" / "ops").glob("test_*.py")}
+    assert here <= given
+    monkeypatch.delitem(gpu_check.TESTS, "fft")
+    (others,) = [
+        stage for stage in gpu_check.test_stages(arguments_of(gpu_check, monkeypatch)) if "others" in stage.name
+    ]
+    assert others.commands[0][-1] == "tests/ops/test_fft_conv.py"
     fewer = gpu_check.all_stages(arguments_of(gpu_check, monkeypatch, "--skip", "benchmarks,sanitizer"))
     assert {stage.part for stage in fewer} == {"setup", "tests"}
     with pytest.raises(SystemExit):
