@@ -55,6 +55,7 @@ CASES = (
     Case(8, 261, 1, 3, complex=True, bidirectional=True, shift=True, truncation=140, masks=True),
     Case(4, 257, 33, 2, bidirectional=True, masks=True, dtype=torch.bfloat16),
     Case(8, 129, 1, 19, complex=True, bidirectional=True, masks=True),  # carried states do not fit in shared memory
+    Case(1, 1290, 1, 2, bidirectional=True, slow=True),  # more segments than are read ahead
     Case(1, 20, 1, 35, state=True),  # carried states do not fit in shared memory
     Case(2, 50, 3, 2, masks=True, state=True, dtype=torch.bfloat16),
     Case(1, 50, 3, 2, bidirectional=True, dtype=torch.float16),
