@@ -24,9 +24,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
-from setuptools import Extension, find_packages, setup
-from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_ext import build_ext
+import setuptools
+
+OLDEST_SETUPTOOLS = (72, 2)  # the first with a command line for C++ of its own; pyproject.toml says the same
+if tuple(int(part) for part in setuptools.__version__.split(".")[:2]) < OLDEST_SETUPTOOLS:
+    needed = ".".join(map(str, OLDEST_SETUPTOOLS))
+    found = f"found setuptools {setuptools.__version__}"
+    sys.exit(f"building fairseq_mega needs setuptools {needed} or newer, {found}: pip install --upgrade setuptools")
+
+from setuptools import Extension, find_packages, setup  # noqa: E402
+from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402
+from setuptools.command.build_ext import build_ext  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("fairseq_mega") / "csrc"
@@ -52,10 +60,11 @@ INSTALL_REQUIRES = [
     # fairseq 0.12.2 and its main branch cannot be imported by Python >= 3.11: mutable dataclass defaults.
     'fairseq>=0.12.2; python_version < "3.11"',
     'fairseq-fixed>=0.12.3.1; python_version >= "3.11"',
-    "numpy>=1.21.3",
+    # The lowest that scripts/test_lowest.sh passes with; older ones have no wheels for Python 3.11, or lack F.rms_norm.
+    "numpy>=1.23.5",
     "sacrebleu>=2.0",
     "sentencepiece>=0.1.99",
-    "torch>=2.1",
+    "torch>=2.4",
 ]
 
 TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]

@@ -14,6 +14,7 @@ import fairseq
 import pytest
 
 import fairseq_mega
+from fairseq_mega.compat import versions
 from fairseq_mega.ops import native
 from tests import helpers
 
@@ -186,7 +187,24 @@ def test_metadata(wheel: Path) -> None:
 def test_build_needs_no_torch() -> None:
     text = (helpers.REPOSITORY / "pyproject.toml").read_text()
     (requires,) = re.findall(r"^requires = \[(.*)\]$", text, re.M)
-    assert requires == '"setuptools>=70.1"'
+    assert requires == '"setuptools>=72.2"'
+
+
+def test_bounds_are_stated_alike() -> None:
+    setup = (helpers.REPOSITORY / "setup.py").read_text()
+    (oldest,) = re.findall(r"^OLDEST_SETUPTOOLS = \((\d+), (\d+)\)", setup, re.M)
+    assert f'"setuptools>={".".join(oldest)}"' in (helpers.REPOSITORY / "pyproject.toml").read_text()
+    assert f'"torch>={".".join(map(str, versions.OLDEST_TORCH))}"' in setup
+
+
+def test_setuptools_too_old(sources: Path, tmp_path: Path) -> None:
+    (tmp_path / "setuptools.py").write_text("__version__ = '72.1.0'")
+    command = [sys.executable, "setup.py", "--version"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    wanted = "needs setuptools 72.2 or newer, found setuptools 72.1.0: pip install --upgrade setuptools"
+    assert done.stderr.strip().endswith(wanted)
 
 
 def test_pinned_versions_are_within_the_ranges() -> None:

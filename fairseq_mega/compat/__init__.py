@@ -15,6 +15,7 @@ from . import (
     loading,
     numpy_names,
     safe_globals,
+    versions,
     weight_average,
     workers,
 )
@@ -23,8 +24,9 @@ from . import (
 def apply() -> None:
     """Apply every mend; a second call does nothing.
 
-    Raises ImportError where the installed fairseq cannot run on this Python.
+    Raises ImportError where the installed fairseq cannot run on this Python, or torch is too old.
     """
+    versions.require_torch()
     imports.import_fairseq()
     imports.undo_leaked_logging()
     safe_globals.allow_safe_globals()

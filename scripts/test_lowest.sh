@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Tests the package with the lowest versions that setup.py allows; run with --help for the options.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'HELP'
+usage: bash scripts/test_lowest.sh [--venv DIR] [--python EXE] [PYTEST ARGUMENT...]
+
+Makes an environment with the lowest versions that setup.py and pyproject.toml allow, without the compiled kernels
+(these need a newer torch), and runs the tests of operators, modules, mends and commands there. To be run by hand after
+a change of these bounds: the first time it downloads some 3 GB, as the index has that torch with CUDA only, and
+compiles fairseq.
+
+  --venv DIR    the environment (default: .venv-lowest of the checkout)
+  --python EXE  the Python 3.11 to make it with (default: python3.11)
+  --help        this text
+
+Every other argument goes to pytest instead of the names of those tests.
+HELP
+}
+
+venv=$repo_root/.venv-lowest
+python=python3.11
+pytest_arguments=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --venv) require_value "$@"; venv=$2; shift 2 ;;
+    --python) require_value "$@"; python=$2; shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    *) pytest_arguments+=("$1"); shift ;;
+  esac
+done
+# The compiler of torch 2.4 does not understand os.environ.get: compiled layers fall into several graphs there.
+[[ ${#pytest_arguments[@]} -gt 0 ]] ||
+  pytest_arguments=(tests/ops tests/modules tests/compat tests/models/test_mega.py tests/cli/test_console.py -k "not one_graph")
+
+pip_install() {
+  "$venv/bin/python" -m pip --disable-pip-version-check install --quiet "$@"
+}
+
+# "lowest NAME..." prints the lowest allowed versions as requirements: of these packages, or of all that there are.
+lowest() {
+  "$venv/bin/python" "$repo_root/tests/lowest_versions.py" "$@"
+}
+
+[[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
+venv=$(cd "$venv" && pwd)
+cd "$repo_root"
+log "build tools and torch"
+read -ra first <<<"$(lowest setuptools numpy torch | tr '\n' ' ')"
+pip_install wheel cython pytest hypothesis packaging "${first[@]}"
+log "fairseq and the rest"
+read -ra rest <<<"$(lowest | tr '\n' ' ')"
+CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "${rest[@]}"
+
+log "pytest with: ${rest[*]}"
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0 PYTHONWARNINGS=ignore FAIRSEQ_MEGA_NATIVE=off
+PYTHONPATH=$repo_root "$venv/bin/python" -m pytest -q -p no:cacheprovider "${pytest_arguments[@]}"
