@@ -253,7 +253,9 @@ def missing(path: OpPath, device: torch.device) -> Optional[str]:
         return "a path for CUDA"
     if not path.compiled:
         return None
-    return native.obstacle(device)
+    if native.obstacle(device) is None:
+        return None
+    return "no compiled kernels" if native.PROBLEM is not None else "no compiled kernels for this device"
 
 
 # Largest error of a path, relative to the norm of the result. Laplace weights that torch computes in bfloat16, as the
