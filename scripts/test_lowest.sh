@@ -9,7 +9,7 @@ usage() {
 usage: bash scripts/test_lowest.sh [--venv DIR] [--python EXE] [PYTEST ARGUMENT...]
 
 Makes an environment with the lowest versions that setup.py and pyproject.toml allow, without the compiled kernels
-(these need a newer torch), and runs the tests of operators, modules, mends and commands there. To be run by hand after
+(these need a newer torch), and runs the tests of operators, modules and commands there. To be run by hand after
 a change of these bounds: the first time it downloads some 3 GB, as the index has that torch with CUDA only, and
 compiles fairseq.
 
@@ -34,7 +34,7 @@ while [[ $# -gt 0 ]]; do
 done
 # The compiler of torch 2.4 does not understand os.environ.get: compiled layers fall into several graphs there.
 [[ ${#pytest_arguments[@]} -gt 0 ]] ||
-  pytest_arguments=(tests/ops tests/modules tests/compat tests/models/test_mega.py tests/cli/test_console.py -k "not one_graph")
+  pytest_arguments=(tests/ops tests/modules tests/models/test_mega.py tests/cli/test_console.py -k "not one_graph")
 
 pip_install() {
   "$venv/bin/python" -m pip --disable-pip-version-check install --quiet "$@"

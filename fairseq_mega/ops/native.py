@@ -101,7 +101,8 @@ def gpu(index: int) -> Gpu:
     """The GPU of that number, by CUDA's own account."""
     if index not in _GPUS:
         found = torch.cuda.get_device_properties(index)
-        _GPUS[index] = Gpu(found.name, 10 * found.major + found.minor, found.shared_memory_per_block_optin)
+        shared = getattr(found, "shared_memory_per_block_optin", SHARED_MEMORY)  # not every build of torch tells
+        _GPUS[index] = Gpu(found.name, 10 * found.major + found.minor, shared)
     return _GPUS[index]
 
 

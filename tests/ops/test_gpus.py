@@ -2,7 +2,7 @@
 
 import logging
 from types import SimpleNamespace
-from typing import Callable, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 import torch
@@ -35,14 +35,15 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[int]]:
             return found[index]
 
         monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-        for name, value in {
+        state: Dict[str, Any] = {
             "PROBLEM": None,
             "HAS_CUDA": True,
             "OLDEST_CAPABILITY": 80,
-            "SHARED_MEMORY": 81952,  # test_simulated_kernels_need_that_much
+            "SHARED_MEMORY": 81952,  # test_the_kernels_need_what_the_stand_ins_grant
             "_GPUS": {},
             "_GPU_OBSTACLES": {},
-        }.items():
+        }
+        for name, value in state.items():
             monkeypatch.setattr(native, name, value)
         return asked
 
