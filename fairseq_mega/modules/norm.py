@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from . import apex_norms
+
 NORMS = ("layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm")
 EPS = 1e-5
 HALF = (torch.float16, torch.bfloat16)
@@ -17,6 +19,11 @@ class LayerNorm(nn.LayerNorm):
 
     def __init__(self, dim: int, affine: bool = True) -> None:
         super().__init__(dim, eps=EPS, elementwise_affine=affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if apex_norms.takes_layer_norm(x, self.weight):
+            return apex_norms.layer_norm(x, self.weight, self.bias, EPS)
+        return super().forward(x)
 
 
 class RMSNorm(nn.Module):
@@ -47,7 +54,9 @@ class ScaleNorm(nn.Module):
 
 
 def rms_norm(x: Tensor, weight: Optional[Tensor]) -> Tensor:
-    """Torch's RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
+    """RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
+    if apex_norms.takes_rms_norm(x, weight):
+        return apex_norms.rms_norm(x, weight, EPS)
     if x.dtype in HALF:
         return F.rms_norm(x.float(), x.shape[-1:], None if weight is None else weight.float(), EPS).to(x.dtype)
     return F.rms_norm(x, x.shape[-1:], weight, EPS)
