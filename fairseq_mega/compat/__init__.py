@@ -5,6 +5,7 @@ mends reach each fairseq command: those import the plugin before they parse argu
 """
 
 from . import (
+    apex,
     architectures,
     arguments,
     batches,
@@ -27,6 +28,7 @@ def apply() -> None:
     Raises ImportError where the installed fairseq cannot run on this Python, or torch is too old.
     """
     versions.require_torch()
+    apex.refuse_namesake()
     imports.import_fairseq()
     imports.undo_leaked_logging()
     safe_globals.allow_safe_globals()
@@ -44,3 +46,4 @@ def apply() -> None:
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     interactive.drop_byte_order_marks()
+    apex.fuse_adam_where_it_runs()

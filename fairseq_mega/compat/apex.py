@@ -1,0 +1,89 @@
+"""NVIDIA's apex where it is installed: fairseq's Adam takes its FusedAdam; a package of the same name is refused."""
+
+import copy
+import functools
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+
+def namesake() -> Optional[str]:
+    """Where a package named apex is that is not NVIDIA's; None if there is none. Nothing of it is imported."""
+    try:
+        spec = importlib.util.find_spec("apex")
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None:  # a mere folder of this name is no package
+        return None
+    folders = [Path(folder) for folder in spec.submodule_search_locations or []]
+    return None if any((folder / "normalization").is_dir() for folder in folders) else spec.origin
+
+
+def refuse_namesake() -> None:
+    """Keep fairseq from importing another package named apex, in whose place it expects NVIDIA's, and say so."""
+    where = None if "apex" in sys.modules else namesake()
+    if where is not None:
+        sys.modules["apex"] = None  # type: ignore[assignment]  # any import of it is an ImportError, as without apex
+        logger.warning(
+            f"{where} is not NVIDIA's apex but the web toolkit of that name on the Python index: nothing of it is "
+            "used. Remove it (pip uninstall apex); NVIDIA's is built from its sources: scripts/setup.sh --apex FOLDER"
+        )
+
+
+def can_fuse(params: List[Any]) -> bool:
+    """Whether fairseq's FusedAdam can step these parameters: it knows float32 and float16 on a GPU."""
+    tensors = [tensor for entry in params for tensor in (entry["params"] if isinstance(entry, dict) else [entry])]
+    return all(tensor.is_cuda and tensor.dtype in (torch.float32, torch.float16) for tensor in tensors)
+
+
+def fuse_adam_where_it_runs() -> None:
+    """Give --optimizer adam apex's FusedAdam only where that runs, and let each go on from the other's checkpoint.
+
+    fairseq takes it wherever a GPU is visible, and ends in an error with --cpu and with --memory-efficient-bf16. Adam
+    keeps the number of steps by parameter, FusedAdam by group of parameters.
+    """
+    from fairseq.optim import adam
+
+    cls = adam.FairseqAdam
+    if hasattr(cls.__init__, "__wrapped__"):
+        return
+    build = cls.__init__
+
+    @functools.wraps(build)
+    def build_fitting(self: Any, cfg: Any, params: Any) -> None:
+        params = list(params)
+        if torch.cuda.is_available() and not getattr(cfg, "use_old_adam", False) and not can_fuse(params):
+            cfg = copy.copy(cfg)
+            cfg.use_old_adam = True
+        build(self, cfg, params)
+
+    def load_either(self: Any, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
+        fused = not isinstance(self.optimizer, adam.Adam)
+        super(cls, self).load_state_dict(with_steps(state_dict, fused), optimizer_overrides)
+
+    cls.__init__ = build_fitting
+    cls.load_state_dict = load_either
+
+
+def with_steps(state_dict: Dict[str, Any], fused: bool) -> Dict[str, Any]:
+    """State of an Adam as FusedAdam's (``fused``) or as Adam's, whichever wrote it."""
+    states = {number: dict(state) for number, state in state_dict["state"].items()}
+    groups = [dict(group) for group in state_dict["param_groups"]]
+    for group in groups:
+        steps = [states[number] for number in group["params"] if number in states]
+        taken = group.get("step", max((state.get("step", 0) for state in steps), default=0))
+        if fused:
+            group.setdefault("bias_correction", True)
+            if steps:
+                group["step"] = taken
+        else:
+            group.setdefault("amsgrad", False)
+            for state in steps:
+                state.setdefault("step", taken)
+    return {**state_dict, "state": states, "param_groups": groups}

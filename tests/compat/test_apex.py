@@ -1,0 +1,117 @@
+"""NVIDIA's apex under fairseq's Adam, by a stand-in of its interface, and the package that only has its name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_mega.compat import apex
+from tests import helpers
+
+STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
+
+# The stand-in is found when fairseq is imported, hence a process of its own; its "GPU" is the CPU.
+PRELUDE = """
+import contextlib, torch
+torch.cuda.is_available = lambda: True
+torch.cuda.device = lambda device: contextlib.nullcontext()
+import fairseq_mega
+from argparse import Namespace
+from fairseq.optim.adam import FairseqAdam, Adam
+from fairseq_mega.compat import apex
+
+cfg = Namespace(lr=[0.1], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1, use_old_adam=False,
+    fp16_adam_stats=False, tpu=False)
+
+def build(fused, start=None, dtype=torch.float32, **options):
+    generator = torch.Generator().manual_seed(3)
+    params = [torch.randn(4, 3, generator=generator), torch.randn(5, generator=generator)]
+    params = [torch.nn.Parameter(value.to(dtype)) for value in (params if start is None else start)]
+    if fused:
+        apex.can_fuse = lambda params: True
+    return params, FairseqAdam(Namespace(**{**vars(cfg), **options}), params)
+
+def steps(params, optimizer, numbers):
+    for number in numbers:
+        for parameter in params:
+            parameter.grad = torch.full_like(parameter, 0.5 - 0.2 * number) + 0.1 * parameter.detach()
+        optimizer.step()
+    return [parameter.detach().clone() for parameter in params]
+"""
+
+
+def run(program: str, path: Path = STAND_IN) -> str:
+    """Run a program whose imports look into a folder first; returns both outputs."""
+    environment = {**os.environ, "PYTHONPATH": f"{path}:{helpers.REPOSITORY}", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_adam_takes_fused_adam() -> None:
+    program = """
+import amp_C
+params, fused = build(True)
+assert type(fused.optimizer).__name__ == "FusedAdamV2", fused.optimizer
+got = steps(params, fused, range(4))
+assert amp_C.USED == [2] * 4
+want = steps(*build(True, use_old_adam=True), range(4))
+torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+"""
+    run(PRELUDE + program)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_adam_where_fused_adam_cannot_step(dtype: str) -> None:
+    """With --cpu, or parameters in bfloat16, beside a GPU."""
+    program = f"""
+params, plain = build(False, dtype=torch.{dtype})
+assert type(plain.optimizer) is Adam, plain.optimizer
+steps(params, plain, range(2))
+"""
+    run(PRELUDE + program)
+
+
+@pytest.mark.parametrize("first, second", [(True, False), (False, True)])
+def test_each_goes_on_from_the_other(first: bool, second: bool) -> None:
+    """A training that is resumed with or without apex goes on as if nothing had changed."""
+    program = f"""
+import copy
+old = {{True: {{}}, False: {{"use_old_adam": True}}}}
+params, begun = build(True, **old[{first}])
+half = steps(params, begun, range(3))
+state = copy.deepcopy(begun.state_dict())
+_, resumed = pair = build(True, half, **old[{second}])
+resumed.load_state_dict(state)
+got = steps(*pair, range(3, 6))
+torch.testing.assert_close(got, steps(params, begun, range(3, 6)), rtol=1e-5, atol=1e-6)
+"""
+    run(PRELUDE + program)
+
+
+def test_the_namesake_is_refused(tmp_path: Path) -> None:
+    """The web toolkit is not even imported (it is written in Python 2), and the message says what to do."""
+    (tmp_path / "apex").mkdir()
+    (tmp_path / "apex" / "__init__.py").write_text("print 'velruse'\n")
+    output = run("import fairseq_mega; from fairseq.optim.adam import get_fused_adam_class as g; print(g())", tmp_path)
+    assert output.count("is not NVIDIA's apex but the web toolkit") == 1
+    assert f"{tmp_path}/apex/__init__.py" in output and "pip uninstall apex" in output
+    assert output.splitlines()[-1] == "None" or "\nNone\n" in output or output.startswith("None\n")
+
+
+def test_a_folder_and_the_stand_in_are_no_namesakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "apex", raising=False)
+    (tmp_path / "apex").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert apex.namesake() is None
+    monkeypatch.syspath_prepend(str(STAND_IN))
+    assert apex.namesake() is None
+
+
+def test_what_fused_adam_can_step() -> None:
+    """Nothing on the CPU; groups of parameters are looked into."""
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    assert not apex.can_fuse([parameter]) and not apex.can_fuse([{"params": [parameter]}])
