@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE]
+usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE] [--apex FOLDER]
 
 Creates a virtual environment with the versions of scripts/constraints.txt and installs this package into it
 (editable). Done once it takes a few minutes, most of them to compile fairseq; a repeated call only checks a stamp.
@@ -15,6 +15,8 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
   --extras LIST  extras of setup.py, separated by commas: translation, plots, dev (default: translation)
   --python EXE   the Python 3.11 or 3.12 to create it with (default: the first of python3.11, python3.12, python3
                  that is one)
+  --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
+                 Nothing needs it; the README says what it adds. "pip install apex" fetches another package
   --help         this text
 
 The compiled kernels of this package are built with it: for the CPU where a C++ compiler is found, for CUDA too where
@@ -29,11 +31,13 @@ HELP
 venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}
 extras=translation
 python=
+apex=
 while [[ $# -gt 0 ]]; do
   case $1 in
     --venv) require_value "$@"; venv=$2; shift 2 ;;
     --extras) require_value "$@"; extras=$2; shift 2 ;;
     --python) require_value "$@"; python=$2; shift 2 ;;
+    --apex) require_value "$@"; apex=$2; shift 2 ;;
     --help | -h) usage; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
   esac
@@ -45,6 +49,7 @@ for extra in ${extras//,/ }; do
     *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, dev" ;;
   esac
 done
+[[ -z $apex || -d $apex ]] || die "--apex is '$apex', which is no folder: give that of a clone of https://github.com/NVIDIA/apex"
 constraints=$repo_root/scripts/constraints.txt
 require_file "$constraints" "take the whole repository, not only this script"
 
@@ -95,6 +100,12 @@ pinned() {
   printf '%s\n' "$line"
 }
 
+build_apex() {
+  [[ $apex ]] || return 0
+  log "apex from $apex (ten minutes and more where its kernels are compiled)"
+  "$venv/bin/python" "$repo_root/fairseq_mega/cli/apex_source.py" "$apex" --quiet --constraint "$constraints"
+}
+
 is_installed() { # NAME==VERSION; a local version suffix such as +cu126 is ignored
   "$venv/bin/python" -I - "$1" <<'PYTHON'
 import sys
@@ -129,6 +140,7 @@ stamp=$venv/.fairseq_mega_setup-${extras//,/-}
 inputs=$(hash_of_inputs)
 if [[ -f $stamp && $(<"$stamp") == "$inputs" ]]; then
   log "the environment $venv is up to date (to repeat the installation remove $stamp)"
+  build_apex
   exit 0
 fi
 
@@ -206,4 +218,6 @@ print(f"compiled kernels: {devices if native.PROBLEM is None else missing}")
 PYTHON
 )
 printf '%s\n' "$inputs" >"$stamp"
+trap - ERR
+build_apex
 log "done: the environment is $venv"
