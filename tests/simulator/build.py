@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional
@@ -15,7 +16,9 @@ import torch
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 SOURCES = REPOSITORY / "fairseq_mega" / "csrc"
-BUILD = REPOSITORY / "build"
+# A checkout that nobody may write to, or another user's, builds outside.
+OUTSIDE = Path(tempfile.gettempdir()) / f"fairseq_mega-{os.getuid()}"
+BUILD = (REPOSITORY if os.access(REPOSITORY, os.W_OK) else OUTSIDE) / "build"
 NAMESPACE = "fairseq_mega_sim"
 CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
 
