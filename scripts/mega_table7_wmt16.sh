@@ -37,7 +37,7 @@ HELP
 work_dir='' data_dir='' results_dir='' direction='' attention='' seeds=1 gpus='' max_update='' average='' smoke=''
 processes=$(getconf _NPROCESSORS_ONLN)
 venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}
-no_download=() skip_setup='' extra=()
+no_download=() skip_setup='' checking='' extra=()
 command_line=$(printf ' %q' "$@")
 command_line="bash scripts/mega_table7_wmt16.sh${*:+$command_line}"
 while [[ $# -gt 0 ]]; do
@@ -244,8 +244,9 @@ one_run() {
   local source_lang=${1%-*} target_lang=${1#*-} function=$2 seed=$3
   local run=$1.$function.seed$seed
   local run_dir=$work_dir/runs/$run
-  mkdir -p "$run_dir"
+  [[ $checking ]] || mkdir -p "$run_dir"
   work_dir=$run_dir keep_settings --work-dir "--max-update: $max_update" "--average: $average" "options: ${extra[*]-}"
+  [[ ! $checking ]] || return 0
   run_stage "$run.train" train "$source_lang" "$target_lang" "$function" "$seed" "$run_dir"
   run_stage "$run.average" average_last "$run_dir"
   run_stage "$run.translate.best" translate "$source_lang" "$target_lang" "$run_dir" "$run_dir/checkpoints/checkpoint_best.pt" best
@@ -257,17 +258,23 @@ one_run() {
   done
 }
 
+all_runs() {
+  local one_direction one_attention seed
+  for one_direction in "${directions[@]}"; do
+    for one_attention in "${attentions[@]}"; do
+      for seed in ${seeds//,/ }; do
+        one_run "$one_direction" "$one_attention" "$seed"
+      done
+    done
+  done
+}
+
 mkdir -p "$work_dir/logs"
 choose_device
+checking=yes all_runs
 for stage in fetch unpack tokenize learn_bpe apply_bpe clean binarize; do
   run_stage "$stage" "$stage"
 done
-for one_direction in "${directions[@]}"; do
-  for one_attention in "${attentions[@]}"; do
-    for seed in ${seeds//,/ }; do
-      one_run "$one_direction" "$one_attention" "$seed"
-    done
-  done
-done
+all_runs
 python -m fairseq_mega.cli.table7 --results "$results_dir" ${smoke:+--smoke}
 log "result files: $results_dir/$benchmark.*.json"

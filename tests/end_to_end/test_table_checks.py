@@ -134,3 +134,14 @@ def test_table5_looks_at_both_tasks_first(run: Callable[..., str], tmp_path: Pat
     (tmp_path / "data" / "enwik8").write_text("")
     output = run("mega_table5_lm.sh", *options, "--seed", 2)
     assert "enwik8 cannot be made" in output and trained(tmp_path) == before
+
+
+def test_table7_looks_at_all_runs_first(run: Callable[..., str], tmp_path: Path) -> None:
+    """A run that was begun with other settings is noticed before the archives are fetched for the ones before it."""
+    begun = tmp_path / "work" / "runs" / "de-en.laplace.seed3"
+    begun.mkdir(parents=True)
+    (begun / "settings").write_text("--max-update: 5000\n")
+    options = ["--gpus", 0, "--no-download", "--work-dir", tmp_path / "work", "--seeds", "1,3"]
+    output = run("mega_table7_wmt16.sh", *options)
+    assert "de-en.laplace.seed3 was begun with other settings" in output and "> --max-update: 500000" in output
+    assert "fetch: begins" not in output and [path.name for path in begun.parent.iterdir()] == [begun.name]
