@@ -1,0 +1,82 @@
+"""The checkout in a folder called like the package, in a path with a space, without write access; both test passes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+from helpers import REPOSITORY
+
+from fairseq_mega.ops import native
+
+READ_ONLY = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
+
+
+def tracked_files() -> List[str]:
+    """Paths of the files that belong to the project, as git sees them; skips without git."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"no git checkout: {done.stderr.strip()}")
+    return [name for name in done.stdout.split("\0") if (REPOSITORY / name).is_file()]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Iterator[Path]:
+    """A copy of the project as a clone would be, read-only."""
+    clone = tmp_path / "a b" / "fairseq_mega"
+    for name in tracked_files():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, clone / name)
+    if native.PROBLEM is None:
+        shutil.copy(native.LIBRARY, clone / "fairseq_mega")
+    for path in [clone, *clone.rglob("*")]:
+        path.chmod(path.stat().st_mode & ~0o222)
+    yield clone
+    for path in [clone, *clone.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+
+
+def without_privileges() -> List[str]:
+    """What to put before a command so that even root respects the rights of files."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("root writes everywhere, and setpriv (util-linux) is not here to prevent it")
+    return ["setpriv", *READ_ONLY]
+
+
+@pytest.mark.slow
+def test_tests_pass_in_a_clone(clone: Path, tmp_path: Path) -> None:
+    """A fast part of the suite: imports, scripts, the installation's files, an operator with its kernels."""
+    files = ["tests/compat/test_imports.py", "tests/test_architecture.py", "tests/ops/test_gate.py"]
+    bad_options = "tests/end_to_end/test_lra_scripts.py::test_refused_options"
+    script = ["bash", clone / "scripts" / "test.sh", "--skip-setup", "--skip-lint", "--jobs", 1, "-q"]
+    command = [*without_privileges(), *script, *files, bad_options, "-k", "not simulator"]
+    variables = {"FAIRSEQ_MEGA_VENV": sys.prefix, "PYTHONPATH": "", "PYTEST_ADDOPTS": "", "HOME": str(tmp_path)}
+    environment = {**os.environ, **variables, "FAIRSEQ_MEGA_NATIVE": "off" if native.PROBLEM else "require"}
+    done = subprocess.run([*map(str, command)], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("first, second", [(1, 0), (0, 1), (1, 1), (0, 0)])
+def test_both_passes_run_and_count(tmp_path: Path, first: int, second: int) -> None:
+    """The tests without kernels run whatever the first ones said, and the exit status tells of either."""
+    binaries = tmp_path / "environment" / "bin"
+    binaries.mkdir(parents=True)
+    fate = f"if [[ $FAIRSEQ_MEGA_NATIVE == off ]]; then exit {second}; else exit {first}; fi"
+    (binaries / "python").write_text(f'#!/bin/bash\necho "$FAIRSEQ_MEGA_NATIVE: $*" >>"{tmp_path}/calls"\n{fate}\n')
+    (binaries / "python").chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRSEQ_MEGA")}
+    environment["FAIRSEQ_MEGA_VENV"] = str(binaries.parent)
+    command = ["bash", str(REPOSITORY / "scripts" / "test.sh"), "--skip-setup", "--skip-lint", "--jobs", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == ["require: -m pytest", "off: -m pytest -q tests/ops tests/modules"]
+    failed = ["the tests"] * first + ["the tests without the compiled kernels"] * second
+    assert done.returncode == bool(failed)
+    assert done.stderr.endswith(f"error: failed, see above: {', '.join(failed)}\n") == bool(failed), done.stderr
