@@ -94,7 +94,7 @@ def run_fairseq(command: str, argv: Sequence[object], stdin: str = "") -> str:
     return buffer.getvalue()
 
 
-def train_with_two_processes(argv: Sequence[object]) -> str:
+def train_with_two_processes(argv: Sequence[object], ddp_backend: str = "legacy_ddp") -> str:
     """Run fairseq-mega-train on the CPU as two processes that share the work; returns what the first one printed."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -103,7 +103,7 @@ def train_with_two_processes(argv: Sequence[object]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}
     processes = []
     for rank in range(2):
-        options = ["--cpu", "--ddp-backend", "legacy_ddp", "--distributed-world-size", 2, "--distributed-rank", rank]
+        options = ["--cpu", "--ddp-backend", ddp_backend, "--distributed-world-size", 2, "--distributed-rank", rank]
         options += ["--distributed-no-spawn", "--distributed-backend", "gloo"]
         options += ["--distributed-init-method", f"tcp://localhost:{port}"]
         command = [sys.executable, "-c", program, *map(str, [*argv, *options])]

@@ -10,6 +10,7 @@ from . import (
     arguments,
     batches,
     checkpoints,
+    distributed,
     expressions,
     imports,
     interactive,
@@ -43,6 +44,7 @@ def apply() -> None:
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
+    distributed.let_torch_ddp_train_on_the_cpu()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     interactive.drop_byte_order_marks()

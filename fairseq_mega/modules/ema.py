@@ -42,10 +42,15 @@ class MultiDimensionalDampedEMA(DerivingModule):
         self.truncation = truncation
         self.shift = shift
         rows = 2 * embed_dim if bidirectional else embed_dim
-        self.alpha = nn.Parameter(torch.empty(rows, ema_dim))  # logit of the decay factor
-        self.delta = nn.Parameter(torch.empty(rows, ema_dim))  # logit of the damping factor
-        self.beta = nn.Parameter(torch.empty(rows, ema_dim))  # expansion
-        self.eta = nn.Parameter(torch.empty(rows, ema_dim))  # projection
+
+        def parameter() -> nn.Parameter:
+            # Nothing learns with N = 0, and torch's DDP wants a gradient of whatever can.
+            return nn.Parameter(torch.empty(rows, ema_dim), requires_grad=ema_dim > 0)
+
+        self.alpha = parameter()  # logit of the decay factor
+        self.delta = parameter()  # logit of the damping factor
+        self.beta = parameter()  # expansion
+        self.eta = parameter()  # projection
         self.omega = nn.Parameter(torch.empty(embed_dim))  # skip weight
         self.reset_parameters()
 
