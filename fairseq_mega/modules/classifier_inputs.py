@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .embedding import TokenEmbedding, zero_padding
+from .layers import Dropout
 
 
 class RealNumberTable(nn.Module):
@@ -58,7 +59,7 @@ class PositionedEmbedding(nn.Module):
         dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
         self.positions = nn.Parameter(torch.empty(max_positions, dim))
         nn.init.normal_(self.positions, std=dim**-0.5)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.option = option
 
     def forward(self, inputs: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:

@@ -33,7 +33,7 @@ class GatedCrossAttention(nn.Module):
         d, z = config.embed_dim, config.z_dim
         self.widths = (d, z)
         self.function = config.attention_function
-        self.attention_dropout = config.attention_dropout
+        self.attention_dropout = Dropout(config.attention_dropout)
         self.prenorm = config.normalize_before
         self.activation = get_activation(config.activation)
         self.norm = build_norm(config.norm, d)
@@ -84,7 +84,7 @@ class GatedCrossAttention(nn.Module):
         update, reset, query = self.query_proj(x).split([d, d, z], dim=-1)
         key, value, padding_mask, step = source
         bias = self.relative_bias(query.size(1), key.size(1), step)
-        dropout = self.attention_dropout if self.training else 0.0
+        dropout = self.attention_dropout.rate
         options: Dict[str, Any] = {"function": self.function, "bias": bias, "padding_mask": padding_mask}
         weights = None
         if need_weights:

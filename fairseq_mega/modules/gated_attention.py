@@ -40,7 +40,7 @@ class GatedAttention(nn.Module):
         self.chunk_size = config.chunk_size
         self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # of a state at most; None: all
         self.function = config.attention_function
-        self.attention_dropout = config.attention_dropout
+        self.attention_dropout = Dropout(config.attention_dropout)
         self.prenorm = config.normalize_before
         self.activation = get_activation(config.activation)
 
@@ -131,6 +131,8 @@ class GatedAttention(nn.Module):
         """Whether :meth:`_step` computes this call."""
         if x.size(1) != 1 or not return_state or self.training or not self.causal or self.ema.ema_dim == 0:
             return False
+        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
+            return False
         padded = padding_mask is not None or (state is not None and state.padding_mask is not None)
         plain = self.activation is F.silu and self.kappa.dtype == torch.float32
         return plain and not padded and fused(x)
@@ -167,7 +169,7 @@ class GatedAttention(nn.Module):
         """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
         queries, keys = query.size(1), key.size(1)
         past = keys - queries
-        dropout = self.attention_dropout if self.training else 0.0
+        dropout = self.attention_dropout.rate
         if self.chunk_size < 0 or keys <= self.chunk_size:
             return attention(
                 query,

@@ -1,7 +1,7 @@
 """Small parts that every sub-layer uses: linear maps as MEGA initialises them, dropout, activations."""
 
 from functools import partial
-from typing import Callable, Dict
+from typing import Callable, Dict, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -51,14 +51,37 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
         self.feature = feature
+        self.retained = False
+
+    @property
+    def rate(self) -> float:
+        """The probability with which the next call drops."""
+        return self.p if self.training or self.retained else 0.0
 
     @property
     def active(self) -> bool:
         """Whether the next call drops anything."""
-        return self.training and self.p > 0.0
+        return self.rate > 0.0
+
+    def make_generation_fast_(
+        self,
+        name: str,
+        retain_dropout: bool = False,
+        retain_dropout_modules: Optional[Sequence[str]] = None,
+        **options: object,
+    ) -> None:
+        """Drop in evaluation too, if ``retain_dropout`` says so; fairseq calls it for ``--retain-dropout``.
+
+        Args:
+            name: of this module in the model, such as decoder.layers.0.attention.dropout.
+            retain_dropout: whether to.
+            retain_dropout_modules: only where the name has one of these parts (``--retain-dropout-modules``).
+        """
+        chosen = retain_dropout_modules is None or bool(set(retain_dropout_modules) & set(name.split(".")))
+        self.retained = retain_dropout and chosen
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0.0:
+        if not self.active:
             return x
         if not self.feature:
             return F.dropout(x, self.p)

@@ -70,7 +70,7 @@ class TransformerLayer(nn.Module):
         d = config.embed_dim
         self.heads = config.heads
         self.prenorm = config.normalize_before
-        self.attention_dropout = config.attention_dropout
+        self.attention_dropout = Dropout(config.attention_dropout)
         self.checkpoint_activations = config.checkpoint_activations
         self.activation = get_activation(config.activation)
         self.attention_norm, self.feed_forward_norm = build_norm(config.norm, d), build_norm(config.norm, d)
@@ -101,6 +101,6 @@ class TransformerLayer(nn.Module):
         """Multi-head self-attention of (B, L, d)."""
         query, key, value = self.input_proj(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mask = None if padding_mask is None else ~padding_mask[:, None, None, :]
-        dropout = self.attention_dropout if self.training else 0.0
+        dropout = self.attention_dropout.rate
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)  # (B, H, L, d / H)
         return self.output_proj(out.transpose(1, 2).flatten(-2))
