@@ -12,6 +12,7 @@ from . import (
     checkpoints,
     distributed,
     expressions,
+    finished,
     imports,
     interactive,
     loading,
@@ -45,6 +46,7 @@ def apply() -> None:
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
     distributed.let_torch_ddp_train_on_the_cpu()
+    finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     interactive.drop_byte_order_marks()

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 import torch
 
-from tests import helpers
+from tests import helpers, tiny_trainings
 
 UPDATES = 40
 SAVE_INTERVAL = 5
@@ -90,3 +90,20 @@ def test_killed_training_resumes_exactly(data: Path, device_flags: List[str], tm
     for name, parameter in ends[0]["model"].items():
         assert torch.equal(parameter, ends[1]["model"][name]), name
     assert ends[0]["extra_state"]["best"] == ends[1]["extra_state"]["best"]
+
+
+@pytest.mark.parametrize("end", [["--max-update", 3], ["--max-epoch", 1]], ids=["update", "epoch"])
+@pytest.mark.parametrize("kind", ["language model", "batch norm", "transformer"])
+def test_finished_training_stays_as_it_is(
+    kind: str, end: List[object], trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
+) -> None:
+    arguments = trainings.arguments(kind, *end, *device_flags, "--num-workers", 0, "--save-dir", tmp_path)
+    helpers.run_fairseq("train", arguments)
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "checkpoint_last.pt" in files
+    again = helpers.run_fairseq("train", arguments)
+    assert "train_inner" not in again and "done training" in again
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+    more = helpers.run_fairseq("train", [*arguments, "--max-update", 40, "--max-epoch", 2])
+    assert len(tiny_trainings.numbers(more)) > 1
