@@ -9,7 +9,6 @@ from . import (
     architectures,
     arguments,
     batches,
-    checkpoints,
     distributed,
     expressions,
     finished,
@@ -18,6 +17,7 @@ from . import (
     loading,
     numpy_names,
     safe_globals,
+    saving,
     versions,
     weight_average,
     workers,
@@ -41,7 +41,9 @@ def apply() -> None:
     numpy_names.restore_removed_numpy_names()
     batches.keep_last_batch()
     batches.redraw_batches_each_epoch()
-    checkpoints.copy_checkpoints_atomically()
+    saving.save_checkpoints_whole()
+    saving.copy_checkpoints_atomically()
+    saving.lock_save_dirs()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()

@@ -1,6 +1,5 @@
 """--bf16 on the command line of fairseq."""
 
-
 import pytest
 from fairseq import options
 

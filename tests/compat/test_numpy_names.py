@@ -1,6 +1,5 @@
 """fairseq's uses of names that NumPy 2 removed."""
 
-
 import numpy as np
 import pytest
 import torch

@@ -1,0 +1,105 @@
+"""How checkpoint files are written: complete or absent, also on a full disk, and by one training at a time."""
+
+import contextlib
+import errno
+import functools
+import os
+import shutil
+import typing
+
+from .save_dir_lock import lock_for_training
+
+
+def save_checkpoints_whole() -> None:
+    """Remove what a failed save has written, and say how to go on where the disk is full."""
+    from fairseq import checkpoint_utils
+
+    original = checkpoint_utils.torch_persistent_save
+    if hasattr(original, "saves_whole"):
+        return
+
+    @functools.wraps(original)
+    def torch_persistent_save(obj: typing.Any, filename: typing.Any, async_write: bool = False) -> typing.Any:
+        if not isinstance(filename, str) or async_write:
+            return original(obj, filename, async_write)
+        with whole_or_absent(filename):
+            return original(obj, filename, async_write)
+
+    torch_persistent_save.saves_whole = True  # type: ignore[attr-defined]
+    checkpoint_utils.torch_persistent_save = torch_persistent_save
+
+
+def copy_checkpoints_atomically() -> None:
+    """Make checkpoint_best.pt and checkpoint_last.pt appear complete or not at all.
+
+    fairseq writes the first file of a save under a temporary name but then copies it in place, so that a
+    process killed during the copy leaves a truncated checkpoint_last.pt, from which nothing can be resumed.
+    """
+    from fairseq.file_io import PathManager
+
+    original = PathManager.copy
+    if hasattr(original, "is_atomic"):
+        return
+
+    @functools.wraps(original)
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        if any(map(PathManager.path_requires_pathmanager, (src_path, dst_path))):
+            return original(src_path, dst_path, overwrite)
+        if not overwrite and os.path.exists(dst_path):
+            return original(src_path, dst_path, overwrite)
+        with whole_or_absent(dst_path):
+            shutil.copyfile(src_path, f"{dst_path}.tmp")
+            os.replace(f"{dst_path}.tmp", dst_path)
+        return True
+
+    copy.is_atomic = True  # type: ignore[attr-defined]
+    PathManager.copy = staticmethod(copy)
+
+
+@contextlib.contextmanager
+def whole_or_absent(path: str) -> typing.Iterator[None]:
+    """Remove ``path.tmp`` where the block fails.
+
+    Raises:
+        OSError: ENOSPC, with the remedy, where the disk is full or the quota used up.
+    """
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.remove(f"{path}.tmp")
+        if not is_for_want_of_space(error):
+            raise
+        raise OSError(
+            errno.ENOSPC,
+            f"{path} cannot be written: no space is left on the disk, or the quota is used up. The checkpoints before "
+            f"it are whole: make room, and give the same command again (fewer files: --no-epoch-checkpoints, "
+            f"--keep-last-epochs N)",
+        ) from error
+
+
+def is_for_want_of_space(error: typing.Optional[BaseException]) -> bool:
+    """Whether an error, or what it came from, says that the disk is full; torch's own error does not."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def lock_save_dirs() -> None:
+    """Let one training at a time use a --save-dir; the second is told who holds it. With --no-save any number may."""
+    from fairseq import checkpoint_utils
+
+    original = checkpoint_utils.load_checkpoint
+    if hasattr(original, "locks_save_dir"):
+        return
+
+    @functools.wraps(original)
+    def load_checkpoint(cfg: typing.Any, trainer: typing.Any, **options: typing.Any) -> typing.Any:
+        if not cfg.no_save and trainer.data_parallel_rank == 0:
+            lock_for_training(cfg.save_dir, trainer)
+        return original(cfg, trainer, **options)
+
+    load_checkpoint.locks_save_dir = True  # type: ignore[attr-defined]
+    checkpoint_utils.load_checkpoint = load_checkpoint

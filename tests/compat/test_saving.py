@@ -1,0 +1,149 @@
+"""Checkpoint files are complete or absent, also on a full disk, and one training at a time writes them."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+
+from fairseq_mega.compat import save_dir_lock
+from tests import helpers, tiny_trainings
+
+
+class TestAtomicCopy:
+    def test_copies(self, tmp_path: Path) -> None:
+        (tmp_path / "a.pt").write_bytes(b"new")
+        (tmp_path / "last.pt").write_bytes(b"old")
+        assert PathManager.copy(str(tmp_path / "a.pt"), str(tmp_path / "last.pt"), overwrite=True)
+        assert (tmp_path / "last.pt").read_bytes() == b"new"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "last.pt"]
+
+    def test_death_during_the_copy_keeps_the_old_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "a.pt").write_bytes(b"new contents")
+        (tmp_path / "last.pt").write_bytes(b"old contents")
+
+        def dies(source: str, destination: str) -> None:
+            Path(destination).write_bytes(b"new")
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(shutil, "copyfile", dies)
+        with pytest.raises(KeyboardInterrupt):
+            PathManager.copy(str(tmp_path / "a.pt"), str(tmp_path / "last.pt"), overwrite=True)
+        assert (tmp_path / "last.pt").read_bytes() == b"old contents"
+
+
+class FullDisk:
+    """A file that takes some bytes and no more."""
+
+    def __init__(self, path: str, mode: str, room: int = 5000) -> None:
+        self.file, self.room = open(path, mode), room  # noqa: SIM115
+
+    def write(self, data: Any) -> int:
+        self.room -= len(memoryview(data).cast("B"))
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def __enter__(self) -> "FullDisk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+class TestFullDisk:
+    def test_failed_save_leaves_nothing_but_the_old_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "last.pt").write_bytes(b"old")
+        monkeypatch.setattr(PathManager, "open", staticmethod(FullDisk))
+        with pytest.raises(OSError, match="no space is left on the disk.*make room, and give the same command") as full:
+            checkpoint_utils.torch_persistent_save({"weight": torch.zeros(9000)}, str(tmp_path / "last.pt"))
+        assert full.value.errno == errno.ENOSPC
+        assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
+        assert (tmp_path / "last.pt").read_bytes() == b"old"
+
+    def test_failed_copy_leaves_nothing_but_the_old_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "a.pt").write_bytes(b"new contents")
+        (tmp_path / "last.pt").write_bytes(b"old")
+
+        def fails(source: str, destination: str) -> None:
+            Path(destination).write_bytes(b"new")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(shutil, "copyfile", fails)
+        with pytest.raises(OSError, match="no space is left on the disk"):
+            PathManager.copy(str(tmp_path / "a.pt"), str(tmp_path / "last.pt"), overwrite=True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "last.pt"]
+        assert (tmp_path / "last.pt").read_bytes() == b"old"
+
+
+HOLDER = """
+import sys, time
+from fairseq_mega.compat import save_dir_lock
+class Owner: pass
+owner = Owner()
+save_dir_lock.lock_for_training(sys.argv[1], owner)
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+class Owner:
+    """Whose lock it is."""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Any:
+    """Another process that holds the lock of tmp_path."""
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "locked\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+class TestLock:
+    def test_second_training_is_told_who_holds_the_folder(
+        self, holder: Any, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
+    ) -> None:
+        options = [*device_flags, "--num-workers", 0, "--max-update", 1, "--save-dir", tmp_path]
+        arguments = trainings.arguments("image", *options)
+        said = f"in use by another training .*process {holder.pid}, since {time.strftime('%Y')}.*another --save-dir"
+        with pytest.raises(FileExistsError, match=said):
+            helpers.run_fairseq("train", arguments)
+        assert not list(tmp_path.glob("*.pt"))
+        helpers.run_fairseq("train", [*arguments, "--no-save"])
+
+    def test_lock_of_a_killed_process_is_taken_over(self, holder: Any, tmp_path: Path) -> None:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert str(holder.pid) in (tmp_path / save_dir_lock.NAME).read_text()
+        owner = Owner()
+        save_dir_lock.lock_for_training(str(tmp_path), owner)
+        assert f"process {os.getpid()}," in (tmp_path / save_dir_lock.NAME).read_text()
+        save_dir_lock.lock_for_training(str(tmp_path), Owner())  # by the same process, a second time
+        del owner
+        assert not (tmp_path / save_dir_lock.NAME).exists()
+
+    def test_file_systems_without_locks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fails(*_: object) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr("fcntl.lockf", fails)
+        save_dir_lock.lock_for_training(str(tmp_path), Owner())
+        assert "cannot be locked" in caplog.text and "one training at a time" in caplog.text
