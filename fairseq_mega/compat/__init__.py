@@ -48,6 +48,7 @@ def apply() -> None:
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
     distributed.let_torch_ddp_train_on_the_cpu()
+    distributed.validate_with_one_set_of_buffers()
     finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()

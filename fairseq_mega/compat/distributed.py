@@ -3,6 +3,8 @@
 import functools
 import typing
 
+import torch
+
 
 def let_torch_ddp_train_on_the_cpu() -> None:
     """Let --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq names a GPU in every case."""
@@ -20,3 +22,27 @@ def let_torch_ddp_train_on_the_cpu() -> None:
 
     on_device.trains_on_cpu = True  # type: ignore[attr-defined]
     distributed_fairseq_model.DistributedDataParallel = on_device
+
+
+def validate_with_one_set_of_buffers() -> None:
+    """Let all processes validate with the buffers of the first, which are those that a checkpoint holds.
+
+    A plain batch norm keeps the running statistics of the batches of its own process: each process would validate its
+    part of the data with another model.
+    """
+    from fairseq.trainer import Trainer
+
+    original = Trainer.begin_valid_epoch
+    if hasattr(original, "shares_buffers"):
+        return
+
+    @functools.wraps(original)
+    def begin_valid_epoch(self: typing.Any, epoch: int) -> None:
+        whole = self.cfg.common.model_parallel_size == 1 and not self.is_fsdp and not self.tpu
+        if self.data_parallel_world_size > 1 and whole:
+            for buffer in self.get_model().buffers():
+                torch.distributed.broadcast(buffer, 0)
+        original(self, epoch)
+
+    begin_valid_epoch.shares_buffers = True  # type: ignore[attr-defined]
+    Trainer.begin_valid_epoch = begin_valid_epoch

@@ -1,6 +1,9 @@
 """Trainings that two processes share, with both of fairseq's ways to add up their gradients."""
 
+import json
+import re
 from pathlib import Path
+from typing import List
 
 import pytest
 
@@ -19,8 +22,24 @@ BACKENDS = ["pytorch_ddp", "legacy_ddp"]  # fairseq's default, and that of scrip
     ],
 )
 def test_without_the_moving_average(
-    kind: str, without_average: list, backend: str, trainings: tiny_trainings.Trainings, tmp_path: Path
+    kind: str, without_average: List[object], backend: str, trainings: tiny_trainings.Trainings, tmp_path: Path
 ) -> None:
     options = [*without_average, "--num-workers", 0, "--max-update", 3, "--no-save", "--save-dir", tmp_path]
     output = helpers.train_with_two_processes(trainings.arguments(kind, *options), backend)
     assert '"num_updates": "3"' in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_logged_validation_is_that_of_the_checkpoint(
+    backend: str, trainings: tiny_trainings.Trainings, tmp_path: Path
+) -> None:
+    """A plain batch norm keeps statistics in each process, and a checkpoint holds those of the first."""
+    options: List[object] = ["--num-workers", 0, "--max-epoch", 2, "--save-dir", tmp_path, "--no-epoch-checkpoints"]
+    arguments = trainings.arguments("batch norm", *options)
+    found = re.findall(r"\| valid \| (\{.*\})", helpers.train_with_two_processes(arguments, backend))
+    checkpoint: List[object] = ["--path", tmp_path / "checkpoint_last.pt", "--batch-size", 8, "--num-workers", 0]
+    checkpoint += ["--cpu", "--no-progress-bar", "--log-format", "json"]
+    again = helpers.run_fairseq("validate", [arguments[0], "--task", "lra-image", *checkpoint])
+    (scored,) = re.findall(r"\| valid \| (\{.*\})", again)
+    assert json.loads(found[-1])["valid_loss"] == json.loads(scored)["valid_loss"]
