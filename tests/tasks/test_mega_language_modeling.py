@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import indexed_dataset
-from helpers import forget_earlier_runs, hypotheses, random_sentences, run_fairseq, train_with_two_processes
+from helpers import (
+    captured_output,
+    forget_earlier_runs,
+    hypotheses,
+    random_sentences,
+    run_fairseq,
+    train_with_two_processes,
+)
 
 from fairseq_mega.cli import console
 from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
@@ -80,12 +87,13 @@ def test_loss_depends_on_neither_groups_nor_batches(data, trained, device_flags)
     assert max(losses) - min(losses) <= 1e-4 + 1e-9, losses  # fairseq prints four digits
 
 
-def test_streams_are_read_without_saying_the_task(data, trained, device_flags, capsys):
+def test_streams_are_read_without_saying_the_task(data, trained, device_flags):
     """fairseq-eval-lm would take blocks of its own language_modeling, and give another number."""
     forget_earlier_runs()
     given = [data, "--path", trained, "--gen-subset", "test", "--no-progress-bar", *device_flags]
-    assert console.run("eval-lm", [str(argument) for argument in given]) == 0
-    loss = re.search(r"Loss \(base 2\): ([\d.]+)", capsys.readouterr().out)
+    with captured_output() as buffer:
+        assert console.run("eval-lm", [str(argument) for argument in given]) == 0
+    loss = re.search(r"Loss \(base 2\): ([\d.]+)", buffer.getvalue())
     assert loss is not None and float(loss.group(1)) == evaluate(data, trained, device_flags)[0]
 
 
