@@ -45,7 +45,7 @@ def _ending_workers(original: typing.Callable) -> typing.Callable:
             self.num_workers = workers
         if hasattr(self, "epoch_batch_sampler"):  # asked once, in its constructor; it would close the circle
             self.epoch_batch_sampler.ordered_batches = None
-        loader = getattr(batches, "_itr", None)
+        loader: typing.Any = getattr(batches, "_itr", None)
         if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other circles may hold the batches
             weakref.finalize(batches, loader._shutdown_workers)
         return batches
