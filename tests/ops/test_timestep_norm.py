@@ -350,6 +350,16 @@ def test_fresh_stream_ignores_statistics_without_weight():
     torch.testing.assert_close(got, want)
 
 
+def test_kernels_ignore_statistics_without_weight(kernel_device):
+    """However large they are: nothing of them may be left after rounding."""
+    tensors = {name: value.float().to(kernel_device) for name, value in draw(6).items()}
+    fresh = (0,) * len(COUNTS)
+    want = run({**tensors, "mean": 0 * tensors["mean"], "variance": 0 * tensors["variance"]}, "native", fresh)
+    got = run({**tensors, "mean": tensors["mean"] + 1e20, "variance": tensors["variance"] + 1e20}, "native", fresh)
+    for name, value in want.items():
+        assert torch.equal(got[name], value), name
+
+
 def test_errors(monkeypatch):
     tensors = {name: value.float() for name, value in draw(4).items()}
     x, weight, bias = tensors["x"], tensors["weight"], tensors["bias"]

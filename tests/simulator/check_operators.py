@@ -206,6 +206,8 @@ def attention_blocks() -> Iterator[Attention]:
         yield Attention(function, 40, 40, 33, causal=True, drop_key=0.5, masked=True)
         yield Attention(function, 130, 130, 130, groups=1, causal=True)
         yield Attention(function, 3, 300, 3, masked=True, dropout=0.25)
+        for keys in (128, 256, 1024, 4096):  # rows that use all registers of their threads
+            yield Attention(function, 1, keys, 1, groups=1)
         yield Attention(function, 2, 1030, 2, causal=True)
         yield Attention(function, 2, 4100, 1, row=1, groups=1, masked=True, drop_key=0.25)
         yield Attention(function, 5, 5, 5, groups=70, causal=True)  # shares of the groups are summed apart
