@@ -1,7 +1,6 @@
 """--retain-dropout: evaluation drops what training does, in every model, decoding step by step included."""
 
 from argparse import Namespace
-from typing import Any, Dict
 
 import pytest
 import tiny_classifier
@@ -70,7 +69,7 @@ def test_single_steps_drop_too(option):
     tokens = tiny_lm.tokens(2, 3, symbols=20)
     results = []
     for seed in (1, 2):
-        state: Dict[str, Any] = {}
+        state: dict = {}
         for step in range(1, 4):
             torch.manual_seed(seed if step == 3 else 0)
             out, _ = model.decoder(tokens[:, :step], incremental_state=state)
