@@ -18,8 +18,10 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from fairseq_mega.cli.prepare.speech_commands import FOLDER, read_wave
+from fairseq_mega.compat import architectures
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import SpeechCommandsTask
 
@@ -122,8 +124,9 @@ def run(args: argparse.Namespace) -> None:
     """Load the classifier, and print a line for every text or recording; raises OSError and ValueError."""
     if not args.path.is_file():
         raise FileNotFoundError(f"--path {args.path} does not exist: training leaves checkpoint_best.pt in --save-dir")
-    loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], arg_overrides={"data": str(args.data)})
-    (model,), task = loaded[0], loaded[2]
+    with architectures.expect_models_of(SequenceClassifier):
+        loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
+    (model,), _, task = loaded
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()

@@ -8,9 +8,8 @@ import os
 import re
 import typing
 
-import torch
-
 import fairseq_mega
+from fairseq_mega.compat.loading import load
 
 CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 VALUE = re.compile(r"argument (\S+): invalid (\S+) value: (.*)", re.DOTALL)
@@ -175,11 +174,11 @@ def origin_of(
     A file that cannot be read gives None, too: the command itself says what is wrong with it.
     """
     try:
-        state = torch.load((paths or "").split(os.pathsep)[0], map_location="cpu", mmap=True, weights_only=True)
+        state = load((paths or "").split(os.pathsep)[0], "cpu", mmap=True)
         if state.get("cfg"):
             return state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name")
         return getattr(state["args"], "arch", None), getattr(state["args"], "task", None)
-    except Exception:  # torch has no common class for damaged files
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None, None
 
 

@@ -10,7 +10,7 @@ import torch
 from fairseq.models.fconv import FConvModel
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
-from fairseq_mega.cli import average_checkpoints, console, convert_checkpoint, evaluate_lm
+from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests import helpers, pickles
@@ -173,6 +173,14 @@ class TestCommandsOfThePackage:
         message = error_line(lambda: evaluate_lm.main([str(part) for part in given]), "evaluate_lm")
         check(message, path)
         assert "--arch fconv is a FConvModel, but a FairseqLanguageModel is needed here" in message
+
+    @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
+    def test_classify(self, hostile, files) -> None:
+        path = files.hostile[hostile]
+        given = [str(files.text), "--path", str(path), "--cpu"]
+        message = error_line(lambda: classify.main(given), "fairseq-mega-classify")
+        check(message, path)
+        assert hostile.startswith("pickled") or "but a SequenceClassifier is needed here" in message
 
     def test_average_of_pickles(self, files) -> None:
         paths = [files.good["mega"], files.hostile["pickled translator"]]
