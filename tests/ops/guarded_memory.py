@@ -1,0 +1,185 @@
+"""Run every compiled CPU operator on tensors beside memory that may not be touched: ``python -m`` this module.
+
+The process dies (SIGSEGV) where an operator reads or writes beyond a tensor: ``after`` its last element, or ``before``
+its first one. Widths and lengths are no multiples of a vector or a tile, where a kernel's tail is.
+"""
+
+import ctypes
+import functools
+import itertools
+import mmap
+import sys
+from typing import Any, Dict, Set, Tuple
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.ops import native
+from fairseq_mega.ops.attention import FUNCTIONS, attention
+from fairseq_mega.ops.ema import EMACoefficients, damped_ema
+from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.timestep_norm import timestep_norm
+
+SIDES = ("after", "before")
+GPU_ONLY = {"ring_convolution", "ring_convolution_backward"}
+
+
+def fenced(tensor: Tensor, side: str) -> Tensor:
+    """A copy of a tensor, of the same strides, that ends (or begins) where the memory does."""
+    strides = zip(tensor.shape, tensor.stride())
+    extent = 1 + sum((size - 1) * stride for size, stride in strides) if tensor.numel() else 0
+    if extent == 0:
+        return tensor
+    room = -(-extent * tensor.element_size() // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, room + 2 * mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for fence in (address, address + mmap.PAGESIZE + room):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(fence), mmap.PAGESIZE, 0) == 0
+    begin = mmap.PAGESIZE + (room - extent * tensor.element_size() if side == "after" else 0)
+    copy = torch.frombuffer(memory, dtype=tensor.dtype, count=extent, offset=begin)
+    copy.copy_(tensor.as_strided((extent,), (1,)))
+    return copy.as_strided(tensor.shape, tensor.stride())
+
+
+class FencedInputs(TorchDispatchMode):
+    """Give fenced copies to the operators of this package; what they write in place is copied back.
+
+    Args:
+        side: of a tensor, where the memory ends.
+    """
+
+    def __init__(self, side: str) -> None:
+        super().__init__()
+        self.side = side
+        self.called: Set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        ours = func.namespace == native.NAMESPACE
+        return self.call(func, *args, **(kwargs or {})) if ours else func(*args, **(kwargs or {}))
+
+    def call(self, operator: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call one operator."""
+        names = [argument.name for argument in operator._schema.arguments]
+        given = {**dict(zip(names, args)), **kwargs}
+        copies = {k: fenced(value, self.side) if isinstance(value, Tensor) else value for k, value in given.items()}
+        self.called.add(operator._schema.name.split("::")[1])
+        out = operator(**copies)
+        for argument in operator._schema.arguments:
+            if argument.alias_info is not None and argument.alias_info.is_write and given[argument.name] is not None:
+                given[argument.name].copy_(copies[argument.name])
+        return out
+
+
+class FencedWeights:
+    """The operators as ``native.ops()`` gives them, those that write in place fenced: others call them unseen.
+
+    Args:
+        mode: that fences.
+    """
+
+    def __init__(self, mode: FencedInputs) -> None:
+        self.mode, self.operators = mode, native.ops()
+
+    def __getattr__(self, name: str) -> Any:
+        operator = getattr(self.operators, name)
+        return functools.partial(self.mode.call, operator.default) if name.endswith("_") else operator
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Random numbers that take a gradient."""
+    return torch.randn(*shape, dtype=torch.float32).to(dtype).requires_grad_()
+
+
+def backward(*outputs: Tensor) -> None:
+    """Gradients of outputs that have random ones themselves."""
+    torch.autograd.backward(outputs, [torch.randn_like(output) for output in outputs])
+
+
+def run_ema(dtype: torch.dtype) -> None:
+    """Both directions, truncated or with a state, real and complex, masked."""
+    for width, dims, kind in itertools.product((1, 19, 37), (1, 3), (torch.float32, torch.complex64)):
+        for bidirectional, truncation, streaming in ((True, 5, False), (False, 7, False), (False, None, True)):
+            rows = width * (1 + bidirectional)
+            decay = -torch.rand(rows, dims).to(kind) - 0.01
+            parts = decay, torch.randn(rows, dims), torch.randn(rows, dims, dtype=kind)
+            coefficients = EMACoefficients(*(part.requires_grad_() for part in parts))
+            mask, reset = torch.rand(2, 45) < 0.2, torch.rand(2, 45) < 0.1
+            options: Dict[str, Any] = {"padding_mask": mask, "reset_mask": reset, "bidirectional": bidirectional}
+            if streaming:
+                options.update(return_state=True, state=torch.randn(2, width, dims, dtype=kind).requires_grad_())
+            else:
+                options["truncation"] = truncation
+            y, state = damped_ema(draw(2, 45, width, dtype=dtype), coefficients, path="scan", **options)
+            backward(y, *(() if state is None else (state,)))
+
+
+def run_attention(dtype: torch.dtype) -> None:
+    """Every function, with and without a bias, causal or not, masked and dropping."""
+    for function, causal, biased, (queries, keys) in itertools.product(
+        FUNCTIONS, (False, True), (False, True), ((21, 21), (3, 37), (1, 5))
+    ):
+        out = attention(
+            *(draw(2, length, width, dtype=dtype) for length, width in ((queries, 13), (keys, 13), (keys, 11))),
+            function=function,
+            bias=torch.randn(queries + keys - 1).requires_grad_() if biased else None,
+            causal=causal,
+            padding_mask=torch.rand(2, keys) < 0.2,
+            dropout=0.1,
+            drop_key=0.1,
+            path="fused",
+        )
+        backward(out)
+
+
+def run_rows(dtype: torch.dtype) -> None:
+    """The gate and the timestep norm, whose rows end in the middle of a vector."""
+    for width in (1, 7, 33):
+        for count in (3, 4):
+            backward(gated_residual(*(draw(2, 5, width, dtype=dtype) for _ in range(count)), path="fused"))
+    for width, groups in ((27, 9), (24, 1), (7, 7)):
+        x, weight, bias = draw(3, 19, width, dtype=dtype), draw(width), draw(width)
+        y, state = timestep_norm(x, weight, bias, groups, padding_mask=torch.rand(3, 19) < 0.2, path="native")
+        backward(y, state.mean, state.variance)
+
+
+@torch.no_grad()
+def run_decoding(dtype: torch.dtype) -> None:
+    """Single steps of layers of odd widths, past the end of a chunk; the kernels for whole steps take float32 only."""
+    for chunk, function, dims in itertools.product((-1, 5), ("softmax", "laplace", "relu2"), (1, 3)):
+        config = MegaLayerConfig(
+            embed_dim=19, hidden_dim=13, z_dim=5, ema_dim=dims, ffn_dim=9, chunk_size=chunk, attention_function=function
+        )
+        layer, state = MegaLayer(config).eval().to(dtype), None
+        for _ in range(12):
+            state = layer(torch.randn(3, 1, 19).to(dtype), state=state, return_state=True).state
+
+
+def run_all(side: str) -> Set[str]:
+    """Run every operator; returns the names of those that were called."""
+    torch.manual_seed(1)
+    mode = FencedInputs(side)
+    weights = FencedWeights(mode)
+    with mode, mock.patch.object(native, "ops", lambda: weights):
+        for dtype in (torch.float32, torch.bfloat16):
+            run_ema(dtype)
+            run_attention(dtype)
+            run_rows(dtype)
+            run_decoding(dtype)
+    return mode.called
+
+
+def main(arguments: Tuple[str, ...]) -> None:
+    """``SIDE``: run all operators. ``SIDE touch``: touch what is beyond a tensor, which has to end the process."""
+    side = arguments[0]
+    if arguments[1:] == ("touch",):
+        tensor = fenced(torch.ones(5), side)
+        ctypes.string_at(tensor.data_ptr() + (20 if side == "after" else -4), 4)
+    print(*sorted(run_all(side)))
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]))
