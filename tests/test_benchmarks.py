@@ -149,7 +149,7 @@ def test_chunks_are_attended_to_one_by_one():
 
 def test_without_matplotlib_nothing_is_measured(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit, match="--plot needs matplotlib"):
+    with pytest.raises(SystemExit, match="a plot needs matplotlib"):
         call_main(monkeypatch, "--smoke", "--ops", "timestep-norm", "--plot", "x.png")
     assert capsys.readouterr().out == ""
 

@@ -1,6 +1,7 @@
 """Labelled texts and recordings of one's own, from files to the label of a new one."""
 
 import io
+import json
 import random
 import wave
 from pathlib import Path
@@ -146,3 +147,14 @@ def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:
     assert "two folders of files LABEL/NAME.wav" in refusal(
         "recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out"
     )
+
+
+def test_a_limit_keeps_some_examples_of_each_split(clips, tmp_path) -> None:
+    for dataset, source in (
+        ("own-texts", ["--train", table(tmp_path / "reviews.tsv", 120, 1)]),
+        ("recordings", ["--dir", clips[0].parent / "wav"]),
+    ):
+        out = tmp_path / dataset
+        prepare(dataset, *source, "--out", out, "--limit", "9,3,2").succeeded()
+        splits = json.loads((out / "SOURCE.json").read_text())["splits"]
+        assert [splits[split]["examples"] for split in ("train", "valid", "test")] == [9, 3, 2]
