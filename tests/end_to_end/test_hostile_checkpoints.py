@@ -177,7 +177,8 @@ class TestCommandsOfThePackage:
     @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
     def test_classify(self, hostile, files) -> None:
         path = files.hostile[hostile]
-        given = [str(files.text), "--path", str(path), "--cpu"]
+        data = files.text if "language" in hostile else files.pairs
+        given = [str(data), "--path", str(path), "--cpu"]
         message = error_line(lambda: classify.main(given), "fairseq-mega-classify")
         check(message, path)
         assert hostile.startswith("pickled") or "but a SequenceClassifier is needed here" in message
