@@ -14,7 +14,7 @@ import pytest
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
-from fairseq_mega.compat.workers import SHORT_EPOCH, end_background_loading, workers_are_asked_for
+from fairseq_mega.compat.workers import end_background_loading, workers_are_asked_for
 from tests import helpers, tiny_trainings
 
 BATCHES = 12
@@ -104,15 +104,15 @@ class TestWorkers:
         assert iterator.epoch == 2
 
 
-def test_short_epochs_start_workers_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("shortest", "gpu", "workers"), [(200, True, 0), (BATCHES, False, 0), (BATCHES, True, 1)])
+def test_workers_that_nobody_asked_for(
+    shortest: int, gpu: bool, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["fairseq-mega-train", "data"])
-    assert BATCHES < SHORT_EPOCH
+    monkeypatch.setattr("fairseq_mega.compat.workers.SHORT_EPOCH", shortest)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     batches = epochs(1).next_epoch_itr(shuffle=False)
-    assert next(batches) == [0] and not multiprocessing.active_children()
-
-    monkeypatch.setattr("fairseq_mega.compat.workers.SHORT_EPOCH", BATCHES)
-    batches = epochs(1).next_epoch_itr(shuffle=False)
-    assert next(batches) == [0] and len(multiprocessing.active_children()) == 1
+    assert next(batches) == [0] and len(multiprocessing.active_children()) == workers
 
 
 @pytest.mark.parametrize(
