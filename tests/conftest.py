@@ -7,8 +7,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
+import logging
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional
 
 import pytest
 import torch
@@ -40,6 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: torch sees no CUDA device here; leave the option out")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+@pytest.fixture(autouse=True)
+def no_log_handler_is_left() -> Iterator[None]:
+    """Take back what a command has attached to the root logger: its stream is closed with the test's capture."""
+    yield
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if type(handler) is logging.StreamHandler:  # pytest's own are of other classes
+            root.removeHandler(handler)
 
 
 @pytest.hookimpl(optionalhook=True)
