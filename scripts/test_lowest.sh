@@ -42,7 +42,7 @@ pip_install() {
 
 # "lowest NAME..." prints the lowest allowed versions as requirements: of these packages, or of all that there are.
 lowest() {
-  "$venv/bin/python" "$repo_root/tests/lowest_versions.py" "$@"
+  "$venv/bin/python" "$repo_root/tests/support/lowest_versions.py" "$@"
 }
 
 [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"

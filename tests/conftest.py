@@ -14,8 +14,8 @@ from typing import Iterator, List, NamedTuple, Optional
 import pytest
 import torch
 
-from tests import helpers, parallel
-from tests.tiny_trainings import trainings  # noqa: F401 (a fixture)
+from tests.support import helpers, parallel
+from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:
     from hypothesis import settings

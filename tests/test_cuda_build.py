@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.ops import native
-from tests import helpers
 from tests.simulator import build
+from tests.support import helpers
 
 NVCC = (build.cuda_home() or Path("/")) / "bin" / "nvcc"
 OPERATORS = ("decoding", "ema_kernels", "gate", "other_devices")  # values, and every operator once

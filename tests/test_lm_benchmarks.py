@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from helpers import REPOSITORY
 
 from fairseq_mega.cli import lm_pair
 from fairseq_mega.cli.results import read_result
+from tests.support.helpers import REPOSITORY
 
 
 @pytest.mark.parametrize("width", [32, 64, 128, 256])

@@ -16,7 +16,7 @@ import pytest
 import fairseq_mega
 from fairseq_mega.compat import versions
 from fairseq_mega.ops import native
-from tests import helpers
+from tests.support import helpers
 
 SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.cli import apex_source
-from tests import helpers
+from tests.support import helpers
 
 STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
 OLDER = """

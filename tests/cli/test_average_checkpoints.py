@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.models.checkpoints import fingerprint
-from tests import helpers, tiny_lm
+from tests.support import helpers, tiny_lm
 
 Tensors = Dict[str, torch.Tensor]
 

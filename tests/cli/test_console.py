@@ -11,7 +11,7 @@ import pytest
 
 import fairseq_mega
 from fairseq_mega.cli import console
-from tests import helpers
+from tests.support import helpers
 
 
 class TestUserDir:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny_mega import dictionary
 
 from fairseq_mega.cli.convert_checkpoint import convert_checkpoint, convert_name
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from tests.support.tiny_mega import dictionary
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 import torch
-from helpers import random_sentences, run_fairseq
 
 from fairseq_mega.cli import evaluate_lm, lm_table
+from tests.support.helpers import random_sentences, run_fairseq
 
 TOKENS = 449
 TRAINING = ["--optimizer", "adam", "--lr", 0.01, "--num-workers", 0, "--max-update", 20, "--disable-validation"]

@@ -9,9 +9,9 @@ import pytest
 
 from fairseq_mega.cli import lra_plots, lra_results, lra_smoke, lra_tables
 from fairseq_mega.cli.results import make_result, read_result, write_result
-from tests import lra_data
-from tests.helpers import captured_output, forget_earlier_runs
-from tests.prepare_runs import prepare, source_of
+from tests.support import lra_data
+from tests.support.helpers import captured_output, forget_earlier_runs
+from tests.support.prepare_runs import prepare, source_of
 
 STAMP = "2026-01-02 03:04:05 | INFO"
 HEAD = f"""{STAMP} | fairseq_cli.train | num. shared model params: 1,386,874 (num. trained: 1,386,874)

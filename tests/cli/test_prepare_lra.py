@@ -12,7 +12,7 @@ from fairseq_mega.cli import download
 from fairseq_mega.cli.prepare import archives, command, debian
 from fairseq_mega.cli.prepare.dataset import Dataset, Report
 from fairseq_mega.cli.prepare.work_folder import WorkFolder
-from tests.prepare_runs import prepare, refusal, source_of
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 
 class Toy:

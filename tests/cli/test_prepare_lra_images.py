@@ -18,7 +18,7 @@ from fairseq_mega.cli.prepare import cifar10, fashion_mnist, pathfinder
 from fairseq_mega.cli.prepare.image_output import image_line
 from fairseq_mega.cli.prepare.subsets import random_split
 from fairseq_mega.data.text_spans import SPLITS
-from tests.prepare_runs import image_labels, images, prepare, refusal, source_of
+from tests.support.prepare_runs import image_labels, images, prepare, refusal, source_of
 
 
 def test_pixels_are_written_row_by_row() -> None:

@@ -15,7 +15,7 @@ import torch
 
 from fairseq_mega.cli.prepare import speech_commands
 from fairseq_mega.cli.prepare.speech_commands import WORDS, split_clips, statistics_of
-from tests.prepare_runs import prepare, refusal, source_of
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 CLIPS = 7  # of every word
 

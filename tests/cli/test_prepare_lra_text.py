@@ -15,8 +15,8 @@ from fairseq_mega.cli.prepare import imdb
 from fairseq_mega.cli.prepare.text_output import BYTE_SYMBOLS, Example, TextSplit, byte_text, write_text_task
 from fairseq_mega.data.listops import evaluate
 from fairseq_mega.data.text_spans import SPLITS
-from tests import helpers
-from tests.prepare_runs import binarised, byte_texts, labels, prepare, refusal, source_of
+from tests.support import helpers
+from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, refusal, source_of
 
 
 def some_texts(seed: int, count: int, least: int = 0) -> List[bytes]:

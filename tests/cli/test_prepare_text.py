@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.cli import lm_corpora, prepare_text
 from fairseq_mega.data.text_units import text_unit
-from tests import helpers
+from tests.support import helpers
 
 SPLITS = ("train", "valid", "test")
 

@@ -5,7 +5,7 @@ from fairseq_cli import train
 
 from fairseq_mega.cli import console, usage
 from fairseq_mega.cli.prepare import command as prepare
-from tests import helpers
+from tests.support import helpers
 
 NOTHING = ["--cpu", "--max-update", "1", "--num-workers", "0", "--disable-validation"]
 

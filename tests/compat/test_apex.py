@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_mega.compat import apex
-from tests import helpers
+from tests.support import helpers
 
 STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
 

@@ -11,7 +11,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 
 from fairseq_mega.compat.architectures import UnexpectedName, expect_models_of
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests import tiny_lm
+from tests.support import tiny_lm
 
 
 @pytest.mark.parametrize("cfg", [Namespace(_name="mega_xl"), Namespace(arch="mega_xl")])

@@ -3,7 +3,7 @@
 import pytest
 from fairseq import options
 
-from tests import helpers
+from tests.support import helpers
 
 
 class TestBfloat16:

@@ -6,7 +6,7 @@ from fairseq.data import FairseqDataset, data_utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import helpers
+from tests.support import helpers
 
 
 class TestLastBatch:

@@ -15,7 +15,7 @@ from fairseq.file_io import PathManager
 
 from fairseq_mega import compat
 from fairseq_mega.compat import imports
-from tests import helpers
+from tests.support import helpers
 
 
 def test_apply_twice_changes_nothing() -> None:

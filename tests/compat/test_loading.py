@@ -18,8 +18,8 @@ from fairseq import checkpoint_utils, file_utils
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_mega.compat.loading import RefusedContents, UnreadableFile, load, load_checkpoint
-from tests import pickles
-from tests.pickles import Call
+from tests.support import pickles
+from tests.support.pickles import Call
 
 
 def checkpoint(**entries: Any) -> Dict[str, Any]:

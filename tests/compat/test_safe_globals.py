@@ -19,8 +19,8 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import base, nodes
 
 from fairseq_mega.compat.safe_globals import RefusedContents
-from tests import pickles
-from tests.pickles import Call, load
+from tests.support import pickles
+from tests.support.pickles import Call, load
 
 OF_ARRAY: typing.Any = np.zeros(1).__reduce__()
 OF_SCALAR: typing.Any = np.int64(1).__reduce__()

@@ -16,7 +16,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from fairseq_mega.compat import save_dir_lock
-from tests import helpers, tiny_trainings
+from tests.support import helpers, tiny_trainings
 
 
 class TestAtomicCopy:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.models.ema import EMA
 
-from tests import helpers, tiny_trainings
+from tests.support import helpers, tiny_trainings
 
 DECAY = 0.5
 

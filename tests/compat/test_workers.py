@@ -15,7 +15,7 @@ from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
 from fairseq_mega.compat.workers import end_background_loading, workers_are_asked_for
-from tests import helpers, tiny_trainings
+from tests.support import helpers, tiny_trainings
 
 BATCHES = 12
 BY_ITSELF = 2.0  # seconds; the garbage collector would take 5 per worker

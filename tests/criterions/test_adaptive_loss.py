@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 
-from tests.tiny_lm import ADAPTIVE, build, task, tokens
+from tests.support.tiny_lm import ADAPTIVE, build, task, tokens
 
 PAD = 1
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from tiny_mega import EOS, PAD, dictionary
 
 from fairseq_mega.data.classified import check_labels, shuffled
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
 from fairseq_mega.data.number_sequences import NumberSequenceDataset, check_normalization
+from tests.support.tiny_mega import EOS, PAD, dictionary
 
 
 class Lines(list):

@@ -8,7 +8,7 @@ from typing import List
 import pytest
 
 from fairseq_mega.cli import console
-from tests import helpers
+from tests.support import helpers
 
 
 @pytest.fixture(autouse=True)

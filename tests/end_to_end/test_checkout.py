@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
-from helpers import REPOSITORY
 
 from fairseq_mega.ops import native
+from tests.support.helpers import REPOSITORY
 
 READ_ONLY = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 

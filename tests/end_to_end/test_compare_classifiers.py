@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from helpers import REPOSITORY
 
 from fairseq_mega.cli import classifier_table
 from fairseq_mega.cli.results import make_result, read_result, read_results, write_result
-from tests import lra_data
+from tests.support import lra_data
+from tests.support.helpers import REPOSITORY
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fairseq_mega.cli import classify
-from tests import helpers
-from tests.prepare_runs import prepare, refusal, source_of
+from tests.support import helpers
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 pytestmark = pytest.mark.slow
 MODEL: List[object] = ["--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-hidden-dim", 32, "--z-dim", 8]

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests import helpers
+from tests.support import helpers
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
 MODEL: List[object] = ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-layers", 2]

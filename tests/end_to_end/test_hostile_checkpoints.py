@@ -13,7 +13,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests import helpers, pickles
+from tests.support import helpers, pickles
 
 MADE = "made-by-a-checkpoint"
 CODE = f"__import__('pathlib').Path('{MADE}').touch() or [5]"

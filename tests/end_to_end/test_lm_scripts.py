@@ -5,10 +5,10 @@ import re
 import subprocess
 
 import pytest
-from helpers import REPOSITORY, random_sentences, run_fairseq
 
 from fairseq_mega.cli import context_plot, table5
 from fairseq_mega.cli.results import make_result, read_results, write_result
+from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import REPOSITORY
 
 from fairseq_mega.cli.results import read_results
-from tests import lra_data
+from tests.support import lra_data
+from tests.support.helpers import REPOSITORY
 
 
 def run(script: str, *options: object, status: int = 0) -> str:

@@ -7,9 +7,9 @@ from typing import List
 
 import pytest
 import torch
-from helpers import run_fairseq, train_with_two_processes
 
-from tests import lra_data
+from tests.support import lra_data
+from tests.support.helpers import run_fairseq, train_with_two_processes
 
 MEGA: List[object] = [
     "--encoder-layers",

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from fairseq_mega.cli import lm_smoke
-from tests import helpers
+from tests.support import helpers
 
 SCRIPTS = helpers.REPOSITORY / "scripts"
 NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 import torch
 
-from tests import helpers, tiny_trainings
+from tests.support import helpers, tiny_trainings
 
 UPDATES = 40
 SAVE_INTERVAL = 5

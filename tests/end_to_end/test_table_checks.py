@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from helpers import REPOSITORY
 
-from tests import lra_data
+from tests.support import lra_data
+from tests.support.helpers import REPOSITORY
 
 TRAINED = "the stand-in trains nothing"
 

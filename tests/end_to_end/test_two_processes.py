@@ -7,7 +7,7 @@ from typing import List
 
 import pytest
 
-from tests import helpers, tiny_trainings
+from tests.support import helpers, tiny_trainings
 
 BACKENDS = ["pytorch_ddp", "legacy_ddp"]  # fairseq's default, and that of scripts/
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
-from tiny_mega import EOS, PAD, batch, build, dictionary, lively
 from torch import nn
+
+from tests.support.tiny_mega import EOS, PAD, batch, build, dictionary, lively
 
 
 class Recomputing(nn.Module):

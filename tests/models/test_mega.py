@@ -5,11 +5,11 @@ from argparse import Namespace
 import pytest
 import torch
 from omegaconf import OmegaConf
-from tiny_mega import PAD, batch, build, dictionary, lively, task
 
 from fairseq_mega.models.mega import check_state_dict
 from fairseq_mega.models.mega_config import PRESETS, MegaConfig, complete
 from fairseq_mega.models.mega_encoder import align_left, rows
+from tests.support.tiny_mega import PAD, batch, build, dictionary, lively, task
 
 
 def test_parameter_counts_of_wmt_base():

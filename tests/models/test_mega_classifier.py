@@ -7,14 +7,14 @@ import pytest
 import torch
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from tiny_classifier import build, padded, parameters, task, texts
-from tiny_mega import PAD, dictionary, lively
 
 import fairseq_mega
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_classifier_config import CLASSIFIER_PRESETS
 from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
 from fairseq_mega.modules.classifier_head import sentence_vector
+from tests.support.tiny_classifier import build, padded, parameters, task, texts
+from tests.support.tiny_mega import PAD, dictionary, lively
 
 TEXT_ARCHS = ("mega_lra_listop", "mega_lra_imdb", "mega_lra_aan")
 

@@ -1,20 +1,25 @@
 """The language model: counts, streams in pieces of any lengths, checkpoints, options."""
 
 from argparse import Namespace
+from typing import Any, Dict
 
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
-from tiny_lm import ADAPTIVE, TINY, build, task, tokens
-from tiny_mega import EOS, PAD, dictionary, lively
 from torch import nn
 
 from fairseq_mega.data.text_streams import Carry
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_lm_config import LM_PRESETS
+from tests.support.tiny_lm import ADAPTIVE, TINY, build, task, tokens
+from tests.support.tiny_mega import EOS, PAD, dictionary, lively
 
-SOFTMAXES = {"plain": {}, "untied": {"share_decoder_input_output_embed": False}, "adaptive": ADAPTIVE}
+SOFTMAXES: Dict[str, Dict[str, Any]] = {
+    "plain": {},
+    "untied": {"share_decoder_input_output_embed": False},
+    "adaptive": ADAPTIVE,
+}
 
 
 @pytest.fixture(scope="module", params=SOFTMAXES)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import make_parallel_corpus
 
 import fairseq_mega
 from fairseq_mega.models.mega_classifier_config import CLASSIFIER_PRESETS
 from fairseq_mega.models.mega_config import PRESETS
 from fairseq_mega.models.mega_lm_config import LM_PRESETS
 from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+from tests.support.helpers import make_parallel_corpus
 
 FOLDER = Path(fairseq_mega.__file__).parent / "presets"
 ALL = {name: ("mega", values) for name, values in PRESETS.items()}

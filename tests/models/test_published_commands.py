@@ -7,8 +7,9 @@ import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
-from tiny_classifier import task as classification
-from tiny_mega import task as text
+
+from tests.support.tiny_classifier import task as classification
+from tests.support.tiny_mega import task as text
 
 ADAM = (
     "--optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-8 --lr-scheduler linear_decay --end-learning-rate 0.0 "

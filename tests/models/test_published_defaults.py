@@ -10,13 +10,21 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
-from published_defaults import IMAGE, LANGUAGE_MODELING, LANGUAGE_MODELS, LINEAR_DECAY, SPEECH, TEXT, TRANSLATION
-from tiny_classifier import task as classification
-from tiny_mega import task as text
 
 from fairseq_mega.models.mega_classifier_config import complete_classifier
 from fairseq_mega.models.mega_config import complete
 from fairseq_mega.models.mega_lm_config import complete_language_model
+from tests.support.published_defaults import (
+    IMAGE,
+    LANGUAGE_MODELING,
+    LANGUAGE_MODELS,
+    LINEAR_DECAY,
+    SPEECH,
+    TEXT,
+    TRANSLATION,
+)
+from tests.support.tiny_classifier import task as classification
+from tests.support.tiny_mega import task as text
 
 TABLE = Path(__file__).parents[2] / "examples" / "published_defaults.md"
 TASKS = {

@@ -1,12 +1,12 @@
 """--retain-dropout: evaluation drops what training does, in every model, decoding step by step included."""
 
 from argparse import Namespace
+from typing import Any, Callable, Dict
 
 import pytest
-import tiny_classifier
-import tiny_lm
-import tiny_mega
 import torch
+
+from tests.support import tiny_classifier, tiny_lm, tiny_mega
 
 DROPOUTS = ["dropout", "attention_dropout", "hidden_dropout", "activation_dropout"]
 
@@ -22,7 +22,7 @@ def outputs(model, kind):
     return [result if torch.is_tensor(result) else result[0] for result in results]
 
 
-BUILDERS = {
+BUILDERS: Dict[str, Callable[..., Any]] = {
     "language model": tiny_lm.build,
     "translation": tiny_mega.build,
     "classifier": tiny_classifier.build,

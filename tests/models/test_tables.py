@@ -3,14 +3,13 @@
 import math
 
 import pytest
-import tiny_lm
-import tiny_mega
 import torch
-from helpers import TINY_MODEL, hypotheses, make_parallel_corpus, run_fairseq
-from tiny_mega import PAD, batch, dictionary, lively
 
 from fairseq_mega.cli.convert_checkpoint import convert_name
 from fairseq_mega.models.tables import plain_table
+from tests.support import tiny_lm, tiny_mega
+from tests.support.helpers import TINY_MODEL, hypotheses, make_parallel_corpus, run_fairseq
+from tests.support.tiny_mega import PAD, batch, dictionary, lively
 
 CUTOFF = {"adaptive_softmax_cutoff": "6,13", "adaptive_softmax_factor": 2.0}
 TIED = {"adaptive_input": True, "adaptive_input_factor": 2.0, "tie_adaptive_weights": True, "tie_adaptive_proj": True}

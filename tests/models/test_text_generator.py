@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from helpers import random_sentences, run_fairseq
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.text_generator import check_sampling, draw
+from tests.support.helpers import random_sentences, run_fairseq
 
 EOS = 2
 

@@ -5,10 +5,10 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from tiny_classifier import build, padded, parameters, texts
-from tiny_mega import lively
 
 from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+from tests.support.tiny_classifier import build, padded, parameters, texts
+from tests.support.tiny_mega import lively
 
 
 @pytest.mark.parametrize("arch", TRANSFORMER_PRESETS)

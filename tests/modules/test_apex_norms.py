@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mega.modules import apex_norms
 from fairseq_mega.modules.norm import build_norm
-from tests import helpers
+from tests.support import helpers
 
 NORMS = ("layernorm", "rmsnorm", "scalenorm")
 

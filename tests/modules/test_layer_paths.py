@@ -4,11 +4,11 @@ from typing import Any, Dict
 
 import pytest
 import torch
-from numerics import assert_close
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
+from tests.support.numerics import assert_close
 
 REFERENCE = {
     "FAIRSEQ_MEGA_EMA_PATH": "reference",

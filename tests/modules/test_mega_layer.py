@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from numerics import assert_close
 from torch.nn.utils import parametrize
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.state import reorder_state
+from tests.support.numerics import assert_close
 
 BATCH, WIDTH, SOURCE = 3, 8, 5
 

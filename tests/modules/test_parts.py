@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from numerics import assert_close
 from torch import nn
 
 from fairseq_mega.modules.config import MegaLayerConfig
@@ -17,6 +16,7 @@ from fairseq_mega.modules.layers import Dropout, get_activation
 from fairseq_mega.modules.norm import NORMS, build_norm
 from fairseq_mega.modules.position import RotaryRelativeBias, SimpleRelativeBias, build_relative_bias
 from fairseq_mega.ops.attention import toeplitz
+from tests.support.numerics import assert_close
 
 
 def test_norm_formulas():

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 from fairseq_mega.ops.attention import attention, fused
+from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 
 def tensors(queries, keys, batch=(2,), z=8, v=6, seed=3):

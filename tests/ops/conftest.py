@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tests import kernels
+from tests.support import kernels
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 from typing import Any, Dict
 
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients
+from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 BATCH, WIDTH, N = 2, 3, 4
 STREAMED = ("carried", "documents")

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from numerics import gradients, leaves
 
 from fairseq_mega.ops import attention as ops
 from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights, chunked_attention, toeplitz
 from tests.ops.attention_cases import compare, padding, tensors
+from tests.support.numerics import gradients, leaves
 
 
 def literal(inputs, function, causal, mask):

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from numerics import leaves, once
 
 from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights
 from tests.ops.attention_cases import assert_all_close, block_size, named, output_and_gradients, tensors
+from tests.support.numerics import leaves, once
 
 __all__ = ["block_size"]  # a fixture
 

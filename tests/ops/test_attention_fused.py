@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
 
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention, fused
 from tests.ops.attention_cases import block_size, compare, padding, tensors
+from tests.support.numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
 
 __all__ = ["block_size"]  # a fixture
 

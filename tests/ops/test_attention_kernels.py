@@ -5,11 +5,11 @@ from typing import Any, Tuple
 
 import pytest
 import torch
-from numerics import leaves
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention, fused
 from tests.ops.attention_cases import tensors
+from tests.support.numerics import leaves
 
 
 def arguments(device, function="softmax", shape=(2, 5, 7), seed=True):

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from numerics import assert_close
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.state import reorder_state
 from fairseq_mega.ops import decoding, native
+from tests.support.numerics import assert_close
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
 

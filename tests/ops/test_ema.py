@@ -5,12 +5,10 @@ A path is "fft", or one by a set of compiled kernels: "scan-cpu", "fft_kernel-si
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 from fairseq_mega.ops.ema import ema_coefficients, ema_kernel, gated_ema_step
 from fairseq_mega.ops.ema.coefficients import power_tables
 from fairseq_mega.ops.ema.fft import fast_fft_size
-from tests import kernels
 from tests.ops.ema_cases import (
     BATCH,
     MODES,
@@ -23,6 +21,8 @@ from tests.ops.ema_cases import (
     run,
     signal,
 )
+from tests.support import kernels
+from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 LENGTHS = (1, 2, 7, 31, 32, 33, 100)
 SCANS = [f"scan-{name}" for name in kernels.KERNELS]

@@ -6,7 +6,7 @@ from typing import NamedTuple, Tuple
 import pytest
 
 from fairseq_mega.ops import native
-from tests import helpers
+from tests.support import helpers
 
 H200 = 132  # multiprocessors
 README = helpers.REPOSITORY / "examples" / "kernels" / "README.md"

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from numerics import assert_close, gradients, leaves
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.ema import gated_ema_step
 from tests.ops.ema_cases import WIDTH, case, coefficients_of, parameters, run, signal
+from tests.support.numerics import assert_close, gradients, leaves
 
 
 @pytest.mark.parametrize("mode", ["carried", "shifted"])

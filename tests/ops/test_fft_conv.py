@@ -5,7 +5,6 @@ The kernels are CUDA's: on the CPU torch's FFT is the path, so the compiled CPU 
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.ema import ema_coefficients
@@ -19,6 +18,7 @@ from fairseq_mega.ops.ema.fft_conv import (
     ring_size,
 )
 from fairseq_mega.ops.ema.reference import ema_reference
+from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
 
 WIDTH = 3
 FACTORS = {"y": OUTPUT_FACTOR, "gradient of x": GRADIENT_FACTOR, "gradient of ring": GRADIENT_FACTOR}

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.gate import gated_residual
+from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 NAMES = ("residual", "update", "candidate", "addend")
 
@@ -39,11 +39,10 @@ def test_fused_equals_formula(kernel_device, shape, addend):
         inputs = leaves({name: tensor.to(where) for name, tensor in plain.items()}, dtype)
         out = literal(inputs) if path is None else gated_residual(**inputs, path=path)
         results[key] = (out.cpu(), {name: value.cpu() for name, value in gradients(out, inputs).items()})
-    assert_close("output", *(results[key][0] for key in ("got", "want", "baseline")))
+    got, want, baseline = (results[key] for key in ("got", "want", "baseline"))
+    assert_close("output", got[0], want[0], baseline[0])
     for name in plain:
-        assert_close(
-            f"gradient of {name}", *(results[key][1][name] for key in ("got", "want", "baseline")), GRADIENT_FACTOR
-        )
+        assert_close(f"gradient of {name}", got[1][name], want[1][name], baseline[1][name], GRADIENT_FACTOR)
 
 
 def test_rows_may_lie_apart(kernel_device):

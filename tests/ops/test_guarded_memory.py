@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fairseq_mega.ops import native
-from tests import helpers
 from tests.ops import guarded_memory
+from tests.support import helpers
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.timestep_norm import PATHS, TimestepNormState, timestep_norm
+from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 LENGTHS = (1, 2, 7, 64, 65, 131)
 SHAPES = ((24, 1), (24, 2), (24, 24), (80, 2), (320, 1), (27, 9))  # D, G: groups of 24, 12, 1, 40, 320 and 3 features

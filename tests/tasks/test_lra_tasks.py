@@ -11,14 +11,14 @@ from fairseq import models
 from fairseq.data import data_utils
 from fairseq.logging import metrics
 from omegaconf import OmegaConf
-from tiny_classifier import build
 
 from fairseq_mega.criterions.lra_cross_entropy import LRACrossEntropyCriterion
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.tasks.lra_image import LRAImageConfig, LRAImageTask
 from fairseq_mega.tasks.lra_text import LRATextConfig, LRATextTask
 from fairseq_mega.tasks.speech_commands import SpeechCommandsConfig, SpeechCommandsTask
-from tests import lra_data
+from tests.support import lra_data
+from tests.support.tiny_classifier import build
 
 BASE = {"seed": 1, "max_valid_steps": None}
 

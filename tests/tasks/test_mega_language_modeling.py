@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import indexed_dataset
-from helpers import (
+
+from fairseq_mega.cli import console
+from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
+from tests.support.helpers import (
     captured_output,
     forget_earlier_runs,
     hypotheses,
@@ -15,9 +18,6 @@ from helpers import (
     run_fairseq,
     train_with_two_processes,
 )
-
-from fairseq_mega.cli import console
-from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
 
 TASK = ["--task", "mega_language_modeling"]
 MODEL = ["--arch", "mega_lm_tiny", "--decoder-layers", 1, "--decoder-embed-dim", 16, "--decoder-hidden-dim", 32]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 import torch
-from helpers import run_fairseq
+
+from tests.support.helpers import run_fairseq
 
 SIZES = {"train": 60, "valid": 21, "test": 29}
 CLASSES = 3

@@ -52,7 +52,7 @@ def gradients(output: Tensor, inputs: Dict[str, Tensor], seed: int = 0) -> Dict[
     }
 
 
-def leaves(tensors: Dict[str, Tensor], dtype: torch.dtype) -> Dict[str, Tensor]:
+def leaves(tensors: Dict[str, Tensor], dtype: torch.dtype) -> Dict[str, Any]:
     """Fresh leaf tensors of the given precision that need gradients."""
     return {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in tensors.items()}
 

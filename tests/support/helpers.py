@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from fairseq_mega.cli import console
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
 
 # A model that trains in seconds; the options every test of a command needs.

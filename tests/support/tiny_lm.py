@@ -7,7 +7,7 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests.tiny_mega import dictionary
+from tests.support.tiny_mega import dictionary
 
 TINY = {
     "decoder_embed_dim": 8,

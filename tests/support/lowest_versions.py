@@ -8,7 +8,7 @@ from typing import Dict
 
 from pip._vendor.packaging.requirements import Requirement  # in every environment with pip
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def lowest_versions() -> Dict[str, str]:

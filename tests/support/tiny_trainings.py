@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from tests import helpers, lra_data
+from tests.support import helpers, lra_data
 
 COMMON: List[object] = ["--optimizer", "adam", "--lr", 0.01, "--no-progress-bar", "--log-format", "json"]
 COMMON += ["--log-interval", 1]

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 
 from fairseq_mega.cli.prepare import command
-from tests import helpers
+from tests.support import helpers
 
 
 class Run(NamedTuple):

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from tiny_mega import PAD, dictionary
+
+from tests.support.tiny_mega import PAD, dictionary
 
 TINY = {
     "mega_lra": {
