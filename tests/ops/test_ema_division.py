@@ -1,4 +1,4 @@
-"""How the CUDA scan is divided among blocks (csrc/ema_division.h): a rule that needs no GPU to be checked."""
+"""How the CUDA scan is divided among blocks (csrc/ema/ema_division.h): a rule that needs no GPU to be checked."""
 
 import re
 from typing import NamedTuple, Tuple

@@ -32,7 +32,7 @@ def cuda_home() -> Optional[Path]:
 
 
 def build(sources: Path = SOURCES, sanitize: bool = False, optimize: str = "-O1") -> Path:
-    """Compile all of ``cuda/`` and ``bindings/`` under ``sources``; returns the library (built before: at once).
+    """Compile the CUDA kernels and the bindings under ``sources``; returns the library (built before: at once).
 
     Object files are kept by what the compiler read, so that after a change only what it touches is compiled. Of several
     processes that want the same library one builds it, and the others wait.
@@ -92,7 +92,7 @@ def make(library: Path, flags: List[str], sources: Path, files: List[Path], cuda
         return str(target)
 
     kernels = [path for path in files if path.suffix == ".cu"]
-    bindings = [path for path in files if path.suffix == ".cpp" and path.parent.name == "bindings"]
+    bindings = [path for path in files if path.suffix == ".cpp" and not path.name.startswith("cpu")]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         objects = list(pool.map(compile_one, [*kernels, *bindings]))
     partial = library.with_name(f"{library.name}-{os.getpid()}")

@@ -18,7 +18,7 @@ TOLERANCE = 1e-5  # of a tensor's largest value; float32 rounding stays below a 
 
 
 class Case(NamedTuple):
-    """One call of the operators; see csrc/ema_scan.h."""
+    """One call of the operators; see csrc/ema/ema_scan.h."""
 
     batch: int
     length: int

@@ -26,7 +26,6 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from tests.simulator import build
 
 ORDERS = ("0", "1", "2", "3", "4", "5", "6")
-COMMON = ("common.h", "device.h", "cuda/device.cu", "cuda/launch.h", "bindings/bindings.h", "bindings/bindings.cpp")
 NO_DEFECT = re.compile(r"^\s*(//|#|static_assert|using|template)|FM_LAUNCH|kInvalid")
 
 # (name, pattern, what it becomes): one defect for every match in a line of code
@@ -47,20 +46,19 @@ DEFECTS: Tuple[Tuple[str, str, str], ...] = (
 class Operator(NamedTuple):
     """Which sources belong to an operator and what checks them."""
 
-    sources: Tuple[str, ...]  # patterns under csrc, enough for a library of this operator
+    folder: str  # under csrc, which with ``common`` is enough for a library of this operator
     check: Tuple[str, ...]  # arguments of Python, after which the library and the schedules stand
     seconds: int = 120  # of processor time, after which it is taken not to end
 
 
 def operator_of(name: str) -> Operator:
-    sources = ("*.h", f"cuda/{name}*", f"bindings/{name.replace('_weights', '')}.cpp")
-    return Operator(sources, (str(build.HERE / "check_operators.py"), name.replace("_weights", "")))
+    return Operator(name, (str(build.HERE / "check_operators.py"), name))
 
 
 OPERATORS = {
-    "ema": Operator(("*.h", "cuda/ema*", "bindings/ema.cpp"), (str(build.HERE / "check_ema.py"),), 60),
+    "ema": Operator("ema", (str(build.HERE / "check_ema.py"),), 60),
     "fft_conv": operator_of("fft_conv"),
-    "attention": operator_of("attention_weights"),
+    "attention": operator_of("attention"),
     "timestep_norm": operator_of("timestep_norm"),
     "gate": operator_of("gate"),
 }
@@ -97,13 +95,10 @@ def defects_in(path: str, text: str) -> Iterator[Defect]:
 
 def copy_sources(operator: Operator, target: Path) -> List[str]:
     """Copy what the operator's library needs; returns the files in which to plant defects."""
-    for pattern in (*COMMON, *operator.sources):
-        for path in build.SOURCES.glob(pattern):
-            place = target / path.relative_to(build.SOURCES)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, place)
-    kernels = [path for pattern in operator.sources for path in build.SOURCES.glob(pattern)]
-    return sorted(str(p.relative_to(build.SOURCES)) for p in kernels if p.suffix in (".cu", ".cuh"))
+    for folder in ("common", operator.folder):
+        shutil.copytree(build.SOURCES / folder, target / folder)
+    kernels = (build.SOURCES / operator.folder).iterdir()
+    return sorted(str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))
 
 
 def check(operator: Operator, library: Path, orders: Tuple[str, ...], sanitize: bool) -> Optional[str]:

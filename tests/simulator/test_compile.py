@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulator import build
 
-KERNELS = sorted((build.SOURCES / "cuda").glob("*.cu"))
+KERNELS = sorted(build.SOURCES.glob("*/*.cu"))
 NVCC = (build.cuda_home() or Path("/")) / "bin" / "nvcc"
 
 pytestmark = pytest.mark.skipif(
@@ -27,7 +27,7 @@ def compile_kernel(source: Path, target: Path) -> "subprocess.CompletedProcess[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", KERNELS, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", KERNELS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_compiles_without_warnings_and_spills(source, tmp_path):
     done = compile_kernel(source, tmp_path / "kernel.o")
     assert done.returncode == 0, done.stderr[-4000:]

@@ -24,11 +24,10 @@ pytestmark = pytest.mark.skipif(
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of sources that holds nothing but the probe."""
     folder = tmp_path_factory.mktemp("probe")
-    for place in ("common.h", "cuda/launch.h", "bindings/bindings.h"):
+    for place in ("common/common.h", "common/launch.h", "common/bindings.h"):
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copy(build.SOURCES / place, folder / place)
-    for name, place in (("probe.cu", "cuda"), ("probe.cpp", "bindings"), ("probe.h", "")):
-        shutil.copy(PROBE / name, folder / place)
+    shutil.copytree(PROBE, folder / "probe")
     return folder
 
 

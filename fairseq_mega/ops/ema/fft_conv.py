@@ -1,6 +1,6 @@
 """Convolution over time by the compiled FFT kernels: the Python half of the operators, and the choice of path.
 
-The kernels (csrc/fft_conv.h) work in shared memory, for CUDA tensors of up to 16384 steps. Elsewhere torch's FFT does
+The kernels (csrc/fft_conv) work in shared memory, for CUDA tensors of up to 16384 steps. Elsewhere torch's FFT does
 the same, in :mod:`.fft`. Unlike the EMA's scan their work does not depend on the kernel: they are for kernels in
 general, and for EMAs of many components.
 """

@@ -1,6 +1,6 @@
-#include "probe.h"
+#include "probe/probe.h"
 
-#include "bindings/bindings.h"
+#include "common/bindings.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Kernels with known faults, for the tests of the simulator itself.
-#include "probe.h"
+#include "probe/probe.h"
 
-#include "cuda/launch.h"
+#include "common/launch.h"
 
 namespace {
 

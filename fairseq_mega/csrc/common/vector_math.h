@@ -1,0 +1,91 @@
+#pragma once
+// Eight floats at a time: exp and erf as straight lines of additions and multiplications, for functions marked
+// FM_CLONES. The coefficients are weighted minimax fits made for this file (exp: relative error; erfc(u) exp(u^2):
+// error weighted by exp(-u^2)); the errors stated below include rounding and were measured against float64.
+#include <cstdint>
+#include <cstring>
+
+#include "common/common.h"
+
+namespace fm {
+
+// Wider vectors would be slow on processors without AVX-512, where GCC splits them badly.
+using Floats = float __attribute__((vector_size(32)));
+using Ints = int32_t __attribute__((vector_size(32)));
+using Words = uint32_t __attribute__((vector_size(32)));
+constexpr int kWidth = 8;
+
+FM_INLINE Floats select(Ints condition, Floats yes, Floats no) { return condition ? yes : no; }
+
+FM_INLINE Floats broadcast(float x) { return Floats{} + x; }
+
+FM_INLINE Floats load(const float* from) {
+  Floats x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+
+FM_INLINE void store(float* to, Floats x) { std::memcpy(to, &x, sizeof x); }
+
+FM_INLINE float sum(Floats x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+
+FM_INLINE Floats maximum(Floats a, Floats b) { return select(a > b, a, b); }
+
+FM_INLINE float maximum(Floats x) {
+  float m = x[0];
+  for (int i = 1; i < kWidth; ++i) m = x[i] > m ? x[i] : m;
+  return m;
+}
+
+// exp(x) for x <= 0: relative error below 9e-8, exactly zero where the result would be below the normal numbers.
+FM_INLINE Floats exp_nonpositive(Floats x) {
+  constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it rounds to an integer, found in the lowest bits
+  const Floats shifted = x * 1.44269504f + kRound;
+  const Floats n = shifted - kRound;
+  const Floats r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // x - n log 2; the first product is exact
+  Floats p = r * 0.0013814598f + 0.008368717f;
+  p = p * r + 0.04166839f;
+  p = p * r + 0.16666521f;
+  p = p * r + 0.49999994f;
+  p = p * (r * r) + r + 1.f;
+  Words bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  bits = (bits + 127u) << 23;
+  Floats power;  // 2^n
+  std::memcpy(&power, &bits, sizeof power);
+  return select(x < -87.33f, Floats{}, p * power);
+}
+
+FM_INLINE Floats sigmoid(Floats x) {
+  const Floats e = exp_nonpositive(select(x < 0.f, x, -x)), inverse = 1.f / (1.f + e);
+  return select(x < 0.f, e * inverse, inverse);
+}
+
+struct LaplaceFloats {
+  Floats weight;  // 0.5 (1 + erf t)
+  Floats bell;    // exp(-t^2): its derivative up to a constant
+};
+
+// Absolute errors: below 8e-8 (weight) and 1.3e-7 (bell). For negative t the weight is computed as 0.5 erfc(-t), so
+// that small ones keep digits.
+FM_INLINE LaplaceFloats laplace_floats(Floats t) {
+  const Floats u = select(t < 0.f, -t, t);
+  const Floats c = select(u < 4.5f, u, broadcast(4.5f));  // the fit's range; beyond it the bell alone decides
+  Floats p = c * 7.491697e-06f - 0.00014513862f;          // erfc(c) exp(c^2)
+  p = p * c + 0.0012730993f;
+  p = p * c - 0.0067785773f;
+  p = p * c + 0.024949133f;
+  p = p * c - 0.06913404f;
+  p = p * c + 0.15455617f;
+  p = p * c - 0.29493865f;
+  p = p * c + 0.49809897f;
+  p = p * c - 0.7518915f;
+  p = p * c + 0.9999644f;
+  p = p * c - 1.1283778f;
+  p = p * c + 1.f;
+  const Floats bell = exp_nonpositive(-(t * t));
+  const Floats tail = bell * p * 0.5f;
+  return {select(t < 0.f, tail, 1.f - tail), bell};
+}
+
+}  // namespace fm

@@ -1,0 +1,182 @@
+// The EMA scan's host side: how a call is divided, its workspace, its launches. See ema_plan.cuh.
+#include "ema/cuda_launch.cuh"
+#include "ema/cuda_segments.cuh"
+#include "common/device.h"
+
+namespace fm {
+namespace {
+
+constexpr int64_t kInvalid = cudaErrorInvalidValue;
+constexpr int64_t kLargest = 0x7fffffff, kLongest = 1 << 30;  // steps are counted in int, twice the length too
+
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+EmaPlan make_plan(const EmaShape& shape, bool gradient) {
+  EmaPlan plan;
+  const int floats = shape.parts();
+  const bool lag = shape.truncation > 0;
+  const EmaDivision division = ema_division(shape, cuda_multiprocessors());
+  plan.warps = division.warps;
+  plan.tiles_per_segment = static_cast<int>(division.tiles_per_segment);
+  plan.segments = static_cast<int>(division.segments);
+  plan.blocks = division.blocks();
+  plan.two_walks = shape.bidirectional && plan.segments == 1 && plan.tiles_per_segment > 1;
+  plan.n = static_cast<int>(round_up(shape.n, group_size(floats, gradient, lag)));
+  plan.width = static_cast<int>(round_up(shape.width, kLanes));
+  plan.rows = shape.bidirectional ? 2 * plan.width : plan.width;
+  const int sets = lag && !shape.bidirectional ? 1 : 2;
+  plan.carry_bytes = static_cast<int64_t>(sets) * plan.n * (gradient ? 4 : 1) * kLanes * floats * sizeof(float);
+  const int64_t room = cuda_shared_bytes() - shared_bytes(plan, gradient, lag, false);
+  plan.carry_in_shared = plan.carry_bytes <= std::min<int64_t>(kMaxSharedCarry, room);
+  return plan;
+}
+
+bool possible(const EmaShape& shape, const EmaPlan& plan) {
+  const int64_t states = shape.batch * plan.n * plan.rows;
+  return shape.length <= kLongest && shape.width <= kLongest && plan.blocks <= kLargest &&
+         static_cast<int64_t>(plan.n) * plan.rows <= kLargest && ceil_div(states, kSmallBlock) <= kLargest;
+}
+
+// Hands out pieces of the workspace; on a null pointer it only counts.
+class Workspace {
+ public:
+  explicit Workspace(void* memory) : memory_(static_cast<char*>(memory)) {}
+  template <class T>
+  T* take(int64_t count) {
+    T* place = memory_ ? reinterpret_cast<T*>(memory_ + used_) : nullptr;
+    used_ += round_up(count * static_cast<int64_t>(sizeof(T)), 256);
+    return place;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  char* memory_;
+  int64_t used_ = 0;
+};
+
+template <class T>
+int64_t lay_out(EmaArguments<T>& a, bool gradient, void* memory) {
+  Workspace workspace(memory);
+  const int64_t table = static_cast<int64_t>(a.plan.n) * a.plan.rows;
+  for (T** place : {&a.decay, &a.weight, &a.memory_weight, &a.lag, &a.lag_slope, &a.whole.high, &a.whole.low,
+                    &a.whole.slope, &a.partial.high, &a.partial.low, &a.partial.slope}) {
+    *place = workspace.take<T>(table);
+  }
+  if (a.plan.segments > 1) {
+    const int64_t states = a.shape.batch * a.plan.segments * (gradient ? 2 : 1) * table;
+    a.states = workspace.take<T>(states);
+    if (!a.shape.bidirectional && a.shape.truncation == 0) a.memory_states = workspace.take<T>(states);
+    a.cuts = workspace.take<int>(a.shape.batch * a.plan.segments * 2);
+  }
+  if (a.plan.two_walks) {
+    const int64_t of_tile = static_cast<int64_t>(gradient ? 2 : 1) * a.plan.n * a.plan.width;
+    a.states = workspace.take<T>(a.shape.batch * a.plan.tiles_per_segment * of_tile);
+  }
+  if (!a.plan.carry_in_shared) a.carry = workspace.take<T>(a.plan.blocks * a.plan.carry_bytes / sizeof(T));
+  if (a.shape.truncation > 0) a.lag_ok = workspace.take<bool>(a.shape.batch * a.shape.length);
+  return workspace.used();
+}
+
+template <class T>
+EmaArguments<T> make_arguments(const EmaShape& shape, bool gradient) {
+  EmaArguments<T> a{};
+  a.shape = shape;
+  a.plan = make_plan(shape, gradient);
+  return a;
+}
+
+template <class T>
+int64_t workspace_bytes(const EmaShape& shape, bool gradient) {
+  EmaArguments<T> a = make_arguments<T>(shape, gradient);
+  return lay_out(a, gradient, nullptr);
+}
+
+template <class T, bool kGradient>
+int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* workspace, void* stream) {
+  if (!possible(a.shape, a.plan)) return kInvalid;
+  lay_out(a, kGradient, workspace);
+  a.c = c;
+  a.padding = in.padding;
+  a.reset = in.reset;
+  const int64_t table = static_cast<int64_t>(a.plan.n) * a.plan.rows;
+  const auto blocks = [](int64_t threads) { return static_cast<unsigned>(ceil_div(threads, kSmallBlock)); };
+  FM_LAUNCH(blocks(table), kSmallBlock, 0, stream, ema_tables_kernel<T, kGradient>)(a);
+  if (a.shape.truncation > 0 && a.reset != nullptr) {
+    FM_LAUNCH(static_cast<unsigned>(a.shape.batch), kLanes, 0, stream, ema_lag_kernel)
+    (a.reset, a.lag_ok, a.shape.length, a.shape.truncation);
+  }
+  const bool segmented = a.plan.segments > 1;
+  if (segmented || a.plan.two_walks) {
+    a.totals = true;
+    if (const int error = ema_scan_launch<T, kGradient>(a, stream)) return error;
+    a.totals = false;
+  }
+  if (segmented) {
+    FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_carry_kernel<T, kGradient>)(a);
+  }
+  if (const int error = ema_scan_launch<T, kGradient>(a, stream)) return error;
+  if (kGradient && segmented) {
+    FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_sum_kernel<T>)(a);
+  }
+  return FM_LAST_ERROR();
+}
+
+template <class T>
+int forward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
+            void* workspace, void* stream) {
+  EmaArguments<T> a = make_arguments<T>(shape, false);
+  a.input = in.x;
+  a.output = out.y;
+  a.state = in.state;
+  a.final_state = out.final_state;
+  return run<T, false>(a, c, in, workspace, stream);
+}
+
+template <class T>
+int backward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaGradients& out,
+             void* workspace, void* stream) {
+  EmaArguments<T> a = make_arguments<T>(shape, true);
+  a.input = out.grad_y;
+  a.x = in.x;
+  a.output = out.grad_x;
+  a.state = out.grad_final_state;
+  a.moments = out.moments;
+  a.moments_memory = out.moments_state;
+  return run<T, true>(a, c, in, workspace, stream);
+}
+
+bool is_empty(const EmaShape& shape) { return shape.batch == 0 || shape.length == 0 || shape.width == 0; }
+
+// Lags beyond the length count nothing: the same as none.
+EmaShape effective(EmaShape shape) {
+  if (shape.truncation >= shape.length) shape.truncation = 0;
+  return shape;
+}
+
+}  // namespace
+
+int64_t ema_scan_shared_bytes_cuda() { return shared_bytes(EmaPlan{}, true, true, false); }
+
+int64_t ema_scan_workspace_cuda(const EmaShape& given, bool backward) {
+  if (is_empty(given)) return 0;
+  const EmaShape shape = effective(given);
+  return shape.complex ? workspace_bytes<Complex>(shape, backward) : workspace_bytes<float>(shape, backward);
+}
+
+int ema_scan_forward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
+                          void* workspace, void* stream) {
+  if (is_empty(given)) return 0;
+  const EmaShape shape = effective(given);
+  return shape.complex ? forward<Complex>(shape, c, in, out, workspace, stream)
+                       : forward<float>(shape, c, in, out, workspace, stream);
+}
+
+int ema_scan_backward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in,
+                           const EmaGradients& out, void* workspace, void* stream) {
+  if (is_empty(given)) return 0;
+  const EmaShape shape = effective(given);
+  return shape.complex ? backward<Complex>(shape, c, in, out, workspace, stream)
+                       : backward<float>(shape, c, in, out, workspace, stream);
+}
+
+}  // namespace fm

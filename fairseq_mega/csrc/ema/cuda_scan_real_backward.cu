@@ -1,0 +1,8 @@
+#include "ema/cuda_launch.cuh"
+#include "ema/cuda_scan.cuh"
+
+namespace fm {
+
+EMA_SCAN_LAUNCH(float, true)
+
+}  // namespace fm

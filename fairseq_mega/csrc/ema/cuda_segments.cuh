@@ -1,0 +1,207 @@
+#pragma once
+// The small kernels around ema_scan_kernel: coefficient tables, states over segments, sums over segments.
+#include "ema/cuda_plan.cuh"
+#include "common/launch.h"
+
+namespace fm {
+
+constexpr int kSmallBlock = 128;
+constexpr int kAhead = 8;  // segments read before they are needed, as one thread walks over them all
+
+// A component and row of coefficients of one sequence: one thread each.
+struct Place {
+  int64_t sequence = 0, channel = 0;
+  int n = 0, row = 0, direction = 0;
+  bool inside = false;  // of the arrays
+  bool exists = false;  // and not one of those added to round up
+
+  template <class T>
+  __device__ __forceinline__ Place(const EmaArguments<T>& a, int64_t sequences) {
+    const int64_t thread = static_cast<int64_t>(blockIdx.x) * kSmallBlock + threadIdx.x;
+    row = static_cast<int>(thread % a.plan.rows);
+    n = static_cast<int>(thread / a.plan.rows % a.plan.n);
+    sequence = thread / a.plan.rows / a.plan.n;
+    direction = row / a.plan.width;
+    channel = row % a.plan.width;
+    inside = sequence < sequences;
+    exists = inside && channel < a.shape.width && n < a.shape.n;
+  }
+  template <class T>
+  __device__ __forceinline__ int64_t coefficient(const EmaArguments<T>& a) const {
+    return (direction * a.shape.width + channel) * a.shape.n + n;
+  }
+};
+
+__device__ __forceinline__ float multiply(float p, float g) { return p * g; }
+__device__ __forceinline__ Complex multiply(float p, Complex g) { return {p * g.re, p * g.im}; }
+__device__ __forceinline__ float from_real(float value, float) { return value; }
+__device__ __forceinline__ Complex from_real(float value, Complex) { return {value, 0.f}; }
+
+__device__ __forceinline__ float no_memory(float) { return -INFINITY; }
+__device__ __forceinline__ Complex no_memory(Complex) { return {-INFINITY, 0.f}; }
+
+// Where only lag 0 counts, a decay of zero says so without rounding errors.
+template <class T>
+__device__ __forceinline__ T log_decay_of(const EmaArguments<T>& a, int64_t coefficient) {
+  return a.shape.truncation == 1 ? no_memory(T{}) : element<T>(a.c.log_decay, coefficient);
+}
+
+template <class T>
+__device__ __forceinline__ void put_transfer(const TransferTable<T>& table, int index, const Transfer<T>& value) {
+  table.high[index] = value.high;
+  table.low[index] = value.low;
+  table.slope[index] = value.slope;
+}
+
+template <class T, bool kGradient>
+__global__ void __launch_bounds__(kSmallBlock) ema_tables_kernel(const __grid_constant__ EmaArguments<T> a) {
+  const Place place(a, 1);
+  if (!place.inside) return;
+  T decay{}, weight{}, memory_weight{}, lag{}, lag_slope{};
+  Transfer<T> whole{}, partial{};
+  if (place.exists) {
+    const int64_t source = place.coefficient(a);
+    const T log_decay = log_decay_of(a, source), g = element<T>(a.c.projection, source);
+    const float p = a.c.expansion[source];
+    decay = power(log_decay, 1).high();
+    weight = multiply(p, g);
+    memory_weight = kGradient ? from_real(p, T{}) : g;
+    whole = transfer(log_decay, kSteps);
+    partial = transfer(log_decay, a.shape.length % kSteps);
+    const Transfer<T> reach = transfer(log_decay, a.shape.truncation);
+    lag = minus(reach.high);
+    lag_slope = minus(reach.slope);
+  }
+  const int index = place.n * a.plan.rows + place.row;
+  a.decay[index] = decay;
+  a.weight[index] = weight;
+  a.memory_weight[index] = memory_weight;
+  a.lag[index] = lag;
+  a.lag_slope[index] = lag_slope;
+  put_transfer(a.whole, index, whole);
+  put_transfer(a.partial, index, partial);
+}
+
+// lag_ok[t]: whether no document begins in t - reach + 1 .. t. One warp per sequence.
+static __global__ void __launch_bounds__(kLanes) ema_lag_kernel(const bool* reset, bool* lag_ok, int64_t length,
+                                                                int64_t reach) {
+  const bool* borders = reset + blockIdx.x * length;
+  const int lane = threadIdx.x;
+  int64_t latest = -1;  // border before the 32 steps at hand
+#pragma unroll 4
+  for (int64_t start = 0; start < length; start += kLanes) {
+    const int64_t t = start + lane;
+    const unsigned here = __ballot_sync(0xffffffffu, t < length && borders[t]);
+    const unsigned up_to_me = here & (0xffffffffu >> (kLanes - 1 - lane));
+    const int64_t mine = up_to_me != 0 ? start + kLanes - 1 - __clz(static_cast<int>(up_to_me)) : latest;
+    if (t < length) lag_ok[blockIdx.x * length + t] = mine < 0 || t - mine >= reach;
+    if (here != 0) latest = start + kLanes - 1 - __clz(static_cast<int>(here));
+  }
+}
+
+// From what each segment adds to the state (a.states) to the state that enters each segment, in the same place; and
+// the memory that enters each segment.
+template <class T, bool kGradient>
+class SegmentWalk {
+ public:
+  __device__ __forceinline__ SegmentWalk(const EmaArguments<T>& a, const Place& place)
+      : a(a), place(place), descending_((place.direction == 1) != kGradient) {
+    if (!place.exists) return;
+    log_decay_ = log_decay_of(a, place.coefficient(a));
+    over_ = transfer(log_decay_, a.plan.segment());
+  }
+
+  __device__ __forceinline__ void carry_states() {
+    T v{}, z{};
+    for (int start = 0; start < a.plan.segments; start += kAhead) {
+      T added_v[kAhead], added_z[kAhead];
+      bool cut[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        // What the last segment adds goes nowhere, and may not have been computed.
+        if (start + i >= a.plan.segments - 1) break;
+        added_v[i] = a.states[index(start + i, 0)];
+        if (kGradient) added_z[i] = a.states[index(start + i, 1)];
+        cut[i] = is_cut(start + i);
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (start + i >= a.plan.segments) break;
+        a.states[index(start + i, 0)] = v;
+        if (kGradient) a.states[index(start + i, 1)] = z;
+        if (start + i == a.plan.segments - 1) break;
+        if (cut[i]) v = z = T{};
+        if (kGradient) z = over_.apply(z, multiply_add(over_.slope, v, added_z[i]));
+        v = over_.apply(v, added_v[i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void carry_memory() {
+    T v{}, z{};
+    if (place.exists) {
+      v = element<T>(a.state, (place.sequence * a.shape.width + place.channel) * a.shape.n + place.n);
+      if (kGradient) v = conjugate(v);
+    }
+    for (int i = 0; i < a.plan.segments; ++i) {
+      a.memory_states[index(i, 0)] = v;
+      if (kGradient) a.memory_states[index(i, 1)] = z;
+      if (i == a.plan.segments - 1) break;
+      if (is_cut(i)) v = z = T{};
+      const bool shorter = kGradient && i == 0;  // the last in time
+      const Transfer<T> over = shorter && place.exists
+                                   ? transfer(log_decay_, a.shape.length - (a.plan.segments - 1) * a.plan.segment())
+                                   : over_;
+      if (kGradient) z = over.apply(z, multiply_add(over.slope, v, T{}));
+      v = over.apply(v, T{});
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int64_t segment(int i) const {
+    return place.sequence * a.plan.segments + (descending_ ? a.plan.segments - 1 - i : i);
+  }
+  __device__ __forceinline__ int64_t index(int i, int part) const {
+    return ((segment(i) * (kGradient ? 2 : 1) + part) * a.plan.n + place.n) * a.plan.rows + place.row;
+  }
+  __device__ __forceinline__ bool is_cut(int i) const { return a.cuts[segment(i) * 2 + place.direction] != 0; }
+
+  const EmaArguments<T>& a;
+  const Place& place;
+  bool descending_;
+  T log_decay_{};
+  Transfer<T> over_{};
+};
+
+template <class T, bool kGradient>
+__global__ void __launch_bounds__(kSmallBlock) ema_carry_kernel(const __grid_constant__ EmaArguments<T> a) {
+  const Place place(a, a.shape.batch);
+  if (!place.inside) return;
+  SegmentWalk<T, kGradient> walk(a, place);
+  walk.carry_states();
+  if (a.state != nullptr) walk.carry_memory();
+}
+
+// The first two moments: sums over the segments.
+template <class T>
+__global__ void __launch_bounds__(kSmallBlock) ema_sum_kernel(const __grid_constant__ EmaArguments<T> a) {
+  const Place place(a, a.shape.batch);
+  if (!place.exists) return;
+  const int64_t rows = a.shape.bidirectional ? 2 * a.shape.width : a.shape.width;
+  for (int part = 0; part < 2; ++part) {
+    T total{}, total_memory{};
+#pragma unroll 4
+    for (int i = 0; i < a.plan.segments; ++i) {
+      const int64_t segment = place.sequence * a.plan.segments + i;
+      const int64_t index = ((segment * 2 + part) * a.plan.n + place.n) * a.plan.rows + place.row;
+      total = add(total, a.states[index]);
+      if (a.state != nullptr) total_memory = add(total_memory, a.memory_states[index]);
+    }
+    const int64_t in_sequence = place.direction * a.shape.width + place.channel;
+    const int64_t row = (part * a.shape.batch + place.sequence) * rows + in_sequence;
+    store_element(a.moments, row * a.shape.n + place.n, total);
+    if (a.state != nullptr) store_element(a.moments_memory, row * a.shape.n + place.n, total_memory);
+  }
+}
+
+}  // namespace fm

@@ -1,0 +1,146 @@
+// Operators of the update gate: shapes, strides and memory; see gate.h.
+#include "common/bindings.h"
+#include "gate/gate.h"
+
+namespace fm {
+namespace {
+
+// A tensor whose rows (all axes but the last) are equally far apart, copied only where they are not.
+struct RowView {
+  Tensor tensor;
+  int64_t stride;
+};
+
+RowView rows_of(const Tensor& t) {
+  const int64_t last = t.dim() - 1;
+  const int64_t stride = last > 0 ? t.stride(last - 1) : t.size(0);
+  bool regular = t.stride(last) == 1 || t.size(last) == 1;
+  int64_t expected = stride;
+  for (int64_t axis = last - 1; axis >= 0 && regular; --axis) {
+    regular = t.size(axis) == 1 || t.stride(axis) == expected;
+    expected *= t.size(axis);
+  }
+  if (regular && (last == 0 || t.size(last - 1) != 1)) return {t, stride};
+  return {packed(t), t.size(last)};
+}
+
+struct Views {
+  GateShape shape;
+  RowView x, update, candidate;
+  std::optional<RowView> addend;
+
+  GateInputs inputs() const {
+    return {x.tensor.const_data_ptr(),
+            update.tensor.const_data_ptr(),
+            candidate.tensor.const_data_ptr(),
+            addend ? addend->tensor.const_data_ptr() : nullptr,
+            x.stride,
+            update.stride,
+            candidate.stride,
+            addend ? addend->stride : 0};
+  }
+};
+
+Views views(const Tensor& x, const Tensor& update, const Tensor& candidate, const std::optional<Tensor>& addend,
+            const char* op) {
+  GateShape shape;
+  STD_TORCH_CHECK(x.dim() >= 1, op, ": x must have at least one axis");
+  shape.dtype = element_type(x, "x");
+  shape.width = x.size(x.dim() - 1);
+  shape.rows = shape.width > 0 ? x.numel() / shape.width : 0;
+  check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}});
+  const Tensor* others[] = {&update, &candidate, addend ? &*addend : &update};
+  for (const Tensor* t : others) {
+    bool same = t->dim() == x.dim() && t->scalar_type() == x.scalar_type();
+    for (int64_t axis = 0; axis < x.dim() && same; ++axis) same = t->size(axis) == x.size(axis);
+    STD_TORCH_CHECK(same, op, ": residual, update, candidate and addend must have one shape and type");
+  }
+  Views found{shape, rows_of(x), rows_of(update), rows_of(candidate), std::nullopt};
+  if (addend) found.addend = rows_of(*addend);
+  return found;
+}
+
+int64_t grain(const GateShape& shape) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(shape.width, 1)); }
+
+struct Cpu {
+  static void forward(const Views& v, const Tensor&, void* out) {
+    torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
+      gate_forward_cpu(v.shape, v.inputs(), out, begin, end);
+    });
+  }
+  static void backward(const Views& v, const Tensor&, const GateGradients& gradients) {
+    torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
+      gate_backward_cpu(v.shape, v.inputs(), gradients, begin, end);
+    });
+  }
+};
+
+#if defined(FM_WITH_CUDA)
+struct Cuda {
+  static void forward(const Views& v, const Tensor& x, void* out) {
+    DeviceOf guard(x);
+    const int error = gate_forward_cuda(v.shape, v.inputs(), out, current_stream(x));
+    check_cuda("gated_residual", error);
+  }
+  static void backward(const Views& v, const Tensor& x, const GateGradients& gradients) {
+    DeviceOf guard(x);
+    const int error = gate_backward_cuda(v.shape, v.inputs(), gradients, current_stream(x));
+    check_cuda("gated_residual_backward", error);
+  }
+};
+#endif
+
+Tensor like(const Tensor& t) {
+  std::vector<int64_t> size(t.dim());
+  for (int64_t axis = 0; axis < t.dim(); ++axis) size[axis] = t.size(axis);
+  return torch::stable::new_empty(t, size);
+}
+
+template <class Device>
+Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<Tensor> addend) {
+  const Views v = views(x, update, candidate, addend, "gated_residual");
+  Tensor out = like(x);
+  if (x.numel() > 0) Device::forward(v, x, out.mutable_data_ptr());
+  return out;
+}
+
+template <class Device>
+std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate,
+                                                           std::optional<Tensor> addend) {
+  const char* op = "gated_residual_backward";
+  const Views v = views(x, update, candidate, addend, op);
+  STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type() && grad.numel() == x.numel(), op,
+                  ": the gradient must have the shape and type of x");
+  check_devices(op, {{"residual", x}, {"the gradient", grad}});
+  const Tensor g = packed(grad);
+  Tensor grad_x = like(x), grad_update = like(x), grad_candidate = like(x);
+  if (x.numel() > 0) {
+    Device::backward(v, x, {g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_update.mutable_data_ptr(),
+                            grad_candidate.mutable_data_ptr()});
+  }
+  return {grad_x, grad_update, grad_candidate};
+}
+
+}  // namespace
+}  // namespace fm
+
+FM_LIBRARY(m) {
+  m.def("gated_residual(Tensor x, Tensor update, Tensor candidate, Tensor? addend) -> Tensor");
+  m.def(
+      "gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate, Tensor? addend) -> "
+      "(Tensor, Tensor, Tensor)");
+}
+
+#if defined(FM_LIBRARY_CPU)
+FM_LIBRARY_CPU(m) {
+  m.impl("gated_residual", TORCH_BOX(&fm::gated_residual<fm::Cpu>));
+  m.impl("gated_residual_backward", TORCH_BOX(&fm::gated_residual_backward<fm::Cpu>));
+}
+#endif
+
+#if defined(FM_WITH_CUDA)
+FM_LIBRARY_CUDA(m) {
+  m.impl("gated_residual", TORCH_BOX(&fm::gated_residual<fm::Cuda>));
+  m.impl("gated_residual_backward", TORCH_BOX(&fm::gated_residual_backward<fm::Cuda>));
+}
+#endif

@@ -1,0 +1,99 @@
+// The update gate on the GPU: one thread per element, everything read and written once; see gate.h.
+#include "gate/gate.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "common/launch.h"
+
+namespace fm {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__device__ __forceinline__ float get(const void* data, int64_t index) {
+  return static_cast<float>(static_cast<const T*>(data)[index]);
+}
+
+template <class T>
+__device__ __forceinline__ void put(void* data, int64_t index, float value) {
+  static_cast<T*>(data)[index] = T(value);
+}
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+
+struct Element {
+  float x, gate, sum, slope, candidate;
+};
+
+template <class T>
+__device__ __forceinline__ Element element(const GateInputs& in, int64_t row, int64_t column) {
+  Element e;
+  e.x = get<T>(in.x, row * in.x_stride + column);
+  e.gate = sigmoid(get<T>(in.update, row * in.update_stride + column));
+  e.sum = e.candidate = get<T>(in.candidate, row * in.candidate_stride + column);
+  e.slope = 0.f;
+  if (in.addend) {
+    e.sum += get<T>(in.addend, row * in.addend_stride + column);
+    e.slope = sigmoid(e.sum);
+    e.candidate = e.sum * e.slope;
+  }
+  return e;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) forward_kernel(GateShape shape, GateInputs in, void* out) {
+  const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index >= shape.rows * shape.width) return;
+  const Element e = element<T>(in, index / shape.width, index % shape.width);
+  put<T>(out, index, e.x + e.gate * (e.candidate - e.x));
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(GateShape shape, GateInputs in, GateGradients gradients) {
+  const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index >= shape.rows * shape.width) return;
+  const Element e = element<T>(in, index / shape.width, index % shape.width);
+  const float g = get<T>(gradients.out, index);
+  float candidate = g * e.gate;
+  put<T>(gradients.x, index, g - candidate);
+  put<T>(gradients.update, index, candidate * (1.f - e.gate) * (e.candidate - e.x));
+  if (in.addend) candidate *= e.slope * (1.f + e.sum * (1.f - e.slope));
+  put<T>(gradients.candidate, index, candidate);
+}
+
+template <class T>
+int forward(const GateShape& shape, const GateInputs& in, void* out, void* stream) {
+  const auto blocks = static_cast<unsigned>((shape.rows * shape.width + kThreads - 1) / kThreads);
+  FM_LAUNCH(blocks, kThreads, 0, stream, forward_kernel<T>)(shape, in, out);
+  return FM_LAST_ERROR();
+}
+
+template <class T>
+int backward(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, void* stream) {
+  const auto blocks = static_cast<unsigned>((shape.rows * shape.width + kThreads - 1) / kThreads);
+  FM_LAUNCH(blocks, kThreads, 0, stream, backward_kernel<T>)(shape, in, gradients);
+  return FM_LAST_ERROR();
+}
+
+}  // namespace
+
+int gate_forward_cuda(const GateShape& shape, const GateInputs& in, void* out, void* stream) {
+  switch (shape.dtype) {
+    case DType::kBFloat16: return forward<__nv_bfloat16>(shape, in, out, stream);
+    case DType::kFloat16: return forward<__half>(shape, in, out, stream);
+    default: return forward<float>(shape, in, out, stream);
+  }
+}
+
+int gate_backward_cuda(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, void* stream) {
+  switch (shape.dtype) {
+    case DType::kBFloat16: return backward<__nv_bfloat16>(shape, in, gradients, stream);
+    case DType::kFloat16: return backward<__half>(shape, in, gradients, stream);
+    default: return backward<float>(shape, in, gradients, stream);
+  }
+}
+
+}  // namespace fm

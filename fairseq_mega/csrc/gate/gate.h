@@ -1,0 +1,32 @@
+#pragma once
+// The update gate of MEGA's sub-layers in one pass over memory:
+//
+//   out = x + sigmoid(u) (c - x)      x residual, u logits of the update gate
+//   c = candidate, or SiLU(candidate + addend) where there is an addend
+//
+// All are (rows, width); the rows of inputs may lie apart (u and candidate are parts of one projection's output).
+#include "common/common.h"
+
+namespace fm {
+
+struct GateShape {
+  int64_t rows = 0, width = 0;
+  DType dtype = DType::kFloat32;
+};
+
+struct GateInputs {
+  const void *x, *update, *candidate, *addend;  // addend may be null
+  int64_t x_stride, update_stride, candidate_stride, addend_stride;  // from row to row, in elements
+};
+
+struct GateGradients {  // contiguous
+  const void* out;
+  void *x, *update, *candidate;  // the gradient of the addend is that of the candidate
+};
+
+void gate_forward_cpu(const GateShape&, const GateInputs&, void* out, int64_t begin, int64_t end);
+void gate_backward_cpu(const GateShape&, const GateInputs&, const GateGradients&, int64_t begin, int64_t end);
+int gate_forward_cuda(const GateShape&, const GateInputs&, void* out, void* stream);
+int gate_backward_cuda(const GateShape&, const GateInputs&, const GateGradients&, void* stream);
+
+}  // namespace fm
