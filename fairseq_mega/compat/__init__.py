@@ -1,7 +1,7 @@
-"""The one place that knows about quirks of fairseq, torch and numpy versions; `apply` mends them all.
+"""The one place that knows about quirks of fairseq, torch and numpy versions; `apply` works around them all.
 
-Every mend is idempotent and silent and changes nothing where the installed version does not need it. The
-mends reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.
+Every workaround is idempotent and silent and changes nothing where the installed version does not need it. They
+reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.
 """
 
 from . import (
@@ -25,7 +25,7 @@ from . import (
 
 
 def apply() -> None:
-    """Apply every mend; a second call does nothing.
+    """Apply every workaround; a second call does nothing.
 
     Raises ImportError where the installed fairseq cannot run on this Python, or torch is too old.
     """

@@ -1,14 +1,15 @@
 """NVIDIA's apex where it is installed: fairseq's Adam takes its FusedAdam; a package of the same name is refused."""
 
 import copy
-import functools
 import importlib.util
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
+
+from .patching import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -50,25 +51,23 @@ def fuse_adam_where_it_runs() -> None:
     """
     from fairseq.optim import adam
 
-    cls = adam.FairseqAdam
-    if hasattr(cls.__init__, "__wrapped__"):
-        return
-    build = cls.__init__
+    wrap(adam.FairseqAdam, "__init__", _build_fitting)
+    wrap(adam.FairseqAdam, "load_state_dict", _load_either)
 
-    @functools.wraps(build)
-    def build_fitting(self: Any, cfg: Any, params: Any) -> None:
-        params = list(params)
-        if torch.cuda.is_available() and not getattr(cfg, "use_old_adam", False) and not can_fuse(params):
-            cfg = copy.copy(cfg)
-            cfg.use_old_adam = True
-        build(self, cfg, params)
 
-    def load_either(self: Any, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
-        fused = not isinstance(self.optimizer, adam.Adam)
-        super(cls, self).load_state_dict(with_steps(state_dict, fused), optimizer_overrides)
+def _build_fitting(original: Callable, self: Any, cfg: Any, params: Any) -> None:
+    params = list(params)
+    if torch.cuda.is_available() and not getattr(cfg, "use_old_adam", False) and not can_fuse(params):
+        cfg = copy.copy(cfg)
+        cfg.use_old_adam = True
+    original(self, cfg, params)
 
-    cls.__init__ = build_fitting
-    cls.load_state_dict = load_either
+
+def _load_either(original: Callable, self: Any, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
+    from fairseq.optim import adam
+
+    fused = not isinstance(self.optimizer, adam.Adam)
+    original(self, with_steps(state_dict, fused), optimizer_overrides)
 
 
 def with_steps(state_dict: Dict[str, Any], fused: bool) -> Dict[str, Any]:

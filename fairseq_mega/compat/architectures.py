@@ -2,10 +2,9 @@
 
 import contextlib
 import contextvars
-import functools
 import typing
 
-from .patching import replace_in_fairseq
+from .patching import wrap
 
 _expected: "contextvars.ContextVar[typing.Optional[type]]" = contextvars.ContextVar("expected", default=None)
 
@@ -28,15 +27,8 @@ def look_names_up() -> None:
     """Look the model and the task of a configuration up before anything is built from it, and say what is missing."""
     from fairseq import models, tasks
 
-    for module, function, mended in (
-        (models, "build_model", _build_model),
-        (tasks, "setup_task", _setup_task),
-    ):
-        original = getattr(module, function)
-        if not hasattr(original, "looks_names_up"):
-            replacement = functools.wraps(original)(functools.partial(mended, original))
-            replacement.looks_names_up = True  # type: ignore[attr-defined]
-            replace_in_fairseq(function, original, replacement)
+    wrap(models, "build_model", _build_model)
+    wrap(tasks, "setup_task", _setup_task)
 
 
 def _build_model(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:

@@ -1,55 +1,44 @@
 """How fairseq reads its command line."""
 
-import functools
 import sys
 
-from .patching import replace_in_fairseq
+from .patching import wrap
 
 
 def separate_bf16_from_tpu() -> None:
     """Make --bf16 and --memory-efficient-bf16 run on CPU and GPU: fairseq's parser turns them into --tpu."""
     from fairseq import options
 
-    original = options.parse_args_and_arch
-    if hasattr(original, "separates_bf16"):
-        return
+    wrap(options, "parse_args_and_arch", _parse_bf16)
 
-    @functools.wraps(original)
-    def parse_args_and_arch(parser, input_args=None, parse_known=False, *args, **kwargs):
-        parsed = original(parser, input_args, parse_known, *args, **kwargs)
-        namespace = parsed[0] if parse_known else parsed
-        if getattr(namespace, "bf16", False):
-            given = sys.argv[1:] if input_args is None else input_args
-            namespace.tpu = "--tpu" in given
-        return parsed
 
-    parse_args_and_arch.separates_bf16 = True  # type: ignore[attr-defined]
-    replace_in_fairseq("parse_args_and_arch", original, parse_args_and_arch)
+def _parse_bf16(original, parser, input_args=None, parse_known=False, *args, **kwargs):
+    parsed = original(parser, input_args, parse_known, *args, **kwargs)
+    namespace = parsed[0] if parse_known else parsed
+    if getattr(namespace, "bf16", False):
+        given = sys.argv[1:] if input_args is None else input_args
+        namespace.tpu = "--tpu" in given
+    return parsed
 
 
 def name_missing_arguments() -> None:
     """Say that --arch or --task is missing, where fairseq raises an empty RuntimeError and a KeyError of None."""
     from fairseq import options
 
-    original = options.parse_args_and_arch
-    if hasattr(original, "names_missing_arguments"):
-        return
+    wrap(options, "parse_args_and_arch", _parse_named)
 
-    @functools.wraps(original)
-    def parse_args_and_arch(parser, *args, **kwargs):
-        try:
-            return original(parser, *args, **kwargs)
-        except RuntimeError as error:
-            if str(error):
-                raise
-            parser.error(f"--arch is missing: give one of {', '.join(_ours())} (--help lists more, and all options)")
-        except KeyError as error:
-            if error.args != (None,):
-                raise
-            parser.error("--task is missing: give that of the training, such as translation")
 
-    parse_args_and_arch.names_missing_arguments = True  # type: ignore[attr-defined]
-    replace_in_fairseq("parse_args_and_arch", original, parse_args_and_arch)
+def _parse_named(original, parser, *args, **kwargs):
+    try:
+        return original(parser, *args, **kwargs)
+    except RuntimeError as error:
+        if str(error):
+            raise
+        parser.error(f"--arch is missing: give one of {', '.join(_ours())} (--help lists more, and all options)")
+    except KeyError as error:
+        if error.args != (None,):
+            raise
+        parser.error("--task is missing: give that of the training, such as translation")
 
 
 def _ours():

@@ -1,11 +1,10 @@
 """How fairseq cuts and draws batches: no sample is lost, a resumed run repeats."""
 
-import functools
 import typing
 
 import numpy as np
 
-from .patching import replace_in_fairseq
+from .patching import wrap
 
 
 def keep_last_batch() -> None:
@@ -17,37 +16,33 @@ def keep_last_batch() -> None:
     """
     from fairseq.data import data_utils
 
-    original = data_utils.batch_by_size
-    if hasattr(original, "keeps_last_batch"):
-        return
+    wrap(data_utils, "batch_by_size", _batch_by_size)
 
-    @functools.wraps(original)
-    def batch_by_size(
-        indices,
-        num_tokens_fn,
-        num_tokens_vec=None,
-        max_tokens=None,
-        max_sentences=None,
-        required_batch_size_multiple=1,
-        fixed_shapes=None,
-    ):
-        if not isinstance(indices, np.ndarray):
-            indices = np.fromiter(indices, dtype=np.int64, count=-1)
-        if num_tokens_vec is not None and not isinstance(num_tokens_vec, np.ndarray):
-            num_tokens_vec = np.fromiter(num_tokens_vec, dtype=np.int64, count=-1)
-        batches: list = []
-        covered = 0
-        # fairseq cuts batches from the front, so only a tail can be missing; a multiple of 1 keeps all of it.
-        for multiple in (required_batch_size_multiple, 1):
-            if covered < len(indices):
-                vector = None if num_tokens_vec is None else num_tokens_vec[covered:]
-                limits = (max_tokens, max_sentences, multiple, fixed_shapes)
-                batches.extend(original(indices[covered:], num_tokens_fn, vector, *limits))
-                covered = sum(map(len, batches))
-        return batches
 
-    batch_by_size.keeps_last_batch = True  # type: ignore[attr-defined]
-    replace_in_fairseq("batch_by_size", original, batch_by_size)
+def _batch_by_size(
+    original,
+    indices,
+    num_tokens_fn,
+    num_tokens_vec=None,
+    max_tokens=None,
+    max_sentences=None,
+    required_batch_size_multiple=1,
+    fixed_shapes=None,
+):
+    if not isinstance(indices, np.ndarray):
+        indices = np.fromiter(indices, dtype=np.int64, count=-1)
+    if num_tokens_vec is not None and not isinstance(num_tokens_vec, np.ndarray):
+        num_tokens_vec = np.fromiter(num_tokens_vec, dtype=np.int64, count=-1)
+    batches: list = []
+    covered = 0
+    # fairseq cuts batches from the front, so only a tail can be missing; a multiple of 1 keeps all of it.
+    for multiple in (required_batch_size_multiple, 1):
+        if covered < len(indices):
+            vector = None if num_tokens_vec is None else num_tokens_vec[covered:]
+            limits = (max_tokens, max_sentences, multiple, fixed_shapes)
+            batches.extend(original(indices[covered:], num_tokens_fn, vector, *limits))
+            covered = sum(map(len, batches))
+    return batches
 
 
 def redraw_batches_each_epoch() -> None:

@@ -1,27 +1,25 @@
 """How fairseq trains in several processes."""
 
-import functools
 import typing
 
 import torch
+
+from .patching import wrap
 
 
 def let_torch_ddp_train_on_the_cpu() -> None:
     """Let --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq names a GPU in every case."""
     from fairseq.models import distributed_fairseq_model
 
-    original = distributed_fairseq_model.DistributedDataParallel
-    if hasattr(original, "trains_on_cpu"):
-        return
+    wrap(distributed_fairseq_model, "DistributedDataParallel", _on_its_device)
 
-    @functools.wraps(original, updated=())
-    def on_device(module: typing.Any, **options: typing.Any) -> typing.Any:
-        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
-            options.update(device_ids=None, output_device=None)
-        return original(module, **options)
 
-    on_device.trains_on_cpu = True  # type: ignore[attr-defined]
-    distributed_fairseq_model.DistributedDataParallel = on_device
+def _on_its_device(
+    original: typing.Callable, module: typing.Any, **options: typing.Any
+) -> typing.Any:
+    if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+        options.update(device_ids=None, output_device=None)
+    return original(module, **options)
 
 
 def validate_with_one_set_of_buffers() -> None:
@@ -32,17 +30,12 @@ def validate_with_one_set_of_buffers() -> None:
     """
     from fairseq.trainer import Trainer
 
-    original = Trainer.begin_valid_epoch
-    if hasattr(original, "shares_buffers"):
-        return
+    wrap(Trainer, "begin_valid_epoch", _share_buffers)
 
-    @functools.wraps(original)
-    def begin_valid_epoch(self: typing.Any, epoch: int) -> None:
-        whole = self.cfg.common.model_parallel_size == 1 and not self.is_fsdp and not self.tpu
-        if self.data_parallel_world_size > 1 and whole:
-            for buffer in self.get_model().buffers():
-                torch.distributed.broadcast(buffer, 0)
-        original(self, epoch)
 
-    begin_valid_epoch.shares_buffers = True  # type: ignore[attr-defined]
-    Trainer.begin_valid_epoch = begin_valid_epoch
+def _share_buffers(original: typing.Callable, self: typing.Any, epoch: int) -> None:
+    whole = self.cfg.common.model_parallel_size == 1 and not self.is_fsdp and not self.tpu
+    if self.data_parallel_world_size > 1 and whole:
+        for buffer in self.get_model().buffers():
+            torch.distributed.broadcast(buffer, 0)
+    original(self, epoch)

@@ -1,7 +1,8 @@
 """How fairseq-interactive reads its lines."""
 
-import functools
 import typing
+
+from .patching import wrap
 
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -13,15 +14,13 @@ def drop_byte_order_marks() -> None:
     """
     from fairseq.tasks import FairseqTask
 
-    original = FairseqTask.get_interactive_tokens_and_lengths
-    if hasattr(original, "drops_byte_order_marks"):
-        return
+    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _without_byte_order_marks)
 
-    @functools.wraps(original)
-    def get_interactive_tokens_and_lengths(
-        self: typing.Any, lines: typing.Sequence[str], encode_fn: typing.Callable[[str], str]
-    ) -> typing.Any:
-        return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)
 
-    get_interactive_tokens_and_lengths.drops_byte_order_marks = True  # type: ignore[attr-defined]
-    FairseqTask.get_interactive_tokens_and_lengths = get_interactive_tokens_and_lengths
+def _without_byte_order_marks(
+    original: typing.Callable,
+    self: typing.Any,
+    lines: typing.Sequence[str],
+    encode_fn: typing.Callable[[str], str],
+) -> typing.Any:
+    return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import errno
-import functools
 import importlib
 import os
 import pickle
@@ -16,7 +15,7 @@ import torch
 
 from .architectures import UnexpectedName
 from .expressions import UnsafeExpression
-from .patching import ModuleWith, replace_in_fairseq
+from .patching import ModuleWith, wrap
 from .safe_globals import RefusedContents
 
 # The modules of fairseq that open files with torch.load.
@@ -139,16 +138,9 @@ def load_data_only() -> None:
         module: typing.Any = importlib.import_module(f"fairseq.{name}")
         if not isinstance(module.torch, ModuleWith):
             module.torch = ModuleWith(torch, load=load_checkpoint if module is checkpoint_utils else load)
-    for function, mended in (
-        ("load_checkpoint_to_cpu", _naming_the_file),
-        ("load_ema_from_checkpoint", _naming_the_file),
-        ("load_model_ensemble_and_task", _refusing_configurations),
-    ):
-        original = getattr(checkpoint_utils, function)
-        if not hasattr(original, "is_mended"):
-            replacement = functools.wraps(original)(functools.partial(mended, original))
-            replacement.is_mended = True  # type: ignore[attr-defined]
-            replace_in_fairseq(function, original, replacement)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
+    wrap(checkpoint_utils, "load_ema_from_checkpoint", _naming_the_file)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", _refusing_configurations)
 
 
 def _naming_the_file(

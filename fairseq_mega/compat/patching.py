@@ -1,8 +1,12 @@
-"""Replace a function of fairseq everywhere it is held, or what one of its modules knows as another module."""
+"""Wrap or replace functions of fairseq wherever it holds them, and modules as one of its own modules sees them."""
 
+import functools
+import inspect
 import sys
 import types
 import typing
+
+WRAPPERS = "wrappers_of_fairseq_mega"  # attribute of a wrapped function
 
 
 class ModuleWith(types.ModuleType):
@@ -14,6 +18,33 @@ class ModuleWith(types.ModuleType):
 
     def __getattr__(self, name: str) -> typing.Any:
         return getattr(self._original, name)
+
+
+def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
+    """Let ``wrapper(original, *args, **kwargs)`` answer every call of a function; a second call changes nothing.
+
+    Args:
+        owner: the class, or the module of fairseq, that has the function. A module's is replaced wherever a loaded
+            module of fairseq holds it.
+        name: of the function.
+        wrapper: by its name it is known whether the function is wrapped already.
+    """
+    original = getattr(owner, name)
+    known = getattr(original, WRAPPERS, ())
+    if wrapper.__name__ in known:
+        return
+
+    @functools.wraps(original, updated=())
+    def wrapped(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        return wrapper(original, *args, **kwargs)
+
+    setattr(wrapped, WRAPPERS, (*known, wrapper.__name__))
+    if isinstance(owner, types.ModuleType):
+        replace_in_fairseq(name, original, wrapped)
+    elif isinstance(inspect.getattr_static(owner, name), staticmethod):
+        setattr(owner, name, staticmethod(wrapped))
+    else:
+        setattr(owner, name, wrapped)
 
 
 def replace_in_fairseq(name: str, original: typing.Callable, replacement: typing.Callable) -> None:

@@ -2,11 +2,11 @@
 
 import contextlib
 import errno
-import functools
 import os
 import shutil
 import typing
 
+from .patching import wrap
 from .save_dir_lock import lock_for_training
 
 
@@ -14,19 +14,16 @@ def save_checkpoints_whole() -> None:
     """Remove what a failed save has written, and say how to go on where the disk is full."""
     from fairseq import checkpoint_utils
 
-    original = checkpoint_utils.torch_persistent_save
-    if hasattr(original, "saves_whole"):
-        return
+    wrap(checkpoint_utils, "torch_persistent_save", _save_whole)
 
-    @functools.wraps(original)
-    def torch_persistent_save(obj: typing.Any, filename: typing.Any, async_write: bool = False) -> typing.Any:
-        if not isinstance(filename, str) or async_write:
-            return original(obj, filename, async_write)
-        with whole_or_absent(filename):
-            return original(obj, filename, async_write)
 
-    torch_persistent_save.saves_whole = True  # type: ignore[attr-defined]
-    checkpoint_utils.torch_persistent_save = torch_persistent_save
+def _save_whole(
+    original: typing.Callable, obj: typing.Any, filename: typing.Any, async_write: bool = False
+) -> typing.Any:
+    if not isinstance(filename, str) or async_write:
+        return original(obj, filename, async_write)
+    with whole_or_absent(filename):
+        return original(obj, filename, async_write)
 
 
 def copy_checkpoints_atomically() -> None:
@@ -37,23 +34,19 @@ def copy_checkpoints_atomically() -> None:
     """
     from fairseq.file_io import PathManager
 
-    original = PathManager.copy
-    if hasattr(original, "is_atomic"):
-        return
+    wrap(PathManager, "copy", _copy_atomically)
 
-    @functools.wraps(original)
-    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-        if any(map(PathManager.path_requires_pathmanager, (src_path, dst_path))):
-            return original(src_path, dst_path, overwrite)
-        if not overwrite and os.path.exists(dst_path):
-            return original(src_path, dst_path, overwrite)
-        with whole_or_absent(dst_path):
-            shutil.copyfile(src_path, f"{dst_path}.tmp")
-            os.replace(f"{dst_path}.tmp", dst_path)
-        return True
 
-    copy.is_atomic = True  # type: ignore[attr-defined]
-    PathManager.copy = staticmethod(copy)
+def _copy_atomically(original: typing.Callable, src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+    from fairseq.file_io import PathManager
+
+    remote = any(map(PathManager.path_requires_pathmanager, (src_path, dst_path)))
+    if remote or (not overwrite and os.path.exists(dst_path)):
+        return original(src_path, dst_path, overwrite)
+    with whole_or_absent(dst_path):
+        shutil.copyfile(src_path, f"{dst_path}.tmp")
+        os.replace(f"{dst_path}.tmp", dst_path)
+    return True
 
 
 @contextlib.contextmanager
@@ -91,15 +84,12 @@ def lock_save_dirs() -> None:
     """Let one training at a time use a --save-dir; the second is told who holds it. With --no-save any number may."""
     from fairseq import checkpoint_utils
 
-    original = checkpoint_utils.load_checkpoint
-    if hasattr(original, "locks_save_dir"):
-        return
+    wrap(checkpoint_utils, "load_checkpoint", _load_locked)
 
-    @functools.wraps(original)
-    def load_checkpoint(cfg: typing.Any, trainer: typing.Any, **options: typing.Any) -> typing.Any:
-        if not cfg.no_save and trainer.data_parallel_rank == 0:
-            lock_for_training(cfg.save_dir, trainer)
-        return original(cfg, trainer, **options)
 
-    load_checkpoint.locks_save_dir = True  # type: ignore[attr-defined]
-    checkpoint_utils.load_checkpoint = load_checkpoint
+def _load_locked(
+    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, **options: typing.Any
+) -> typing.Any:
+    if not cfg.no_save and trainer.data_parallel_rank == 0:
+        lock_for_training(cfg.save_dir, trainer)
+    return original(cfg, trainer, **options)

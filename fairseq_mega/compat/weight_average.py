@@ -1,9 +1,10 @@
 """The averaged model that --store-ema keeps."""
 
-import functools
 import typing
 
 import torch
+
+from .patching import wrap
 
 
 def copy_integers_into_the_average() -> None:
@@ -13,21 +14,17 @@ def copy_integers_into_the_average() -> None:
     """
     from fairseq.models.ema import EMA
 
-    original = EMA.__init__
-    if hasattr(original, "copies_integers"):
-        return
+    wrap(EMA, "__init__", _skip_integers)
 
-    @functools.wraps(original)
-    def __init__(
-        self: typing.Any,
-        model: torch.nn.Module,
-        config: typing.Any,
-        device: typing.Optional[torch.device] = None,
-        skip_keys: typing.Optional[typing.Set[str]] = None,
-    ) -> None:
-        entries = model.state_dict().items()
-        integers = {name for name, entry in entries if torch.is_tensor(entry) and not torch.is_floating_point(entry)}
-        original(self, model, config, device, integers | set(skip_keys or ()))
 
-    __init__.copies_integers = True  # type: ignore[attr-defined]
-    EMA.__init__ = __init__
+def _skip_integers(
+    original: typing.Callable,
+    self: typing.Any,
+    model: torch.nn.Module,
+    config: typing.Any,
+    device: typing.Optional[torch.device] = None,
+    skip_keys: typing.Optional[typing.Set[str]] = None,
+) -> None:
+    entries = model.state_dict().items()
+    integers = {name for name, entry in entries if torch.is_tensor(entry) and not torch.is_floating_point(entry)}
+    original(self, model, config, device, integers | set(skip_keys or ()))

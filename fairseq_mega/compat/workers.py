@@ -1,7 +1,6 @@
 """How fairseq loads batches ahead: the processes and threads that do so end when their batches are used or dropped."""
 
 import contextlib
-import functools
 import queue
 import re
 import sys
@@ -11,6 +10,8 @@ import typing
 import weakref
 
 import torch
+
+from .patching import wrap
 
 SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms
 
@@ -28,33 +29,27 @@ def end_workers_with_their_batches() -> None:
     from fairseq.data import iterators
 
     for kind in (iterators.EpochBatchIterator, iterators.GroupedEpochBatchIterator):
-        original = kind._get_iterator_for_epoch
-        if not hasattr(original, "ends_workers"):
-            kind._get_iterator_for_epoch = _ending_workers(original)
+        wrap(kind, "_get_iterator_for_epoch", _batches_of_an_epoch)
 
 
-def _ending_workers(original: typing.Callable) -> typing.Callable:
-    """The `_get_iterator_for_epoch` whose workers end with the epoch."""
-
-    @functools.wraps(original)
-    def _get_iterator_for_epoch(self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        workers = self.num_workers
-        self.persistent_workers = self.reuse_dataloader = False
-        if not workers_are_asked_for(sys.argv) and not workers_are_of_use(len(self)):
-            self.num_workers = 0
-        try:
-            batches = original(self, *args, **kwargs)
-        finally:
-            self.num_workers = workers
-        if hasattr(self, "epoch_batch_sampler"):  # asked once, in its constructor; it would close the circle
-            self.epoch_batch_sampler.ordered_batches = None
-        loader: typing.Any = getattr(batches, "_itr", None)
-        if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other circles may hold the batches
-            weakref.finalize(batches, loader._shutdown_workers)
-        return batches
-
-    _get_iterator_for_epoch.ends_workers = True  # type: ignore[attr-defined]
-    return _get_iterator_for_epoch
+def _batches_of_an_epoch(
+    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """The batches, whose workers end with the epoch."""
+    workers = self.num_workers
+    self.persistent_workers = self.reuse_dataloader = False
+    if not workers_are_asked_for(sys.argv) and not workers_are_of_use(len(self)):
+        self.num_workers = 0
+    try:
+        batches = original(self, *args, **kwargs)
+    finally:
+        self.num_workers = workers
+    if hasattr(self, "epoch_batch_sampler"):  # asked once, in its constructor; it would close the circle
+        self.epoch_batch_sampler.ordered_batches = None
+    loader: typing.Any = getattr(batches, "_itr", None)
+    if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other circles may hold the batches
+        weakref.finalize(batches, loader._shutdown_workers)
+    return batches
 
 
 def workers_are_of_use(batches: int) -> bool:
@@ -82,17 +77,12 @@ def end_background_loading_with_its_reader() -> None:
     """
     from fairseq.data.iterators import BufferedIterator
 
-    original = BufferedIterator._create_consumer
-    if hasattr(original, "ends_with_reader"):
-        return
+    wrap(BufferedIterator, "_create_consumer", _create_finalized)
 
-    @functools.wraps(original)
-    def _create_consumer(self: typing.Any) -> None:
-        original(self)
-        weakref.finalize(self, end_background_loading, self._consumer)
 
-    _create_consumer.ends_with_reader = True  # type: ignore[attr-defined]
-    BufferedIterator._create_consumer = _create_consumer
+def _create_finalized(original: typing.Callable, self: typing.Any) -> None:
+    original(self)
+    weakref.finalize(self, end_background_loading, self._consumer)
 
 
 def end_background_loading(thread: typing.Any, seconds: float = 10.0) -> None:
