@@ -96,7 +96,7 @@ def defects_in(path: str, text: str) -> Iterator[Defect]:
 def copy_sources(operator: Operator, target: Path) -> List[str]:
     """Copy what the operator's library needs; returns the files in which to plant defects."""
     for folder in ("common", operator.folder):
-        shutil.copytree(build.SOURCES / folder, target / folder)
+        shutil.copytree(build.SOURCES / folder, target / folder, dirs_exist_ok=True)
     kernels = (build.SOURCES / operator.folder).iterdir()
     return sorted(str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))
 
