@@ -186,7 +186,7 @@ find_data() {
   for one in "${tasks[@]}"; do
     places+=("$one=$(data_of "$one")")
   done
-  missing=$(python "$repo_root/fairseq_mega/cli/lra_data.py" ${smoke:+--smoke} "${places[@]}")
+  missing=$(python "$repo_root/fairseq_mega/corpora/classification/missing.py" ${smoke:+--smoke} "${places[@]}")
   for one in $missing; do
     recipe "$one"
     make_data "$(data_of "$one")"
@@ -198,7 +198,7 @@ make_data() {
   local data_dir=$1 sources=()
   if [[ $smoke ]]; then
     local made=$work_dir/made-up/$dataset
-    python "$repo_root/fairseq_mega/cli/lra_smoke.py" "$dataset" "$made"
+    python "$repo_root/fairseq_mega/corpora/classification/made_up.py" "$dataset" "$made"
     mapfile -t sources <"$made/options"
   fi
   case $dataset in

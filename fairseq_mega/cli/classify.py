@@ -17,9 +17,9 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_mega.cli.prepare.speech_commands import FOLDER, read_wave
 from fairseq_mega.compat import architectures
-from fairseq_mega.data.clip_scale import ClipScale
+from fairseq_mega.corpora.classification.clip_scale import ClipScale
+from fairseq_mega.corpora.classification.speech_commands import FOLDER, read_wave
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask

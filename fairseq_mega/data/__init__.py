@@ -1,1 +1,1 @@
-"""Readers, cleaning and datasets: everything between files on disk and the batches of fairseq."""
+"""Datasets: everything between prepared files on disk and the batches of fairseq."""

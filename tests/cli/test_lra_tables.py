@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from fairseq_mega.cli import lra_plots, lra_results, lra_smoke, lra_tables
+from fairseq_mega.cli import lra_plots, lra_results, lra_tables
 from fairseq_mega.cli.results import make_result, read_result, write_result
+from fairseq_mega.corpora.classification import made_up
 from tests.support import lra_data
 from tests.support.helpers import captured_output, forget_earlier_runs
 from tests.support.prepare_runs import prepare, source_of
@@ -251,7 +252,7 @@ def test_figures(tmp_path: Path, capsys: Any) -> None:
 
 @pytest.mark.parametrize("dataset", ["imdb", "aan", "cifar10", "speech-commands"])
 def test_made_up_data_pass_through_the_preparation(dataset: str, tmp_path: Path) -> None:
-    assert lra_smoke.main([dataset, str(tmp_path / "made-up")]) == 0
+    assert made_up.main([dataset, str(tmp_path / "made-up")]) == 0
     options = (tmp_path / "made-up" / "options").read_text().splitlines()
     prepare(dataset, "--out", tmp_path / "out", *options).succeeded()
     splits = source_of(tmp_path / "out")["splits"]

@@ -7,7 +7,7 @@ from typing import List
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.cli.subword import train_model
+from fairseq_mega.corpora.translation.subwords import train_model
 from fairseq_mega.data.text_units import (
     LINE_END,
     MODEL_FILE,

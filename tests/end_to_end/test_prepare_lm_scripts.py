@@ -9,13 +9,13 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from fairseq_mega.cli import lm_smoke
+from fairseq_mega.corpora.language_modeling import made_up
 from tests.support import helpers
 
 SCRIPTS = helpers.REPOSITORY / "scripts"
 NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")
 SPLITS = ("train", "valid", "test")
-SIZE = lm_smoke.SIZE
+SIZE = made_up.SIZE
 
 
 def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> "subprocess.CompletedProcess":
@@ -48,8 +48,8 @@ def test_wikitext(tmp_path: Path) -> None:
     output = succeed("prepare_wikitext103", out, "--smoke", "--workers", 2)
     assert "SMOKE RUN on made-up text" in output
     for split, found in counts(out)["splits"].items():
-        lines = lm_smoke.wikitext_lines(split)
-        assert found["lines"] == len(lines) == lm_smoke.LINES[split]
+        lines = made_up.wikitext_lines(split)
+        assert found["lines"] == len(lines) == made_up.LINES[split]
         assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
         assert found["unknown"] >= sum(line.split().count("<unk>") for line in lines) > 0
     assert list(json.loads((out / "SOURCE.json").read_text())) == ["wikitext-103-v1.zip"]
@@ -58,7 +58,7 @@ def test_wikitext(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
     succeed("prepare_enwik8", tmp_path, "--smoke")
-    text = lm_smoke.running_text(SIZE)
+    text = made_up.running_text(SIZE)
     begin = 0
     for split, size in (("train", 18000), ("valid", 1000), ("test", 1000)):
         found, part = counts(tmp_path)["splits"][split], text[begin : begin + size]
@@ -107,7 +107,7 @@ def commands_in(folder: Path, **scripts: str) -> Dict[str, str]:
 @pytest.fixture
 def package(tmp_path: Path) -> Dict[str, str]:
     """An environment whose apt-get fetches, and whose dpkg-deb unpacks, a small dict-gcide."""
-    lm_smoke.write_corpus("gcide", tmp_path / "gcide.dict.dz")
+    made_up.write_corpus("gcide", tmp_path / "gcide.dict.dz")
     return commands_in(
         tmp_path / "bin",
         apt_get='for last; do :; done; [ "$last" = dict-gcide ]; echo package >dict-gcide_9_all.deb',
@@ -125,7 +125,7 @@ def test_gcide_is_taken_from_the_fetched_package(package: Dict[str, str], tmp_pa
     assert stopped.returncode == 1
     assert "dict-gcide_9_all.deb: version 0.48-test, bytes 8" in stopped.stderr
     assert json.loads((out / "SOURCE.json").read_text())["dict-gcide_9_all.deb"]["version"] == "0.48-test"
-    assert (out / "raw" / "gcide.txt").read_bytes() == lm_smoke.running_text(SIZE)
+    assert (out / "raw" / "gcide.txt").read_bytes() == made_up.running_text(SIZE)
     assert "gcide.txt: no line is left for" in stopped.stderr
     assert (out / ".done" / "obtain").exists() and not (out / ".done" / "split").exists()
 

@@ -9,8 +9,8 @@ from typing import Dict, Optional
 
 import pytest
 
-from fairseq_mega.data.parallel_files import read_lines, write_pairs
-from fairseq_mega.data.parallel_text import Pair
+from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
+from fairseq_mega.corpora.translation.parallel_text import Pair
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "quickstart.sh"

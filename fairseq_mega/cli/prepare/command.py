@@ -12,8 +12,9 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.cli.download import record_of, say
-from fairseq_mega.cli.prepare import (
+from fairseq_mega.cli.results import git_revision, installed_versions
+from fairseq_mega.cli.usage import Parser
+from fairseq_mega.corpora.classification import (
     aan,
     cifar10,
     fashion_mnist,
@@ -25,10 +26,9 @@ from fairseq_mega.cli.prepare import (
     recordings,
     speech_commands,
 )
-from fairseq_mega.cli.prepare.dataset import Dataset, Report
-from fairseq_mega.cli.prepare.work_folder import WorkFolder
-from fairseq_mega.cli.results import git_revision, installed_versions
-from fairseq_mega.cli.usage import Parser
+from fairseq_mega.corpora.classification.dataset import Dataset, Report
+from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from fairseq_mega.corpora.download import record_of, say
 
 PROGRAM = "fairseq-mega-prepare"
 DATASETS: Dict[str, Dataset] = {

@@ -1,0 +1,104 @@
+"""Labelled texts of one's own, as bytes."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Tuple
+
+import numpy as np
+
+from fairseq_mega.corpora.archives import need_files, read_table, records_of
+from fairseq_mega.corpora.classification.dataset import Dataset, Report
+from fairseq_mega.corpora.classification.imdb import check_length
+from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, stratified_split
+from fairseq_mega.corpora.classification.text_output import (
+    BYTE_SYMBOLS,
+    DEFAULT_LENGTH,
+    Example,
+    TextSplit,
+    byte_note,
+    byte_text,
+    write_text_task,
+)
+from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
+from fairseq_mega.corpora.language_modeling.words import RESERVED
+
+Texts = List[Tuple[bytes, str]]
+
+DETAILS = """\
+Tables with an example per line: label TAB text. A label is any word, a text any bytes without a line feed. Of --train a
+tenth of every label is held out for each of --valid and --test that is not given. 1 MB of text makes 2 MB of data.
+Classify new texts with fairseq-mega-classify."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own texts."""
+    parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="table to learn from, plain or gzip")
+    for split in ("valid", "test"):
+        parser.add_argument(f"--{split}", type=Path, metavar="FILE", help="default: held out of --train")
+    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+    add_limit(parser)
+
+
+def _given(args: argparse.Namespace) -> Dict[str, Path]:
+    return {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse files that are not there."""
+    check_length(args)
+    for split, path in _given(args).items():
+        need_files(f"--{split}", {split: path})
+
+
+def read_texts(path: Path) -> Texts:
+    """Return texts and labels of a table; raises ValueError naming the line where one of them cannot be used."""
+    found: Texts = []
+    for number, (field, text) in read_table(path, 2):
+        label = field.strip().decode("utf-8", "replace")
+        if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
+            raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
+        if not text.strip():
+            raise ValueError(f"{path}: line {number} has no text")
+        found.append((text, label))
+    if not found:
+        raise ValueError(f"{path} is empty: give lines of label TAB text")
+    return found
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the tables, hold out what is not given, and write the texts."""
+    files = _given(args)
+    parts = {split: read_texts(path) for split, path in files.items()}
+    labels = sorted({label for _, label in parts["train"]})
+    if len(labels) < 2:
+        raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: there is nothing to tell apart")
+    missing = [split for split in SPLITS if split not in files]
+    if missing:
+        numbers = np.array([labels.index(label) for _, label in parts["train"]])
+        rows = stratified_split(numbers, dict.fromkeys(missing, 0.1))
+        parts = {**parts, **{split: [parts["train"][row] for row in which] for split, which in rows.items()}}
+    for split in files:
+        unknown = {label for _, label in parts[split]} - set(labels)
+        if unknown:
+            raise ValueError(f"--{split} {files[split]} has labels that --train lacks: {', '.join(sorted(unknown))}")
+    statistics = write_text_task(
+        work.output, {split: _select(parts[split], split, args) for split in SPLITS}, BYTE_SYMBOLS, labels
+    )
+    notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
+    if missing:
+        notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
+    inputs: Dict[str, Dict[str, Any]] = records_of(files)
+    return Report("own texts", statistics, inputs, notes)
+
+
+def _select(texts: Texts, split: str, args: argparse.Namespace) -> TextSplit:
+    chosen = [texts[row] for row in kept(split, len(texts), args.limit)]
+
+    def examples() -> Iterable[Example]:
+        return (Example((byte_text(text, args.length),), label) for text, label in chosen)
+
+    return TextSplit(len(chosen), examples)
+
+
+DATASET = Dataset("own-texts", "labelled texts of your own", DETAILS, add_options, check, make)

@@ -1,0 +1,90 @@
+"""Which examples belong to which split, and which of them a small subset keeps."""
+
+import argparse
+from typing import Dict, List, Optional
+
+import numpy as np
+import torch
+
+from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
+
+
+def parse_limit(text: str) -> List[int]:
+    """Parse the argument of --limit: N for every split, or N,N,N for train, valid and test."""
+    parts = text.split(",")
+    try:
+        values = [int(part) for part in parts]
+    except ValueError:
+        values = []
+    if len(values) not in (1, 3) or min(values) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: one whole number of at least 1 is needed, or three: TRAIN,VALID,TEST"
+        )
+    return values * 3 if len(values) == 1 else values
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add --limit."""
+    parser.add_argument(
+        "--limit",
+        type=parse_limit,
+        metavar="N[,N,N]",
+        help="keep so many examples of each split (or of train, valid and test), drawn with a fixed seed",
+    )
+
+
+def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
+    """Return which of ``size`` examples a split keeps, (n,) int64: all in order, or a random subset in random order.
+
+    Files are often sorted by label: the first examples of one would all be of one class. ``drawn_as`` draws as for
+    another split, so that two splits of the same examples keep the same ones, as far as their limits are equal.
+    """
+    if limit is None:
+        return np.arange(size)
+    order = np.random.default_rng((42, SPLITS.index(drawn_as or split))).permutation(size)
+    return order[: limit[SPLITS.index(split)]]
+
+
+def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str, np.ndarray]:
+    """Split ``size`` examples as torch's random_split does with a generator of this seed; the rest is test.
+
+    Returns:
+        per split the numbers of its examples, (n,) int64, in the drawn order.
+    """
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).numpy()
+    return dict(zip(SPLITS, np.split(order, [train, train + valid])))
+
+
+def stratified_split(labels: np.ndarray, held_out: Dict[str, float], seed: int = 42) -> Dict[str, np.ndarray]:
+    """Hold out a share of the examples of every label, one at least, for each split named; the rest is train.
+
+    Args:
+        labels: (n,) integers, as many different ones as there are classes.
+        held_out: share by the name of the split.
+
+    Returns:
+        per split the numbers of its examples in random order, (m,) int64.
+
+    Raises:
+        ValueError: if a label has too few examples to give one to each split.
+    """
+    draw = np.random.default_rng(seed)
+    parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
+    for label in np.unique(labels):
+        rows = draw.permutation(np.flatnonzero(labels == label))
+        if len(rows) <= len(held_out):
+            raise ValueError(
+                f"the label number {label} has {len(rows)} examples, {len(held_out) + 1} are needed to hold one out "
+                f"for {' and '.join(held_out)}: give more, or give those splits"
+            )
+        for split, share in held_out.items():
+            count = max(1, int(share * len(labels[labels == label])))
+            parts[split].append(rows[:count])
+            rows = rows[count:]
+        parts["train"].append(rows)
+    return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
+
+
+def note_on_limit(limit: Optional[List[int]]) -> List[str]:
+    """Return what SOURCE.json says about --limit."""
+    return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]

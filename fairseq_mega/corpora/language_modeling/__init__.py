@@ -1,0 +1,1 @@
+"""Text for language modelling, as words, bytes or subwords."""

@@ -1,0 +1,1 @@
+"""Parallel text: cleaned, split and cut into subwords."""

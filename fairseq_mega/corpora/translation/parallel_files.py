@@ -1,0 +1,130 @@
+"""Files of parallel text: line n of the target file translates line n of the source file."""
+
+from pathlib import Path
+from typing import List, Optional
+
+from fairseq_mega.corpora.translation.parallel_text import (
+    SPLITS,
+    Corpus,
+    Pair,
+    PairRules,
+    clean_text,
+    rejection,
+    remove_repeats,
+)
+
+# Fewer than this and neither the subwords nor a score mean anything.
+MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}
+
+
+def read_lines(path: Path) -> List[str]:
+    r"""Read a text file as UTF-8, one line per `\n`; other line separators stay inside their line.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: bytes that are no UTF-8 (names file and line), or a file without text.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>")
+    raw = path.read_bytes().split(b"\n")
+    if raw[-1] == b"":
+        raw.pop()
+    lines = []
+    for number, line in enumerate(raw, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is no "
+                f"UTF-8; convert the file, for example with `iconv -f LATIN1 -t UTF-8 {path}`"
+            ) from None
+        lines.append(text.rstrip("\r"))
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path}: the file holds no text ({len(lines)} lines); write one sentence per line")
+    return lines
+
+
+def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
+    """Read and clean the pairs of `prefix.source_lang` and `prefix.target_lang`, empty lines included.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: no UTF-8, no text, or files of different length.
+    """
+    paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
+    sides = [read_lines(path) for path in paths]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
+            "be the translation of line n of the other; remove or fill up what is missing"
+        )
+    return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+
+
+def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pair]) -> None:
+    """Write pairs, one per line, to the files `prefix.source_lang` and `prefix.target_lang`."""
+    for side, lang in enumerate((source_lang, target_lang)):
+        with open(f"{prefix}.{lang}", "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{pair[side]}\n" for pair in pairs)
+
+
+def own_corpus(
+    train: List[Pair], valid: Optional[List[Pair]], test: Optional[List[Pair]], held_out: Optional[int] = None
+) -> Corpus:
+    """Make a corpus of a person's own pairs; a split not given is held out from the end of `train`.
+
+    Args:
+        train: pairs to learn from; those of no use (an empty side, hundreds of words) are dropped.
+        valid, test: pairs given by the person; they are kept line by line.
+        held_out: pairs to hold out per split not given; None: a twentieth of `train`, 1000 at most.
+    """
+    corpus = Corpus()
+    usable = []
+    for pair in train:
+        reason = rejection(pair, PairRules())
+        if reason:
+            corpus.dropped[reason] += 1
+        else:
+            usable.append(pair)
+    if held_out is None:
+        held_out = min(1000, len(usable) // 20)
+    for name, given in (("test", test), ("valid", valid)):
+        if given is None:
+            cut = max(0, len(usable) - held_out)
+            corpus.splits[name], usable = usable[cut:], usable[:cut]
+    corpus.splits["train"] = usable
+    remove_repeats(corpus)
+    for name, given in (("test", test), ("valid", valid)):
+        if given is not None:
+            corpus.splits[name] = given
+    return corpus
+
+
+def write_corpus(corpus: Corpus, folder: Path, source_lang: str, target_lang: str, limit: Optional[int] = None) -> None:
+    """Write every split to `folder` as `<split>.<lang>`.
+
+    Args:
+        limit: keep at most this many training pairs and a twentieth of it in the other splits.
+
+    Raises:
+        ValueError: a split has too few pairs to learn from or to be scored.
+    """
+    for name in SPLITS:
+        pairs = corpus.splits[name]
+        if limit is not None:
+            kept = limit if name == "train" else max(limit // 20, MINIMUM_PAIRS[name])
+            pairs = corpus.splits[name] = pairs[:kept]
+        if len(pairs) < MINIMUM_PAIRS[name]:
+            remedy = "give more text" if name == "train" else f"give more text, or --{name} PREFIX"
+            raise ValueError(
+                f"too few {name} pairs: {len(pairs)} left, at least {MINIMUM_PAIRS[name]} needed "
+                f"(dropped: {describe_dropped(corpus)}); {remedy}"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SPLITS:
+        write_pairs(str(folder / name), source_lang, target_lang, corpus.splits[name])
+
+
+def describe_dropped(corpus: Corpus) -> str:
+    """Say how many pairs were dropped for which reason, the commonest first."""
+    return ", ".join(f"{count} {reason}" for reason, count in corpus.dropped.most_common()) or "none"

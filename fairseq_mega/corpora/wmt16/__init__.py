@@ -1,0 +1,1 @@
+"""The English-German corpora of WMT 2016."""

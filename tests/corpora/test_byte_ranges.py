@@ -1,0 +1,132 @@
+"""Held-out blocks: whole lines, nothing twice, nothing lost, and from everywhere in the text."""
+
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fairseq_mega.corpora.language_modeling import byte_ranges
+from fairseq_mega.corpora.language_modeling.byte_ranges import (
+    Span,
+    consecutive_spans,
+    held_out_spans,
+    read_spans,
+    size_of,
+    whole,
+)
+
+HELD_OUT = ("valid", "test")
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def lines_of(path: Path, spans: List[Span]) -> List[bytes]:
+    with open(path, "rb") as stream:
+        return b"".join(read_spans(stream, spans)).splitlines(keepends=True)
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    """10,000 lines that say where in the text they stand."""
+    return write(tmp_path / "text", b"".join(b"line %05d\n" % number for number in range(10_000)))
+
+
+def test_valid_and_test_come_from_every_block(numbered: Path) -> None:
+    spans = held_out_spans(numbered, HELD_OUT, blocks=20, share=0.05)
+    for split, first in (("train", 0), ("valid", 450), ("test", 475)):
+        assert len(spans[split]) == 20
+        count = 450 if split == "train" else 25
+        want = [number for block in range(0, 10_000, 500) for number in range(block + first, block + first + count)]
+        assert [int(line[5:]) for line in lines_of(numbered, spans[split])] == want
+
+
+def test_a_limit_takes_equal_parts_from_every_block(numbered: Path) -> None:
+    spans = held_out_spans(numbered, HELD_OUT, blocks=20, share=0.05, limit=11 * 2000)
+    for split, first, count in (("train", 0, 90), ("valid", 90, 5), ("test", 95, 5)):
+        want = [number for block in range(0, 10_000, 500) for number in range(block + first, block + first + count)]
+        assert [int(line[5:]) for line in lines_of(numbered, spans[split])] == want
+    everything = held_out_spans(numbered, HELD_OUT)
+    assert held_out_spans(numbered, HELD_OUT, limit=10**9) == everything
+    assert sum(map(size_of, everything.values())) == numbered.stat().st_size
+
+
+def test_one_block_holds_the_end_out_and_nothing_held_out_leaves_all(numbered: Path) -> None:
+    spans = held_out_spans(numbered, ["test"], blocks=1, share=0.1)
+    assert spans == {"train": [Span(0, 99_000)], "test": [Span(99_000, 110_000)]}
+    kept = held_out_spans(numbered, [], blocks=3)
+    assert list(kept) == ["train"]
+    assert size_of(kept["train"]) == 110_000
+
+
+@given(
+    st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=80),
+    st.booleans(),
+    st.integers(1, 7),
+    st.floats(0.01, 0.49),
+    st.one_of(st.none(), st.integers(1, 700)),
+)
+def test_whole_lines_nothing_twice_nothing_lost(
+    tmp_path_factory: pytest.TempPathFactory, lines: List[bytes], finished: bool, blocks: int, share: float, limit
+) -> None:
+    text = b"\n".join(lines) + (b"\n" if finished else b"")
+    path = write(tmp_path_factory.getbasetemp() / "spans", text)
+    try:
+        spans: Dict[str, List[Span]] = held_out_spans(path, HELD_OUT, blocks, share, limit)
+    except ValueError as error:
+        assert "no line is left for" in str(error)
+        assume(False)
+    ordered = sorted(span for part in spans.values() for span in part)
+    for span in ordered:
+        assert span.begin < span.end
+        assert span.begin == 0 or text[span.begin - 1 : span.begin] == b"\n"
+        assert span.end == len(text) or text[span.end - 1 : span.end] == b"\n"
+    assert all(first.end <= second.begin for first, second in zip(ordered, ordered[1:]))
+    for part in spans.values():
+        assert part == sorted(part)
+    if limit is None or limit >= len(text):
+        with open(path, "rb") as stream:
+            assert b"".join(read_spans(stream, ordered)) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"blocks": 0}, "number of blocks is 0; at least 1"),
+        ({"share": 0.5}, "share held out per split is 0.5; give a number above 0 and below 0.5"),
+        ({"share": 0.0}, "share held out per split is 0.0"),
+        ({"limit": 0}, "limit is 0 bytes"),
+        ({"limit": 15, "blocks": 1}, "no line is left for valid of 15 bytes cut into 1 blocks"),
+    ],
+)
+def test_impossible_arguments_are_named(numbered: Path, arguments: Dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        held_out_spans(numbered, HELD_OUT, **arguments)
+
+
+def test_a_text_of_one_line_cannot_be_cut(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no line is left for valid .* give more text, or fewer blocks"):
+        held_out_spans(write(tmp_path / "text", b"x" * 5000), HELD_OUT)
+
+
+def test_consecutive_parts_have_exactly_their_sizes(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", b"aaa\nbbcd")
+    spans = consecutive_spans(path, (6, 1, 1))
+    assert spans == {"train": [Span(0, 6)], "valid": [Span(6, 7)], "test": [Span(7, 8)]}
+    for sizes in ((6, 1, 2), (6, 2)):
+        with pytest.raises(ValueError, match=f"need a file of {sum(sizes)} bytes, found 8"):
+            consecutive_spans(path, sizes)
+
+
+def test_reading_goes_in_blocks_and_notices_a_file_that_shrinks(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(byte_ranges, "BLOCK", 4)
+    path = write(tmp_path / "text", b"0123456789")
+    with open(path, "rb") as stream:
+        assert list(read_spans(stream, [Span(1, 7), Span(9, 10)])) == [b"1234", b"56", b"9"]
+        assert list(read_spans(stream, whole(path))) == [b"0123", b"4567", b"89"]
+        with pytest.raises(ValueError, match="text: the file ended 2 bytes too early"):
+            list(read_spans(stream, [Span(0, 12)]))

@@ -1,0 +1,301 @@
+"""fairseq-mega-prepare: its folder, its help, packages of Debian; and archives that are damaged."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from fairseq_mega.cli.prepare import command
+from fairseq_mega.corpora import archives, debian, download
+from fairseq_mega.corpora.classification.dataset import Dataset, Report
+from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from tests.support.prepare_runs import prepare, refusal, source_of
+
+
+class Toy:
+    """A data set of two files whose making is counted, and fails on request."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.problem: BaseException = ValueError("--seed is a problem: give another")
+        self.fail = self.keep_parts = False
+        self.dataset = Dataset("toy", "a toy", "Two files.", self._options, lambda args: None, self._make)
+
+    def _options(self, parser: Any) -> None:
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--file", type=Path)
+        parser.add_argument("--workers", type=int, default=1)
+
+    def _make(self, args: Any, work: WorkFolder) -> Report:
+        self.made += 1
+        (work.output / "src-bin").mkdir()
+        (work.output / "src-bin" / "train.bin").write_text(str(args.seed))
+        (work.output / "label").write_text("0\n")
+        if self.keep_parts:
+            (work.parts / "part").write_text("kept")
+        if self.fail:
+            raise self.problem
+        return Report("a toy", {"train": {"examples": 1}})
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
+    toy = Toy()
+    monkeypatch.setitem(command.DATASETS, "toy", toy.dataset)
+    return toy
+
+
+def files_below(folder: Path) -> List[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", command.DATASETS)
+def test_help_of_every_dataset_tells_of_sizes_and_times(name: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main([name, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "--out DIR" in text and "--limit" in text
+    details = command.DATASETS[name].details
+    assert details in text and max(map(len, details.splitlines())) <= 120
+    assert "MB" in details or "GB" in details
+
+
+def test_datasets_of_the_issue_are_there(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    text = capsys.readouterr().out
+    names = ["listops", "pathfinder32", "pathx", "imdb", "aan", "cifar10"]
+    names += ["speech-commands", "fashion-mnist", "help-pages", "own-texts", "recordings"]
+    assert set(names) == set(command.DATASETS)
+    assert all(f"    {name}" in text for name in names)
+
+
+def test_finished_output_is_whole_recorded_and_not_made_again(toy: Toy, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare("toy", "--out", out, "--seed", 3).succeeded()
+    assert files_below(out) == ["SOURCE.json", "label", "src-bin/train.bin"]
+    source = source_of(out)
+    assert source["dataset"] == "toy" and source["settings"] == {"dataset": "toy", "seed": 3}
+    assert source["splits"] == {"train": {"examples": 1}} and source["origin"] == "a toy"
+    assert source["files"]["src-bin/train.bin"]["bytes"] == 1
+    # sha256 of the text "3"
+    assert source["files"]["src-bin/train.bin"]["sha256"].startswith("4e07408562bedb8b60ce05c1decfe3ad16b72230967de01f")
+    assert f"toy --out {out} --seed 3" in source["command"]
+    again = prepare("toy", "--out", out, "--seed", 3, "--workers", 2).succeeded()
+    assert "nothing to do" in again.output and toy.made == 1
+
+
+def test_other_settings_in_a_finished_folder_are_an_error(toy: Toy, tmp_path: Path) -> None:
+    prepare("toy", "--out", tmp_path / "out").succeeded()
+    message = refusal("toy", "--out", tmp_path / "out", "--seed", 2)
+    assert "seed was 1 and is 2 now" in message and "another folder" in message
+    assert toy.made == 1 and (tmp_path / "out" / "src-bin" / "train.bin").read_text() == "1"
+
+
+def test_another_file_of_the_same_name_is_another_setting_but_a_removed_one_is_not(toy: Toy, tmp_path: Path) -> None:
+    own = tmp_path / "own.tsv"
+    own.write_text("first")
+    run = ("toy", "--out", tmp_path / "out", "--file", own)
+    prepare(*run).succeeded()
+    own.write_text("second")
+    assert "file was" in refusal(*run)
+    own.unlink()
+    assert "nothing to do" in prepare(*run).succeeded().output
+
+
+def test_a_failure_leaves_nothing_behind(toy: Toy, tmp_path: Path) -> None:
+    toy.fail = True
+    assert refusal("toy", "--out", tmp_path / "out").endswith("--seed is a problem: give another")
+    assert not (tmp_path / "out").exists()
+    toy.fail = False
+    prepare("toy", "--out", tmp_path / "out", "--seed", 2).succeeded()
+
+
+@pytest.mark.parametrize("ending", [OSError("disk full"), ValueError("bad"), KeyboardInterrupt()])
+def test_parts_are_kept_for_the_next_run_of_the_same_settings(toy: Toy, tmp_path: Path, ending: BaseException) -> None:
+    toy.fail = toy.keep_parts = True
+    toy.problem = ending
+    run = prepare("toy", "--out", tmp_path)
+    assert run.status == (130 if isinstance(ending, KeyboardInterrupt) else 1)
+    assert files_below(tmp_path) == ["unfinished/lock", "unfinished/parts/part", "unfinished/settings.json"]
+    toy.fail = toy.keep_parts = False
+    assert "seed was 1 and is 2 now" in refusal("toy", "--out", tmp_path, "--seed", 2)
+    assert (tmp_path / "unfinished" / "parts" / "part").exists()
+    prepare("toy", "--out", tmp_path).succeeded()
+    assert files_below(tmp_path) == ["SOURCE.json", "label", "src-bin/train.bin"]
+
+
+def test_a_killed_run_leaves_no_half_made_output(toy: Toy, tmp_path: Path) -> None:
+    leftover = tmp_path / "unfinished" / "output" / "src-bin"
+    leftover.mkdir(parents=True)
+    (leftover / "train.bin").write_text("half")
+    prepare("toy", "--out", tmp_path).succeeded()
+    assert (tmp_path / "src-bin" / "train.bin").read_text() == "1"
+    assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("moved", ["label", "src-bin"])
+def test_a_run_killed_while_moving_the_output_is_completed(toy: Toy, tmp_path: Path, moved: str) -> None:
+    prepare("toy", "--out", tmp_path).succeeded()
+    output = tmp_path / "unfinished" / "output"
+    output.mkdir(parents=True)
+    for name in {"SOURCE.json", "label", "src-bin"} - {moved}:
+        (tmp_path / name).rename(output / name)
+    prepare("toy", "--out", tmp_path).succeeded()
+    assert files_below(tmp_path) == ["SOURCE.json", "label", "src-bin/train.bin"] and toy.made == 1
+
+
+def test_a_folder_with_other_files_is_refused_untouched(toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert "holds thesis.tex" in refusal("toy", "--out", tmp_path)
+    assert files_below(tmp_path) == ["thesis.tex"]
+    assert "is a file" in refusal("toy", "--out", tmp_path / "thesis.tex")
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"settings": 1}'])
+def test_a_foreign_source_file_is_refused(toy: Toy, tmp_path: Path, content: str) -> None:
+    (tmp_path / "SOURCE.json").write_text(content)
+    assert "was not written by this command" in refusal("toy", "--out", tmp_path)
+    assert (tmp_path / "SOURCE.json").read_text() == content
+
+
+def test_a_second_process_is_kept_out(toy: Toy, tmp_path: Path) -> None:
+    program = (
+        "import fcntl, os, sys\n"
+        "lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.lockf(lock, fcntl.LOCK_EX)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    (tmp_path / "unfinished").mkdir()
+    lock = tmp_path / "unfinished" / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == "locked\n"
+        assert "another process is at work there" in refusal("toy", "--out", tmp_path)
+        assert lock.exists()
+        other.communicate()
+    prepare("toy", "--out", tmp_path).succeeded()
+
+
+def test_too_small_a_disk_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with WorkFolder(tmp_path / "out", {}) as work:
+        work.free_space(1)
+        with pytest.raises(ValueError, match=r"GB are free and 1000000000\.0 GB needed"):
+            work.free_space(10**18)
+
+
+def test_a_broken_archive_is_refused_with_both_checksums(tmp_path: Path) -> None:
+    archive = tmp_path / "aclImdb_v1.tar.gz"
+    archive.write_bytes(b"half an archive")
+    message = refusal("imdb", "--out", tmp_path / "out", "--archive", archive)
+    # md5 of "half an archive"
+    assert "expected MD5 7c2ac02c03563afcf9b574c7e56c153a, found 28fda32bd1c6d53b96044731ebbc6e02" in message
+    assert "--archive" in message
+    assert not (tmp_path / "out").exists() and archive.exists()
+
+
+def test_a_missing_archive_is_named(tmp_path: Path) -> None:
+    assert "nowhere.tar.gz does not exist" in refusal(
+        "cifar10", "--out", tmp_path / "out", "--archive", tmp_path / "nowhere.tar.gz"
+    )
+
+
+def test_a_failed_download_names_the_option_for_an_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unreachable = archives.Archive("http://127.0.0.1:1/x.tar.gz", {"md5": "0" * 32})
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    with pytest.raises(archives.DownloadError, match=r"127\.0\.0\.1.*--archive FILE") as failure:
+        archives.obtain(unreachable, None, tmp_path)
+    assert "--data-dir" not in str(failure.value)
+
+
+def stub(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of commands, the only one that is searched: a dpkg-deb that notes what it unpacks."""
+    folder = tmp_path / "stubs"
+    folder.mkdir()
+    for tool in ("sh", "cp", "touch", "cat"):
+        folder.joinpath(tool).symlink_to(f"/bin/{tool}")
+    stub(folder, "dpkg-deb", 'if [ "$1" = -f ]; then echo 1.2-3; else cp "$2" "$3/"; fi')
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    return folder
+
+
+def test_packages_are_fetched_unpacked_and_recorded(stubs: Path, tmp_path: Path) -> None:
+    stub(stubs, "apt-get", 'for name; do :; done; echo content > "${name}_1%3a2_all.deb"')
+    raw, target = tmp_path / "raw", tmp_path / "target"
+    records = debian.obtain_packages(["one", "two"], None, raw, target)
+    assert files_below(target) == ["one_1%3a2_all.deb", "two_1%3a2_all.deb"] == files_below(raw)
+    record: Dict[str, Any] = records["one_1%3a2_all.deb"]
+    assert (record["package"], record["version"], record["bytes"]) == ("one", "1.2-3", 8)
+    stub(stubs, "apt-get", "exit 1")
+    debian.obtain_packages(["one", "two"], None, raw, tmp_path / "again")  # fetched before
+
+
+def test_own_packages_are_taken_by_their_name(stubs: Path, tmp_path: Path) -> None:
+    own = tmp_path / "one_7.deb"
+    own.write_text("content")
+    records = debian.obtain_packages(["one"], [own], tmp_path / "raw", tmp_path / "target")
+    assert list(records) == ["one_7.deb"] and not (tmp_path / "raw").exists()
+    with pytest.raises(debian.DownloadError, match=r"none of one_7\.deb is a file two_VERSION\.deb"):
+        debian.obtain_packages(["two"], [own], tmp_path / "raw", tmp_path / "target")
+    own.unlink()
+    with pytest.raises(debian.DownloadError, match=r"one_7\.deb does not exist"):
+        debian.obtain_packages(["one"], [own], tmp_path / "raw", tmp_path / "target")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo reading; echo 'E: Unable to locate package one' >&2; exit 100", "Unable to locate.*apt-get update"),
+        ("exit 0", "ended well but left no one_"),
+    ],
+)
+def test_failing_fetches_say_what_to_do(stubs: Path, tmp_path: Path, script: str, message: str) -> None:
+    stub(stubs, "apt-get", script)
+    with pytest.raises(debian.DownloadError, match=f"{message}.*--deb FILE"):
+        debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
+
+
+def test_root_brings_the_package_list_up_to_date_first(
+    stubs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    lists = tmp_path / "lists"
+    update = f'if [ "$1" = update ]; then touch {lists}; exit 0; fi'
+    stub(stubs, "apt-get", f"{update}; [ -e {lists} ] || exit 100; echo x > one_1.deb")
+    debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
+    assert lists.exists()
+
+
+def test_missing_tools_are_named(stubs: Path, tmp_path: Path) -> None:
+    with pytest.raises(debian.DownloadError, match=r"'apt-get' was not found.*--deb FILE"):
+        debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
+    (stubs / "dpkg-deb").unlink()
+    with pytest.raises(debian.DownloadError, match="'dpkg-deb' was not found.*install dpkg"):
+        debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
+
+
+def test_a_damaged_package_is_fetched_again_the_next_time(stubs: Path, tmp_path: Path) -> None:
+    stub(stubs, "dpkg-deb", "echo 'not a Debian format archive' >&2; exit 2")
+    stub(stubs, "apt-get", "echo half > one_1.deb")
+    with pytest.raises(debian.DownloadError, match="not a Debian format archive.*run this command again"):
+        debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
+    assert files_below(tmp_path / "raw") == []
+    own = tmp_path / "one_2.deb"
+    own.write_text("half")
+    with pytest.raises(debian.DownloadError, match="get a new copy"):
+        debian.obtain_packages(["one"], [own], tmp_path / "raw", tmp_path / "target")
+    assert own.exists()

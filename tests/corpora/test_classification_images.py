@@ -1,0 +1,385 @@
+"""fairseq-mega-prepare for images: CIFAR-10, Fashion-MNIST and Pathfinder."""
+
+import gzip
+import hashlib
+import io
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fairseq_mega.corpora.classification import cifar10, fashion_mnist, pathfinder
+from fairseq_mega.corpora.classification.image_output import image_line
+from fairseq_mega.corpora.classification.subsets import random_split
+from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
+from tests.support.prepare_runs import image_labels, images, prepare, refusal, source_of
+
+
+def test_pixels_are_written_row_by_row() -> None:
+    assert image_line(np.array([[0, 255], [7, 10]], dtype=np.uint8)) == b"0 255 7 10\n"
+    every_other = np.arange(16, dtype=np.uint8).reshape(4, 4)[::2, ::2]  # not contiguous
+    assert image_line(every_other) == b"0 2 8 10\n"
+
+
+# --- CIFAR-10
+
+
+def test_grey_is_that_of_pillow() -> None:
+    draw = np.random.default_rng(1)
+    colour = draw.integers(0, 256, (40, 3, 32, 32), dtype=np.uint8)
+    colour[0] = np.array([255, 255, 255])[:, None, None]
+    colour[1] = np.array([255, 0, 254])[:, None, None]
+    wanted = [np.asarray(Image.fromarray(image.transpose(1, 2, 0), "RGB").convert("L")) for image in colour]
+    assert np.array_equal(cifar10.grey(colour), np.stack(wanted))
+    assert cifar10.grey(colour)[0].min() == 255
+
+
+def test_the_split_is_that_of_torch() -> None:
+    generator = torch.Generator().manual_seed(42)
+    numbers: Any = range(1000)
+    wanted = torch.utils.data.random_split(numbers, [800, 100, 100], generator=generator)
+    found = random_split(1000, 800, 100)
+    assert {split: which.tolist() for split, which in found.items()} == {
+        split: list(subset.indices) for split, subset in zip(SPLITS, wanted)
+    }
+
+
+def batches(per_batch: int) -> Dict[str, Dict[bytes, Any]]:
+    draw = np.random.default_rng(2)
+    found: Dict[str, Dict[bytes, Any]] = {}
+    for name in [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]:
+        data = draw.integers(0, 256, (per_batch, 3072), dtype=np.uint8)
+        labels = draw.integers(0, 10, per_batch).tolist()
+        found[name] = {b"data": data, b"labels": labels, b"batch_label": b"x"}
+    return found
+
+
+PurePythonPickler: Any = vars(pickle)["_Pickler"]
+
+
+class Python2Pickler(PurePythonPickler):
+    """Writes bytes as Python 2 did, whose strings they were; the real archive is of that kind."""
+
+    dispatch = dict(PurePythonPickler.dispatch)
+
+    def save_string(self, content: bytes) -> None:
+        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
+
+    dispatch[bytes] = save_string
+
+
+def python2_pickle(content: Any) -> bytes:
+    stream = io.BytesIO()
+    Python2Pickler(stream, protocol=2).dump(content)
+    return stream.getvalue().replace(b"cnumpy._core.", b"cnumpy.core.")
+
+
+def write_cifar(path: Path, contents: Dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in contents.items():
+            data = python2_pickle(content)
+            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
+    monkeypatch.setattr(cifar10, "ARCHIVE", cifar10.ARCHIVE._replace(digests=digests))
+
+
+def test_the_archive_becomes_grey_images_in_the_split_of_the_authors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, contents = tmp_path / "cifar-10-python.tar.gz", batches(20)
+    write_cifar(path, contents, monkeypatch)
+    prepare("cifar10", "--out", tmp_path / "out", "--archive", path).succeeded()
+    colour = np.concatenate([contents[f"data_batch_{n}"][b"data"] for n in range(1, 6)]).reshape(-1, 3, 32, 32)
+    labels = np.concatenate([contents[f"data_batch_{n}"][b"labels"] for n in range(1, 6)])
+    order = torch.randperm(100, generator=torch.Generator().manual_seed(42)).numpy()
+    for split, numbers in (("train", order[:90]), ("valid", order[90:])):
+        wanted = [np.asarray(Image.fromarray(c.transpose(1, 2, 0), "RGB").convert("L")) for c in colour[numbers]]
+        assert np.array_equal(images(tmp_path / "out", split), np.stack(wanted).reshape(-1, 1024))
+        assert image_labels(tmp_path / "out", split) == labels[numbers].tolist()
+    assert image_labels(tmp_path / "out", "test") == contents["test_batch"][b"labels"]
+    source = source_of(tmp_path / "out")
+    assert source["splits"]["train"]["examples"] == 90 and source["splits"]["train"]["pixels"] == 1024
+    assert sum(source["splits"]["test"]["labels"].values()) == 20
+
+
+def test_an_archive_that_lacks_a_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = batches(3)
+    del contents["data_batch_3"]
+    path = tmp_path / "cifar-10-python.tar.gz"
+    write_cifar(path, contents, monkeypatch)
+    message = refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
+    assert "lacks cifar-10-batches-py/data_batch_3" in message
+
+
+class Intruder:
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (Path.touch, (Path("intruder"),))
+
+
+def test_an_archive_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents: Dict[str, Any] = {**batches(3), "test_batch": Intruder()}
+    path = tmp_path / "cifar-10-python.tar.gz"
+    monkeypatch.chdir(tmp_path)
+    write_cifar(path, contents, monkeypatch)
+    assert "which is no array" in refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
+    assert not Path("intruder").exists()
+
+
+def test_cifar_with_objects_for_numbers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's class makes such an array over any address."""
+    contents, path = batches(20), tmp_path / "cifar-10-python.tar.gz"
+    contents["data_batch_1"][b"data"] = np.array([None])
+    write_cifar(path, contents, monkeypatch)
+    message = refusal("cifar10", "--out", tmp_path / "out", "--archive", path)
+    assert "an array of 'O8' where numbers are expected" in message and "cannot be read" in message
+
+
+def write_arrays(folder: Path, train: int = 50, **changes: Any) -> List[object]:
+    draw = np.random.default_rng(3)
+    options: List[object] = []
+    for split, count in (("train", train), ("test", 8)):
+        arrays = {"x": draw.integers(0, 256, (count, 32, 32), dtype=np.uint8), "y": np.arange(count) % 10}
+        np.savez(folder / f"{split}.npz", **{**arrays, **changes})
+        options += [f"--npz-{split}", folder / f"{split}.npz"]
+    return options
+
+
+def test_arrays_of_grey_images_are_taken_as_they_are(tmp_path: Path) -> None:
+    prepare("cifar10", "--out", tmp_path / "out", *write_arrays(tmp_path)).succeeded()
+    given = np.load(tmp_path / "train.npz")
+    order = random_split(50, 45, 5)
+    for split in ("train", "valid"):
+        assert np.array_equal(images(tmp_path / "out", split), given["x"][order[split]].reshape(-1, 1024))
+        assert image_labels(tmp_path / "out", split) == given["y"][order[split]].tolist()
+    assert image_labels(tmp_path / "out", "test") == list(range(8))
+
+
+def test_a_subset_of_images_is_the_same_each_time(tmp_path: Path) -> None:
+    options = [*write_arrays(tmp_path), "--limit", "20,3,4"]
+    for out in ("a", "b"):
+        prepare("cifar10", "--out", tmp_path / out, *options).succeeded()
+    assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
+    assert [len(images(tmp_path / "a", split)) for split in SPLITS] == [20, 3, 4]
+    assert image_labels(tmp_path / "a", "test") != list(range(4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": np.zeros((9, 3, 32, 32), np.uint8)}, "found x uint8 (9, 3, 32, 32)"),
+        ({"x": np.zeros((9, 32, 32), np.float32)}, "found x float32"),
+        ({"y": np.zeros(7, np.int64)}, "and y (7,)"),
+        (
+            {"x": np.zeros((2, 32, 32), np.uint8), "y": np.array([3, 10])},
+            "labels from 0 to 9 are needed, found 3 to 10",
+        ),
+        ({"x": np.zeros((0, 32, 32), np.uint8), "y": np.array([], int)}, "train has no image"),
+    ],
+)
+def test_arrays_of_another_form_are_refused(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
+    assert message in refusal("cifar10", "--out", tmp_path / "out", *write_arrays(tmp_path, **changes))
+
+
+def test_a_file_that_holds_no_arrays_is_refused(tmp_path: Path) -> None:
+    options = write_arrays(tmp_path)
+    (tmp_path / "test.npz").write_bytes((tmp_path / "test.npz").read_bytes()[:100])
+    assert "test.npz is no file of the arrays x and y" in refusal("cifar10", "--out", tmp_path / "out", *options)
+    assert "--npz-train needs --npz-test" in refusal("cifar10", "--out", tmp_path / "out", *options[:2])
+
+
+# --- Fashion-MNIST
+
+
+def idx(array: np.ndarray) -> bytes:
+    head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+    return gzip.compress(head + array.tobytes())
+
+
+@pytest.fixture
+def clothes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a data set of 30 + 6 images, and 7 of them to validate on."""
+    monkeypatch.setattr(fashion_mnist, "VALID", 7)
+    folder = tmp_path / "clothes"
+    folder.mkdir()
+    draw = np.random.default_rng(4)
+    for part, count in (("train", 30), ("test", 6)):
+        shape = (count, 28, 28)
+        (folder / fashion_mnist.FILES[f"{part} images"]).write_bytes(idx(draw.integers(1, 256, shape, dtype=np.uint8)))
+        (folder / fashion_mnist.FILES[f"{part} labels"]).write_bytes(idx(np.arange(count, dtype=np.uint8) % 10))
+    return folder
+
+
+def test_clothes_get_a_black_border_and_the_last_ones_are_for_validation(clothes: Path, tmp_path: Path) -> None:
+    prepare("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes).succeeded()
+    given = np.frombuffer(gzip.decompress((clothes / "train-images-idx3-ubyte.gz").read_bytes())[16:], np.uint8)
+    padded = images(tmp_path / "out", "valid").reshape(7, 32, 32)
+    assert np.array_equal(padded[:, 2:30, 2:30], given.reshape(30, 28, 28)[23:])
+    assert padded.sum() == given.reshape(30, 28, 28)[23:].sum()  # nothing else is lit
+    assert image_labels(tmp_path / "out", "valid") == [n % 10 for n in range(23, 30)]
+    assert image_labels(tmp_path / "out", "train") == [n % 10 for n in range(23)]
+    assert image_labels(tmp_path / "out", "test") == list(range(6))
+    assert any("the last 7 images" in note for note in source_of(tmp_path / "out")["notes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "train-images-idx3-ubyte.gz",
+            gzip.compress(b"<html>"),
+            "is no idx file of unsigned bytes: it begins with 3c68",
+        ),
+        ("train-images-idx3-ubyte.gz", gzip.compress(b""), "it begins with nothing"),
+        ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(6, np.uint8))[:-9], "is damaged"),
+        (
+            "t10k-labels-idx1-ubyte.gz",
+            gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 6, 1])),
+            "expected 14 bytes for (6,), found 9",
+        ),
+        ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(5, np.uint8)), "found (6, 28, 28) and (5,)"),
+        ("t10k-labels-idx1-ubyte.gz", idx(np.full(6, 10, np.uint8)), "labels from 0 to 9 are needed, found 10"),
+    ],
+    ids=["no idx", "empty", "cut", "short", "fewer labels", "no digit"],
+)
+def test_damaged_clothes_are_refused(clothes: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (clothes / name).write_bytes(content)
+    assert message in refusal("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes)
+
+
+def test_too_few_clothes_and_missing_files_are_refused(
+    clothes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fashion_mnist, "VALID", 30)
+    assert "more than 30 images" in refusal("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes)
+    (clothes / "train-labels-idx1-ubyte.gz").unlink()
+    assert "--dir: " in refusal("fashion-mnist", "--out", tmp_path / "out", "--dir", clothes)
+
+
+# --- Pathfinder
+
+
+class Drawing:
+    """Stands in for the generator, which other tests are about: image n holds n; breaks off when told."""
+
+    def __init__(self) -> None:
+        self.drawn: List[int] = []
+        self.breaks_at = -1
+
+    def __call__(self, rules: Any, first: int, end: int, seed: int, workers: int) -> Iterator[Tuple[np.ndarray, int]]:
+        for number in range(first, end):
+            if number == self.breaks_at:
+                raise KeyboardInterrupt
+            self.drawn.append(number)
+            image = np.full((32, 32), 0, dtype=np.uint8)
+            image[0, :3] = divmod(number, 100) + (seed,)
+            yield image, number % 2
+
+
+@pytest.fixture
+def drawing(monkeypatch: pytest.MonkeyPatch) -> Drawing:
+    drawing = Drawing()
+    monkeypatch.setattr(pathfinder, "generate_pathfinder", drawing)
+    monkeypatch.setattr(pathfinder, "SAFE_EVERY", 7)
+    return drawing
+
+
+def test_drawn_images_are_split_and_keep_their_labels(drawing: Drawing, tmp_path: Path) -> None:
+    run = prepare("pathfinder32", "--out", tmp_path / "out", "--count", 45, "--seed", 5).succeeded()
+    order = torch.randperm(45, generator=torch.Generator().manual_seed(42)).tolist()
+    for split, numbers in (("train", order[:36]), ("valid", order[36:40]), ("test", order[40:])):
+        found = images(tmp_path / "out", split)
+        assert found[:, 1].tolist() == numbers and set(found[:, 2]) == {5}
+        assert image_labels(tmp_path / "out", split) == [number % 2 for number in numbers]
+    assert "images/s" in run.output and not (tmp_path / "out" / "unfinished").exists()
+    assert source_of(tmp_path / "out")["settings"]["seed"] == 5
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path: Path) -> None:
+    options = ("pathfinder32", "--count", 45, "--out")
+    drawing.breaks_at = 30
+    run = prepare(*options, tmp_path / "a")
+    assert run.status == 130 and "the same command goes on" in run.output
+    assert not (tmp_path / "a" / "SOURCE.json").exists()
+    drawn = tmp_path / "a" / "unfinished" / "parts" / "images"
+    drawn.write_bytes(drawn.read_bytes()[:-5])  # what a kill amidst an image leaves
+    drawing.breaks_at = -1
+    drawing.drawn.clear()
+    assert "29 images were drawn before" in prepare(*options, tmp_path / "a").succeeded().output
+    assert drawing.drawn == list(range(29, 45))
+    prepare(*options, tmp_path / "b").succeeded()
+    assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
+
+
+def test_a_subset_of_drawn_images(drawing: Drawing, tmp_path: Path) -> None:
+    prepare("pathfinder32", "--out", tmp_path, "--count", 45, "--limit", 4).succeeded()
+    assert [len(images(tmp_path, split)) for split in SPLITS] == [4, 4, 4]
+
+
+def test_real_drawings_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+    for workers in (1, 2):
+        options = ("--count", 12, "--workers", workers)
+        prepare("pathfinder32", "--out", tmp_path / str(workers), *options).succeeded()
+    assert source_of(tmp_path / "1")["files"] == source_of(tmp_path / "2")["files"]
+    found = images(tmp_path / "1", "train")
+    assert found.shape == (9, 1024) and found.max() == 255 and found.min() == 0
+    assert set(image_labels(tmp_path / "1", "train")) == {0, 1}
+
+
+@pytest.mark.parametrize(("option", "value"), [("--count", 9), ("--seed", -1)])
+def test_impossible_options_of_pathfinder_are_refused(tmp_path: Path, option: str, value: int) -> None:
+    assert f"{option} is {value}" in refusal("pathx", "--out", tmp_path / "out", option, value)
+
+
+def write_released(root: Path, count: int = 25) -> Path:
+    """The layout of the released archive: tables 0 .. 11 of two lines each; their images hold their numbers."""
+    folder = root / "lra_release" / "pathfinder32" / "curv_contour_length_14"
+    (folder / "metadata").mkdir(parents=True)
+    for number in range(count):
+        table, place = divmod(number, 2)
+        (folder / "imgs" / str(table)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((32, 32), number, np.uint8), "L").save(
+            folder / "imgs" / str(table) / f"sample_{place}.png"
+        )
+        with open(folder / "metadata" / f"{table}.npy", "a") as stream:
+            stream.write(f"imgs/{table} sample_{place}.png {place} {number % 2} 1.0 14 4 2 0.5 1 1\n")
+    return folder
+
+
+def test_released_images_come_in_the_order_of_their_tables(tmp_path: Path) -> None:
+    write_released(tmp_path / "unpacked")
+    order = torch.randperm(25, generator=torch.Generator().manual_seed(42)).tolist()
+    for number, root in enumerate(["unpacked", "unpacked/lra_release", "unpacked/lra_release/pathfinder32"]):
+        out = tmp_path / f"out{number}"
+        prepare("pathfinder32", "--out", out, "--archive-dir", tmp_path / root).succeeded()
+        for split, numbers in (("train", order[:20]), ("valid", order[20:22]), ("test", order[22:])):
+            assert images(out, split)[:, 0].tolist() == numbers
+            assert image_labels(out, split) == [number % 2 for number in numbers]
+    assert source_of(out)["inputs"]["metadata"]["images"] == 25
+
+
+def test_damaged_released_images_are_named(tmp_path: Path) -> None:
+    folder = write_released(tmp_path)
+    options = ("pathfinder32", "--out", tmp_path / "out", "--archive-dir", tmp_path)
+    picture = folder / "imgs" / "3" / "sample_1.png"
+    whole = picture.read_bytes()
+    picture.write_bytes(b"")
+    assert "sample_1.png cannot be read" in refusal(*options)
+    Image.fromarray(np.zeros((31, 32), np.uint8), "L").save(picture)
+    assert "32 x 32 pixels are needed, found (31, 32)" in refusal(*options)
+    picture.write_bytes(whole)
+    table = folder / "metadata" / "4.npy"
+    table.write_text("imgs/4 sample_0.png 0 2\n")
+    assert "4.npy: line 1 is 'imgs/4 sample_0.png 0 2'" in refusal(*options)
+    for path in (folder / "metadata").iterdir():
+        path.unlink()
+    assert "holds no table named NUMBER.npy" in refusal(*options)
+    assert "pathfinder128/curv_contour_length_14/metadata is not there" in refusal("pathx", *options[1:])
+    assert not (tmp_path / "out").exists()

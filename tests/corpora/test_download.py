@@ -1,0 +1,162 @@
+"""Downloads from a local server that breaks off, and archives that are cut off or altered."""
+
+import gzip
+import http.server
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any, Iterator, List, Optional
+
+import pytest
+
+from fairseq_mega.corpora import download
+
+CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves CONTENT at any path; `breaks` lists after how many bytes the next replies break off."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.breaks: List[int] = []
+        self.ranges: List[Optional[str]] = []
+        self.status = 0
+        self.ignore_ranges = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/folder/data.tgz"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range")
+        self.server.ranges.append(wanted)
+        if self.server.status:
+            self.send_error(self.server.status)
+            return
+        start = int(wanted[len("bytes=") : -1]) if wanted and not self.server.ignore_ranges else 0
+        if start >= len(CONTENT):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        body = CONTENT[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: self.server.breaks.pop(0)] if self.server.breaks else body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def test_a_download_that_breaks_off_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+    server.breaks = [70_000, 50_000]
+    assert download.fetch(server.url, tmp_path / "data.tgz", wait=0) == len(CONTENT)
+    assert (tmp_path / "data.tgz").read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=70000-", "bytes=120000-"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data.tgz"]
+
+
+def test_a_server_without_ranges_starts_afresh(server: Server, tmp_path: Path) -> None:
+    server.breaks = [70_000]
+    server.ignore_ranges = True
+    download.fetch(server.url, tmp_path / "data.tgz", wait=0)
+    assert (tmp_path / "data.tgz").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("partial", [CONTENT, CONTENT + b"more"])
+def test_a_complete_or_overlong_partial_file_ends_well(server: Server, tmp_path: Path, partial: bytes) -> None:
+    (tmp_path / "data.tgz.partial").write_bytes(partial)
+    download.fetch(server.url, tmp_path / "data.tgz", wait=0)
+    assert (tmp_path / "data.tgz").read_bytes() == CONTENT
+
+
+def test_a_transfer_that_never_completes_names_both_sizes_and_keeps_what_came(server: Server, tmp_path: Path) -> None:
+    server.breaks = [10, 0, 0]
+    with pytest.raises(download.DownloadError, match=f"expected {len(CONTENT)} bytes, found 10.*--data-dir"):
+        download.fetch(server.url, tmp_path / "data.tgz", attempts=3, wait=0)
+    assert (tmp_path / "data.tgz.partial").read_bytes() == CONTENT[:10]
+    assert not (tmp_path / "data.tgz").exists()
+
+
+@pytest.mark.parametrize(("status", "requests"), [(404, 1), (503, 3)])
+def test_server_errors_are_named_and_only_passing_ones_tried_again(
+    server: Server, tmp_path: Path, status: int, requests: int
+) -> None:
+    server.status = status
+    with pytest.raises(download.DownloadError, match=f"HTTP status {status}"):
+        download.fetch(server.url, tmp_path / "data.tgz", attempts=3, wait=0)
+    assert len(server.ranges) == requests
+
+
+def test_an_unreachable_server_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(download.DownloadError, match="127.0.0.1:1/x.tgz"):
+        download.fetch("http://127.0.0.1:1/x.tgz", tmp_path / "x.tgz", attempts=2, wait=0)
+
+
+def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tmp_path: Path) -> None:
+    record = tmp_path / "checksums.json"
+    path = download.obtain(server.url, tmp_path, record)
+    entry = json.loads(record.read_text())["data.tgz"]
+    assert entry["bytes"] == len(CONTENT)
+    assert entry["sha256"] == download.sha256_of(path)
+    assert download.obtain(server.url, tmp_path, record) == path
+    assert len(server.ranges) == 1  # the second time nothing was fetched
+
+    altered = bytearray(CONTENT)
+    altered[1000] ^= 1
+    path.write_bytes(altered)
+    with pytest.raises(download.DownloadError, match=f"expected SHA-256 {entry['sha256']}, found"):
+        download.obtain(server.url, tmp_path, record)
+    path.write_bytes(CONTENT[:-5])
+    with pytest.raises(download.DownloadError, match=f"expected {len(CONTENT)} bytes, found {len(CONTENT) - 5}"):
+        download.obtain(server.url, tmp_path, record)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (CONTENT[:1000], "is cut off: expected the end mark of the gzip stream, found the end .* after 1000 bytes"),
+        (CONTENT[:500] + bytes(100) + CONTENT[600:], "is damaged"),
+        (b"<html>not found</html>", "is damaged"),
+        (gzip.compress(b"", mtime=0), "is an empty archive"),
+        (b"", "is an empty archive"),
+    ],
+)
+def test_damaged_archives_are_refused_and_not_recorded(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "data.tgz").write_bytes(content)
+    record = tmp_path / "checksums.json"
+    with pytest.raises(download.DownloadError, match=message):
+        download.obtain("http://example.org/data.tgz", tmp_path, record)
+    assert not record.exists()
+    assert (tmp_path / "data.tgz").read_bytes() == content
+
+
+def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(download.DownloadError, match="--no-download was given"):
+        download.obtain(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
+    assert server.ranges == []
+
+
+def test_a_spoilt_list_of_checksums_is_named(tmp_path: Path) -> None:
+    for text in ("{", '{"a": {}}', "[1]"):
+        (tmp_path / "checksums.json").write_text(text)
+        with pytest.raises(download.DownloadError, match="is no list of checksums"):
+            download.read_records(tmp_path / "checksums.json")

@@ -1,0 +1,295 @@
+"""Text to splits to binarised data: what is written, what is counted, and what is refused."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from fairseq.data import Dictionary
+
+from fairseq_mega.corpora.language_modeling import command, sources
+from fairseq_mega.data.text_units import text_unit
+from tests.support import helpers
+
+SPLITS = ("train", "valid", "test")
+
+
+def run(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+def error_of(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    assert run(*arguments) == 1
+    message = capsys.readouterr().err
+    assert message.splitlines()[-1].startswith("prepare_text: error: ")
+    return message
+
+
+def counts_of(folder: Path) -> Dict[str, Any]:
+    return json.loads((folder / "counts.json").read_text())
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """400 lines of one to nine words, every tenth of them empty, without a line feed at the end."""
+    lines = helpers.random_sentences(400, seed=3)
+    lines[::10] = [""] * 40
+    path = tmp_path / "own text"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def binarise(folder: Path, data: Path, *options: object) -> Path:
+    arguments: List[object] = ["--only-source", "--destdir", data, *options]
+    for split in SPLITS:
+        arguments += [f"--{split}pref", folder / split]
+    helpers.run_fairseq("preprocess", arguments)
+    return data
+
+
+@pytest.mark.parametrize("unit", ["words", "bytes"])
+def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "text"
+    assert run("split", "--unit", unit, "--train", text, "--output", out, "--blocks", 4, "--held-out", 0.1) == 0
+    written = counts_of(out)
+    assert written["unit"] == unit
+    assert sum(part["bytes"] for part in written["splits"].values()) == text.stat().st_size
+    assert sum(part["lines"] for part in written["splits"].values()) == 400
+    if unit == "bytes":
+        assert sum(part["tokens"] for part in written["splits"].values()) == text.stat().st_size + 1
+    else:
+        content = text.read_text()
+        assert sum(part["tokens"] for part in written["splits"].values()) == len(content.split()) + 400
+        assert sorted(line for split in SPLITS for line in (out / split).read_text().split("\n")[:-1]) == sorted(
+            content.split("\n")
+        )
+    assert not list(out.glob("*.partial"))
+
+    data = binarise(out, tmp_path / "data-bin")
+    assert run("count", "--data", data, "--text", out, "--json", tmp_path / "counts.json") == 0
+    found = counts_of(tmp_path)
+    for split in SPLITS:
+        part = found["splits"][split]
+        assert part.pop("unknown") == 0
+        assert part == {key: written["splits"][split][key] for key in ("lines", "tokens", "bytes")}
+    symbols = len(set((out / "train").read_text().split()))
+    assert found["dictionary"] == -(-(symbols + 4) // 8) * 8
+
+
+@pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
+def test_the_unit_lies_beside_the_dictionary(unit: str, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "text"
+    assert run("split", "--unit", unit, "--train", text, "--output", out, "--vocab-size", 40) == 0
+    data = binarise(out, tmp_path / "data-bin")
+    assert run("count", "--data", data, "--text", out, "--json", tmp_path / "counts.json") == 0
+    assert counts_of(tmp_path)["splits"]["train"]["unknown"] == 0
+    dictionary = Dictionary.load(str(data / "dict.txt"))
+    found = text_unit(data, dictionary)
+    assert found.name == unit
+    lines = [found.decode(line) for line in (out / "valid").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert set(lines) <= set(text.read_text().split("\n")) and len(set(lines)) > 5
+    if unit == "subwords":
+        assert len(dictionary) <= 48 and len({piece for line in lines for piece in found.encode(line).split()}) > 10
+
+
+def test_splits_that_are_given_are_taken_whole(text: Path, tmp_path: Path) -> None:
+    valid = tmp_path / "valid.txt"
+    valid.write_text("w1  w2\nnew\n")
+    out = tmp_path / "text"
+    assert run("split", "--unit", "words", "--train", text, "--valid", valid, "--output", out) == 0
+    assert (out / "valid").read_text() == "w1 w2\nnew\n"
+    found = counts_of(out)["splits"]
+    assert found["valid"] == {"lines": 2, "tokens": 5, "bytes": 11, "symbols": 3}
+    assert found["train"]["lines"] + found["test"]["lines"] == 400
+    assert 10 <= found["test"]["lines"] <= 40
+    assert run("split", "--unit", "words", "--train", text, "--valid", valid, "--test", valid, "--output", out) == 0
+    assert counts_of(out)["splits"]["train"]["lines"] == 400
+
+
+def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path) -> None:
+    path = tmp_path / "enwik"
+    path.write_bytes(b"ab\ncd\n" + b"ef" + b"g\n")
+    out = tmp_path / "text"
+    assert run("split", "--unit", "bytes", "--train", path, "--sizes", "6,2,2", "--output", out) == 0
+    found = counts_of(out)["splits"]
+    assert [found[split]["tokens"] for split in SPLITS] == [6, 3, 2]
+    assert [found[split]["bytes"] for split in SPLITS] == [6, 2, 2]
+    assert (out / "train").read_text().split() == ["97", "98", "99", "100"]
+
+
+def test_a_limit_uses_a_part_of_the_text(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "text"
+    assert run("split", "--unit", "bytes", "--train", text, "--limit", 2000, "--blocks", 5, "--output", out) == 0
+    assert 1800 < sum(part["bytes"] for part in counts_of(out)["splits"].values()) < 2300
+
+
+def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"fa\xe7ade of words\n" * 1000)
+    arguments = ["split", "--unit", "words", "--train", path, "--output", tmp_path / "out"]
+    assert "line 1: byte 0xe7 at byte offset 2" in error_of(capsys, *arguments)
+    assert not (tmp_path / "out" / "train").exists()
+    assert not (tmp_path / "out" / "counts.json").exists()
+    assert run(*arguments, "--replace-invalid") == 0
+    assert "fa\ufffdade" in (tmp_path / "out" / "test").read_text()
+
+
+class TestCheck:
+    def test_good_files_pass(self, text: Path) -> None:
+        assert run("check", "--unit", "words", text, text) == 0
+
+    @pytest.mark.parametrize(
+        ("content", "unit", "message"),
+        [
+            (b"one\ntw\xf6\n", "words", "bad.txt, line 2: byte 0xf6 at byte offset 6 of the file (column 3)"),
+            (b"one\ntw\xf6\n", "words", "iconv -f LATIN1 -t UTF-8"),
+            (b"", "words", "bad.txt is empty"),
+            (b"", "bytes", "bad.txt is empty"),
+            (b" \n\n", "words", "white space only"),
+            (b"a <pad>\n", "words", "line 1: the word '<pad>' has a meaning of its own"),
+        ],
+    )
+    def test_bad_files_are_named(
+        self, content: bytes, unit: str, message: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        bad = tmp_path / "bad.txt"
+        bad.write_bytes(content)
+        assert message in error_of(capsys, "check", "--unit", unit, text, bad)
+
+    def test_any_bytes_are_bytes(self, tmp_path: Path) -> None:
+        (tmp_path / "bad.txt").write_bytes(b"\xff\0\n")
+        assert run("check", "--unit", "bytes", tmp_path / "bad.txt") == 0
+
+
+class TestRefused:
+    def test_a_split_without_words(self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        text.write_text("w1 w2\n" * 10 + "\n" * 1000)
+        arguments = ["--train", text, "--blocks", 1, "--held-out", 0.1, "--output", tmp_path / "out"]
+        message = error_of(capsys, "split", "--unit", "words", *arguments)
+        assert f"{text}: valid has 106 lines and no token; give more text" in message
+        assert not (tmp_path / "out" / "counts.json").exists()
+
+    def test_a_blank_file_is_refused_before_anything_is_made(
+        self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        (tmp_path / "blank").write_text("\n\n")
+        arguments = ["--train", text, "--valid", tmp_path / "blank", "--output", tmp_path / "out"]
+        assert "blank: the file holds white space only" in error_of(capsys, "split", "--unit", "words", *arguments)
+        assert not (tmp_path / "out").exists()
+
+    def test_a_missing_text(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        arguments = ["--train", tmp_path / "none", "--output", tmp_path / "out"]
+        assert "none: no such file" in error_of(capsys, "split", "--unit", "words", *arguments)
+
+    def test_sizes_beside_other_files(self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        arguments = ["--train", text, "--test", text, "--sizes", "1,1,1", "--output", tmp_path / "out"]
+        assert "leave --valid and --test out" in error_of(capsys, "split", "--unit", "bytes", *arguments)
+
+    @pytest.mark.parametrize("value", ["1,2", "1,2,0", "a,b,c", ""])
+    def test_sizes_that_are_none(self, value: str, text: Path, capsys: pytest.CaptureFixture) -> None:
+        with pytest.raises(SystemExit):
+            run("split", "--unit", "bytes", "--train", text, "--output", "out", "--sizes", value)
+        assert f"--sizes: invalid sizes value: '{value}'" in capsys.readouterr().err
+
+
+class TestCount:
+    """Data that is not the text's, or not whole, is refused with expected and found."""
+
+    @pytest.fixture(scope="class")
+    def made(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        folder = tmp_path_factory.mktemp("made")
+        (folder / "own").write_text("".join(f"{line}\n" for line in helpers.random_sentences(300, seed=4, words=50)))
+        assert run("split", "--unit", "words", "--train", folder / "own", "--output", folder / "text") == 0
+        binarise(folder / "text", folder / "data-bin")
+        return folder
+
+    @pytest.fixture
+    def copy(self, made: Path, tmp_path: Path) -> Path:
+        shutil.copytree(made, tmp_path / "copy")
+        return tmp_path / "copy"
+
+    def refused(self, folder: Path, capsys: pytest.CaptureFixture, *options: object) -> str:
+        json_file = folder / "counts.json"
+        arguments = ["--data", folder / "data-bin", "--text", folder / "text", "--json", json_file, *options]
+        message = error_of(capsys, "count", *arguments)
+        assert not json_file.exists()
+        return message
+
+    @pytest.mark.parametrize("what", ["lines", "tokens"])
+    def test_another_number_in_the_text(self, what: str, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        counts = counts_of(copy / "text")
+        found = counts["splits"]["valid"][what]
+        counts["splits"]["valid"][what] += 1
+        (copy / "text" / "counts.json").write_text(json.dumps(counts))
+        message = self.refused(copy, capsys)
+        assert f"valid: expected {found + 1} {what} (the text in {copy / 'text'}), found {found}" in message
+
+    def test_another_dictionary(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        with open(copy / "data-bin" / "dict.txt", "a") as stream:
+            stream.write("extra 1\n")
+        assert "dict.txt: expected a dictionary of 56 (the text" in self.refused(copy, capsys)
+
+    def test_a_dictionary_that_is_too_small(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        (copy / "data-bin" / "dict.txt").write_text("w1 5\nw2 4\n")
+        assert "train: expected token numbers below 6 (dict.txt), found" in self.refused(copy, capsys)
+
+    def test_data_that_is_cut_off(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        path = copy / "data-bin" / "test.bin"
+        path.write_bytes(path.read_bytes()[:-20])
+        tokens = counts_of(copy / "text")["splits"]["test"]["tokens"]
+        assert f"test: expected {tokens - 10} tokens in the index, found {tokens}" in self.refused(copy, capsys)
+
+    def test_padding_in_the_data(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        path = copy / "data-bin" / "test.bin"
+        content = bytearray(path.read_bytes())
+        content[0] = 1
+        path.write_bytes(content)
+        assert "test: expected 0 <s> and <pad>, found 1" in self.refused(copy, capsys)
+
+    def test_a_missing_file(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        (copy / "data-bin" / "valid.idx").unlink()
+        assert "valid.idx does not exist; binarise the text again" in self.refused(copy, capsys)
+
+    def test_the_published_counts(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+        message = self.refused(copy, capsys, "--corpus", "wikitext-2")
+        assert "train: expected 2088628 tokens (wikitext-2 as published), found" in message
+        assert "valid: expected 3760 lines (wikitext-2 as published), found" in message
+        assert "dict.txt: expected a dictionary of 33280 (wikitext-2 as published), found 56" in message
+
+    def test_rare_words_are_unknown(self, copy: Path) -> None:
+        threshold = 25
+        data = binarise(copy / "text", copy / "rare", "--thresholdsrc", threshold)
+        arguments = ["count", "--data", data, "--text", copy / "text", "--json", copy / "rare.json"]
+        assert run(*arguments) == 1  # without the threshold the dictionary seems too small
+        assert run(*arguments, "--threshold", threshold) == 0
+        found = json.loads((copy / "rare.json").read_text())["splits"]["train"]["unknown"]
+        words = (copy / "text" / "train").read_text().split()
+        assert 0 < found == sum(words.count(word) for word in set(words) if words.count(word) < threshold)
+
+
+def test_the_published_numbers_are_the_ones_of_the_corpora() -> None:
+    corpus = sources.CORPORA["wikitext-103"]
+    assert corpus.counts()["train"] == {"lines": 1801350, "tokens": 103227021}
+    assert corpus.counts()["valid"] == {"lines": 3760, "tokens": 217646}
+    assert corpus.counts()["test"] == {"lines": 4358, "tokens": 245569}
+    assert corpus.dictionary == 267744
+
+
+def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(command, "REPORT_SECONDS", 0.0)
+    blocks = [bytes(3_000_000), bytes(1_000_000)]
+    assert list(command.with_progress("train", 4_000_000, blocks)) == blocks
+    assert capsys.readouterr().err.splitlines() == ["train: 3 of 4 MB", "train: 4 of 4 MB"]
+
+
+def test_decode_reads_numbers_and_writes_text(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("195 188 98\n\n"))
+    assert run("decode") == 0
+    assert capsysbinary.readouterr().out == "üb\n\n".encode()
+    monkeypatch.setattr("sys.stdin", io.StringIO("1 300\n"))
+    assert run("decode") == 1
+    assert b"line 1: '300' is no byte" in capsysbinary.readouterr().err

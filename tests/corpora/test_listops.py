@@ -1,0 +1,265 @@
+"""ListOps: the trees follow the published rules, their values are right, and a seed stands for one list."""
+
+import hashlib
+import random
+from collections import Counter
+from itertools import product
+from typing import Any, Dict, Iterable, List, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_mega.corpora.generators.listops import (
+    OPERATORS,
+    SYMBOLS,
+    Example,
+    ListOpsRules,
+    evaluate,
+    generate_listops,
+    model_input,
+)
+
+SHORT = ListOpsRules(min_length=100, max_length=200)
+Examples = Dict[str, List[Example]]
+Trees = Dict[str, List[List[str]]]
+RULES = {"standard": ListOpsRules(), "short": SHORT}
+COUNTS = {"standard": 600, "short": 1500}
+
+
+@pytest.fixture(scope="module")
+def examples() -> Examples:
+    return {name: generate_listops(COUNTS[name], seed=3, rules=RULES[name]) for name in RULES}
+
+
+@pytest.fixture(scope="module")
+def trees(examples: Examples) -> Trees:
+    return {name: [model_input(source) for source, _ in found] for name, found in examples.items()}
+
+
+def depth(tokens: List[str]) -> int:
+    """Nodes from the root to the deepest one, root included."""
+    level = deepest = 0
+    for token in tokens:
+        level += 1 if token in OPERATORS else -1 if token == "X" else 0
+        deepest = max(deepest, level + token.isdigit())
+    return deepest
+
+
+def numbers_of_arguments(tokens: List[str]) -> Iterable[int]:
+    pending = [0]
+    for token in tokens:
+        if token == "X":
+            yield pending.pop()
+        else:
+            pending[-1] += 1
+            if token in OPERATORS:
+                pending.append(0)
+
+
+def binary_form(tokens: List[str]) -> str:
+    """The form of the released files: ((operator, first), second), ... paired up from the left, and the bracket."""
+    pending: List[str] = []
+    opened: List[int] = []
+    for token in tokens:
+        if token in OPERATORS:
+            opened.append(len(pending))
+        pending.append("]" if token == "X" else token)
+        if token == "X":
+            folded, *parts = pending[opened[-1] :]
+            for part in parts:
+                folded = f"( {folded} {part} )"
+            pending[opened.pop() :] = [folded]
+    assert len(pending) == 1 and not opened
+    return pending[0]
+
+
+def test_the_published_example() -> None:
+    source = "( ( ( [MAX 2 ) 9 ) ] )"
+    assert model_input(source) == ["[MAX", "2", "9", "X"]
+    assert evaluate(model_input(source)) == 9
+    assert binary_form(["[MAX", "2", "9", "X"]) == source
+
+
+@pytest.mark.parametrize(
+    ("tree", "value"),
+    [
+        ("7", 7),
+        ("[MIN 4 2 7 X", 2),
+        ("[MAX 4 2 7 X", 7),
+        ("[MED 4 2 7 X", 4),
+        ("[MED 9 0 4 7 X", 5),  # 5.5, cut off
+        ("[SM 9 9 5 X", 3),
+        ("[SM 1 [MAX 2 [MIN 8 5 X X [MED 0 1 X X", 6),
+    ],
+)
+def test_values_by_hand(tree: str, value: int) -> None:
+    assert evaluate(tree.split()) == value
+
+
+@pytest.mark.parametrize(
+    ("tree", "place"),
+    [
+        ("", "0 tokens make up 0 whole trees"),
+        ("1 2", "2 whole trees"),
+        ("[MAX 1", "leave 1 operators open"),
+        ("[MAX X", "token 2: 'X'"),
+        ("X", "token 1: 'X'"),
+        ("[MAX 1 12 X", "token 3: '12'"),
+        ("[MAX 1 ] ", "token 3: ']'"),
+        ("[FIRST 1 2 X", r"token 1: '\[FIRST'"),
+    ],
+)
+def test_what_is_no_tree_is_refused(tree: str, place: str) -> None:
+    with pytest.raises(ValueError, match=place):
+        evaluate(tree.split())
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_labels_are_the_values(name: str, examples: Examples, trees: Trees) -> None:
+    assert len(examples[name]) == COUNTS[name]
+    assert [target for _, target in examples[name]] == [evaluate(tokens) for tokens in trees[name]]
+    assert {target for _, target in examples[name]} == set(range(10))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_sources_have_the_released_form(name: str, examples: Examples, trees: Trees) -> None:
+    assert [source for source, _ in examples[name]] == [binary_form(tokens) for tokens in trees[name]]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_trees_keep_to_the_rules(name: str, trees: Trees) -> None:
+    rules, found = RULES[name], trees[name]
+    lengths = [len(tokens) for tokens in found]
+    assert rules.min_length < min(lengths) and max(lengths) < rules.max_length
+    assert max(map(depth, found)) == rules.max_depth
+    assert {symbol for tokens in found for symbol in tokens} == set(SYMBOLS) and len(SYMBOLS) == 15
+    arguments = Counter(number for tokens in found for number in numbers_of_arguments(tokens))
+    assert set(arguments) == set(range(2, 11))
+    assert len({" ".join(tokens) for tokens in found}) == len(found)
+
+
+def assert_uniform(counts: List[int]) -> None:
+    """Pearson's statistic, whose mean is the number of degrees of freedom; the bound is 5 standard deviations above."""
+    mean, freedom = sum(counts) / len(counts), len(counts) - 1
+    statistic = sum((number - mean) ** 2 / mean for number in counts)
+    assert statistic < freedom + 5 * (2 * freedom) ** 0.5, counts
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_operators_and_digits_have_equal_shares(name: str, trees: Trees) -> None:
+    shares = Counter(symbol for tokens in trees[name] for symbol in tokens)
+    assert_uniform([shares[operator] for operator in OPERATORS])
+    assert_uniform([shares[str(digit)] for digit in range(10)])
+
+
+def test_a_quarter_of_the_nodes_are_operators() -> None:
+    """With ten arguments each and limits that exclude lone digits only, so that no choice distorts the share."""
+    rules = ListOpsRules(min_length=2, max_length=200, max_depth=3, min_args=10)
+    found = [model_input(source) for source, _ in generate_listops(3000, 1, rules)]
+    operators = sum(token in OPERATORS for tokens in found for token in tokens) - len(found)
+    assert operators / (10 * len(found)) == pytest.approx(0.25, abs=5 * (0.25 * 0.75 / 30_000) ** 0.5)
+
+
+def drawn_by_the_book(rules: ListOpsRules, chance: random.Random, level: int = 1) -> List[str]:
+    """One tree, whatever its length: the published recursion."""
+    if level == rules.max_depth or chance.random() > 0.25:
+        return [str(chance.randrange(10))]
+    tokens = [chance.choice(OPERATORS)]
+    for _ in range(chance.randint(2, 10)):
+        tokens += drawn_by_the_book(rules, chance, level + 1)
+    return [*tokens, "X"]
+
+
+def shape(tokens: List[str]) -> Tuple[int, int, int, int]:
+    """Length, depth, number of the root's arguments, operators."""
+    return (
+        len(tokens),
+        depth(tokens),
+        list(numbers_of_arguments(tokens))[-1],
+        sum(token in OPERATORS for token in tokens),
+    )
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_shapes_are_distributed_as_in_the_published_recursion(name: str, trees: Trees) -> None:
+    """Drawing level by level and giving up early is to change nothing: two-sample Kolmogorov-Smirnov statistics."""
+    rules, chance, wanted = RULES[name], random.Random(8), 300
+    book: List[List[str]] = []
+    while len(book) < wanted:
+        tokens = drawn_by_the_book(rules, chance)
+        if rules.min_length < len(tokens) < rules.max_length:
+            book.append(tokens)
+    ours, theirs = (np.array([shape(tokens) for tokens in found]) for found in (trees[name], book))
+    limit = 1.95 * (1 / len(ours) + 1 / len(theirs)) ** 0.5  # exceeded once in a thousand seeds
+    for measure in range(ours.shape[1]):
+        values = np.unique(np.concatenate([ours[:, measure], theirs[:, measure]]))
+        shares = (
+            np.searchsorted(np.sort(sample[:, measure]), values, side="right") / len(sample)
+            for sample in (ours, theirs)
+        )
+        distance = np.abs(np.subtract(*shares)).max()
+        assert distance < limit, (measure, distance)
+
+
+def digest(examples: List[Example]) -> str:
+    return hashlib.sha256(repr(examples).encode()).hexdigest()[:16]
+
+
+def test_a_seed_stands_for_one_list_whatever_the_number_of_workers(examples: Examples) -> None:
+    assert generate_listops(COUNTS["short"], seed=3, rules=SHORT, workers=2) == examples["short"]
+    assert generate_listops(100, seed=3, rules=SHORT) == examples["short"][:100]
+    assert not set(generate_listops(100, seed=4, rules=SHORT)) & set(examples["short"])
+
+
+@pytest.mark.parametrize(("name", "expected"), [("standard", "729c3ece73abe4ee"), ("short", "c5f69e62887dc114")])
+def test_the_list_of_a_seed_never_changes(name: str, expected: str, examples: Examples) -> None:
+    """What was published about a seed's data has to stay true; a change of numpy's streams would show here, too."""
+    assert digest(examples[name]) == expected
+
+
+def test_trees_are_distinct_where_few_are_possible() -> None:
+    digits = ListOpsRules(min_length=0, max_length=2)
+    assert sorted(generate_listops(10, 1, digits)) == [(str(value), value) for value in range(10)]
+    pairs = ListOpsRules(min_length=3, max_length=5, max_args=2)
+    found = generate_listops(400, 1, pairs)
+    assert {source for source, _ in found} == {
+        f"( ( ( {operator} {a} ) {b} ) ] )" for operator, a, b in product(OPERATORS, range(10), range(10))
+    }
+
+
+def test_too_few_possible_trees_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r"count is 11, but ListOpsRules.* after 10; ask for fewer"):
+        generate_listops(11, 1, ListOpsRules(min_length=0, max_length=2))
+
+
+@pytest.mark.parametrize("count", [0, 1, 900])
+def test_progress_ends_with_the_whole(count: int) -> None:
+    reports: List[Tuple[int, int]] = []
+    found = generate_listops(count, 1, SHORT, progress=lambda done, total: reports.append((done, total)))
+    assert len(found) == count
+    assert [done for done, _ in reports] == sorted({done for done, _ in reports})
+    assert {total for _, total in reports} <= {count} and (not count or reports[-1][0] == count)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"min_length": 100, "max_length": 101}, "between min_length 100 and max_length 101"),
+        ({"min_args": 0}, "min_args 0 and max_args 10"),
+        ({"max_args": 1}, "min_args 2 and max_args 1"),
+        ({"max_depth": 0}, "max_depth is 0"),
+        ({"operator_probability": 1.5}, r"operator_probability is 1\.5"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(rules: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ListOpsRules(**rules)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed", "workers", "message"),
+    [(-1, 0, 1, "count is -1"), (1, -1, 1, "seed is -1"), (1, 0, 0, "workers is 0")],
+)
+def test_numbers_that_make_no_sense_are_refused(count: int, seed: int, workers: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        generate_listops(count, seed, SHORT, workers=workers)

@@ -1,0 +1,335 @@
+"""Pathfinder: what the images show is what their labels say, by other means than those that drew them."""
+
+import hashlib
+import itertools
+import math
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Dict, Iterator, List, Set, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_mega.corpora.generators.pathfinder import (
+    PATHFINDER32,
+    PATHFINDER128,
+    Contour,
+    Layout,
+    PathfinderRules,
+    draw_pathfinder,
+    generate_pathfinder,
+    lay_out,
+    layout,
+    paint,
+)
+from fairseq_mega.corpora.generators.pathfinder.painting import lanczos_matrix
+
+SEED = 7
+RULES = {32: PATHFINDER32, 128: PATHFINDER128}
+COUNTS = {32: 100, 128: 20}
+SIZES = sorted(RULES)
+Layouts = Dict[int, List[Layout]]
+
+
+@pytest.fixture(scope="module")
+def layouts() -> Layouts:
+    return {size: [lay_out(index, SEED, RULES[size]) for index in range(COUNTS[size])] for size in SIZES}
+
+
+@pytest.fixture(scope="module")
+def images(layouts: Layouts) -> Dict[int, List[np.ndarray]]:
+    return {size: [paint(found, RULES[size]) for found in layouts[size]] for size in SIZES}
+
+
+def pixel(point: Tuple[int, int], rules: PathfinderRules) -> np.ndarray:
+    """(row, column) in pixels of a point of the fine grid."""
+    return (np.array(point) + 0.5) / rules.antialias - 0.5
+
+
+def places(contour: Contour, rules: PathfinderRules) -> np.ndarray:
+    """Points along the centre lines of the paddles; (paddles, 21, 2), in pixels."""
+    starts, ends = (np.array([pixel(p, rules) for p in points]) for points in zip(*((p.start, p.end) for p in contour)))
+    return starts[:, None] + (ends - starts)[:, None] * np.linspace(0, 1, 21)[:, None]
+
+
+def nearest(one: np.ndarray, other: np.ndarray) -> float:
+    """Least distance between two sets of points, (..., 2)."""
+    difference = one.reshape(-1, 1, 2) - other.reshape(1, -1, 2)
+    return float(np.sqrt((difference**2).sum(-1)).min())
+
+
+def regions(mask: np.ndarray) -> List[Set[Tuple[int, int]]]:
+    """The connected parts of a mask by flood fill, diagonal neighbours included."""
+    left = {(int(y), int(x)) for y, x in np.argwhere(mask)}
+    found = []
+    while left:
+        edge = [left.pop()]
+        region = set(edge)
+        while edge:
+            y, x = edge.pop()
+            around = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left
+            left -= around
+            region |= around
+            edge += around
+        found.append(region)
+    return found
+
+
+def dilated(contour: Contour, radius: float, rules: PathfinderRules, finer: int) -> np.ndarray:
+    """Mask of what is within `radius` pixels of a contour, on a grid of `finer` points per pixel."""
+    size = rules.size * finer
+    grid = np.stack(np.meshgrid(np.arange(size), np.arange(size), indexing="ij"), -1) / finer
+    mask = np.zeros((size, size), dtype=bool)
+    for place in places(contour, rules)[:, ::4].reshape(-1, 2):
+        mask |= ((grid - place) ** 2).sum(-1) <= radius**2
+    return mask
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_labels_are_balanced(size: int, layouts: Layouts) -> None:
+    ones = sum(found.label for found in layouts[size])
+    half = COUNTS[size] / 2
+    assert abs(ones - half) < 4 * math.sqrt(half / 2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_contours_have_the_published_numbers_of_paddles(size: int, layouts: Layouts) -> None:
+    rules, found = RULES[size], layouts[size]
+    assert {len(contour) for one in found for contour in one.targets} == {14}
+    assert {len(contour) for one in found for contour in one.distractors} == {4}
+    numbers = [len(one.distractors) for one in found]
+    assert max(numbers) <= rules.distractors and sum(numbers) >= len(found)
+    assert {one.margin for one in found} == set(rules.margins)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_targets_start_in_the_middle_at_the_seed_distance(size: int, layouts: Layouts) -> None:
+    rules = RULES[size]
+    for found in layouts[size]:
+        first, second = (pixel(contour[0].start, rules) for contour in found.targets)
+        assert np.hypot(*(first - second)) == pytest.approx(rules.seed_distance, abs=0.5)
+        assert 2 * rules.seed_distance <= round(first.min()) <= round(first.max()) < size - 2 * rules.seed_distance
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_paddles_follow_each_other_smoothly_with_the_gap_of_two_margins(size: int, layouts: Layouts) -> None:
+    rules = RULES[size]
+    sharpest = 0
+    for found in layouts[size]:
+        for contour in (*found.targets, *found.distractors):
+            points = places(contour, rules)
+            gaps = np.hypot(*(points[1:, 0] - points[:-1, -1]).T)
+            assert np.abs(gaps - 2 * found.margin).max() < 0.75  # the fine grid's steps are half a pixel
+            angles = np.array([paddle.angle for paddle in contour])
+            sharpest = max(sharpest, np.abs((np.diff(angles) + 180) % 360 - 180).max())
+            lengths = np.hypot(*(points[:, -1] - points[:, 0]).T)
+            assert np.abs(lengths - rules.paddle_length).max() < 0.4
+    assert 30 / rules.continuity < sharpest <= 90 / rules.continuity
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_different_contours_keep_apart_and_inside_the_image(size: int, layouts: Layouts) -> None:
+    """What belongs to different contours shares no pixel within the margins: no distractor touches a target."""
+    rules = RULES[size]
+    for found in layouts[size]:
+        contours = [places(contour, rules) for contour in (*found.targets, *found.distractors)]
+        for one, other in itertools.combinations(contours, 2):
+            # A pixel lies within 0.71 of the middle between two lines; it must be out of one line's surroundings.
+            assert nearest(one, other) > 2 * (found.margin + rules.paddle_thickness / 2) - 2 * 0.71
+        everything = np.concatenate([contour.reshape(-1, 2) for contour in contours])
+        assert rules.padding <= everything.min() and everything.max() <= size - 1 - rules.padding
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_markers_are_on_one_target_if_and_only_if_the_label_is_1(size: int, layouts: Layouts) -> None:
+    """Flood fill from one marker, within the targets' paddles dilated until the gaps of a contour close."""
+    rules, checked, finer = RULES[size], {0: 0, 1: 0}, 3 if size == 32 else 1
+    for found in layouts[size][:40]:
+        radius = found.margin + 0.4
+        reached = []
+        for contour in found.targets:
+            whole = regions(dilated(contour, radius, rules, finer))
+            assert len(whole) == 1, "a contour is interrupted"
+            marks = [tuple(np.rint(pixel(marker, rules) * finer).astype(int)) for marker in found.markers]
+            reached.append([mark in whole[0] for mark in marks])
+        assert sorted(map(sum, reached)) == ([0, 2] if found.label else [1, 1])
+        checked[found.label] += 1
+    assert min(checked.values()) >= 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_following_the_gaps_leads_from_marker_to_marker_if_and_only_if_the_label_is_1(
+    size: int, layouts: Layouts
+) -> None:
+    """As a person would: each paddle's successor starts two margins on; whose contour a paddle is, is not known."""
+    rules = RULES[size]
+    for found in layouts[size]:
+        paddles = [paddle for contour in (*found.distractors, *found.targets) for paddle in contour]
+        starts = np.array([pixel(paddle.start, rules) for paddle in paddles])
+
+        def successors(
+            number: int, paddles: Contour = paddles, starts: np.ndarray = starts, margin: int = found.margin
+        ) -> List[int]:
+            turn = math.radians(paddles[number].angle)
+            onward = np.array([math.sin(turn), math.cos(turn)]) * 2 * margin
+            distance = np.hypot(*(starts - pixel(paddles[number].end, rules) - onward).T)
+            return np.flatnonzero(distance < 0.75).tolist()
+
+        (here,) = (number for number, paddle in enumerate(paddles) if paddle.start == found.markers[0])
+        for _ in range(rules.contour_length - 1):
+            (here,) = successors(here)
+        assert (paddles[here].end == found.markers[1]) == (found.label == 1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_image_shows_two_markers_where_the_layout_has_them(
+    size: int, layouts: Layouts, images: Dict[int, List[np.ndarray]]
+) -> None:
+    rules, found_apart = RULES[size], 0
+    for found, image in zip(layouts[size], images[size]):
+        bright = image >= 215
+        if size == 128:  # paddles are as bright, but thin: only markers hold a square of 3 x 3
+            squares = np.lib.stride_tricks.sliding_window_view(np.pad(bright, 1), (3, 3))
+            bright = np.asarray(squares.all((-1, -2)))
+        centres = [np.mean(sorted(region), axis=0) for region in regions(bright)]
+        wanted = [pixel(marker, rules) for marker in found.markers]
+        if np.hypot(*(wanted[0] - wanted[1])) > 2 * rules.marker_radius + 1.5:
+            assert len(centres) == 2
+            found_apart += 1
+        assert all(
+            min(np.hypot(*(centre - marker)) for centre in centres) < 2 * rules.marker_radius for marker in wanted
+        )
+        if len(centres) == 2:
+            assert all(min(np.hypot(*(centre - marker)) for centre in centres) < 0.8 for marker in wanted)
+    assert found_apart > 0.8 * COUNTS[size]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_images_use_the_whole_range_and_lines_are_where_the_paddles_are(
+    size: int, layouts: Layouts, images: Dict[int, List[np.ndarray]]
+) -> None:
+    rules = RULES[size]
+    for found, image in zip(layouts[size], images[size]):
+        assert image.shape == (size, size) and image.dtype == np.uint8
+        assert image.min() == 0 and image.max() == 255
+        lines = [places(contour, rules) for contour in (*found.targets, *found.distractors)]
+        everything = np.concatenate([line.reshape(-1, 2) for line in lines])
+        on = np.rint(everything).astype(int)
+        assert image[on[:, 0], on[:, 1]].min() >= 20
+        ends = [pixel(marker, rules) for marker in found.markers]
+        reach = max(rules.marker_radius, rules.paddle_thickness / 2) + 1
+        for y, x in np.argwhere(image > 30)[::7]:
+            place = np.array([y, x])
+            near_line = nearest(place, everything) < rules.paddle_thickness / 2 + 1
+            assert near_line or min(np.hypot(*(place - end)) for end in ends) < reach
+
+
+def test_no_part_of_the_image_is_preferred(layouts: Layouts) -> None:
+    """Paddles point to all sides, and far ends are found on all sides of the middle."""
+    angles = [paddle.angle for found in layouts[32] for contour in found.targets for paddle in contour]
+    quarters = np.bincount(np.array(angles) // 90, minlength=4)
+    assert quarters.min() > 0.8 * quarters.mean()
+    ends = np.array([contour[-1].end for found in layouts[32] for contour in found.targets])
+    sides = np.concatenate([(ends < 32).mean(0), (ends >= 32).mean(0)])
+    assert sides.min() > 0.35
+
+
+def digest(images: List[np.ndarray]) -> str:
+    return hashlib.sha256(np.stack(images).tobytes()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(32, "6bc997a03c83cf37"), (128, "5b9bceef7427e264")])
+def test_the_images_of_a_seed_never_change(size: int, expected: str, images: Dict[int, List[np.ndarray]]) -> None:
+    assert digest(images[size][:20]) == expected
+
+
+def listed(examples: Iterator[Tuple[np.ndarray, int]]) -> List[Tuple[bytes, int]]:
+    return [(image.tobytes(), label) for image, label in examples]
+
+
+def test_the_same_images_for_any_number_of_workers_and_any_beginning(
+    layouts: Layouts, images: Dict[int, List[np.ndarray]]
+) -> None:
+    wanted = [(image.tobytes(), found.label) for image, found in zip(images[32], layouts[32])]
+    assert listed(generate_pathfinder(PATHFINDER32, 0, COUNTS[32], SEED, workers=2)) == wanted
+    assert listed(generate_pathfinder(PATHFINDER32, 37, 61, SEED)) == wanted[37:61]
+    assert listed(generate_pathfinder(PATHFINDER32, 37, 37, SEED)) == []
+    assert listed(iter([draw_pathfinder(37, SEED, PATHFINDER32)])) == wanted[37:38]
+    assert len(set(wanted)) == len(wanted)
+    assert not set(listed(generate_pathfinder(PATHFINDER32, 0, 10, SEED + 1))) & set(wanted)
+
+
+def test_whoever_asks_for_the_first_images_waits_for_no_others() -> None:
+    examples = generate_pathfinder(PATHFINDER32, 0, 10**9, SEED, workers=1)
+    assert len(list(islice(examples, 3))) == 3
+
+
+def test_progress_ends_with_the_whole() -> None:
+    reports: List[Tuple[int, int]] = []
+    quick = replace(PATHFINDER32, contour_length=2, distractors=0)
+    done = list(generate_pathfinder(quick, 10, 210, SEED, progress=lambda *report: reports.append(report)))
+    assert len(done) == 200
+    assert [made for made, _ in reports] == sorted({made for made, _ in reports})
+    assert len(reports) > 1 and reports[-1] == (200, 200)
+
+
+def test_contrasts_are_drawn_and_multiplied() -> None:
+    rules = replace(PATHFINDER32, contour_contrasts=(0.5, 1.0), paddle_contrasts=(0.5, 1.0), contour_length=4)
+    found = [lay_out(index, SEED, rules) for index in range(20)]
+    per_contour = [{paddle.contrast for paddle in contour} for one in found for contour in one.targets]
+    assert set(map(frozenset, per_contour)) >= {frozenset({0.25, 0.5}), frozenset({0.5, 1.0})}
+    assert all(contrasts <= {0.25, 0.5} or contrasts <= {0.5, 1.0} for contrasts in per_contour)
+
+
+def test_single_paddles_are_distractors_too() -> None:
+    rules = replace(PATHFINDER32, contour_length=3, distractors=1, single_paddles=2)
+    assert [len(contour) for contour in lay_out(0, SEED, rules).distractors] == [4, 1, 1]
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3])
+def test_reduction_keeps_constants_and_removes_what_is_too_fine(factor: int) -> None:
+    weights = lanczos_matrix(20, factor)
+    assert weights.shape == (20, 20 * factor)
+    np.testing.assert_allclose(weights @ np.ones(20 * factor), 1, rtol=1e-12)
+    np.testing.assert_allclose(weights, weights[::-1, ::-1], atol=1e-12)
+    ramp = (weights @ (np.arange(20 * factor) + 0.5)) / factor
+    np.testing.assert_allclose(ramp[5:-5], np.arange(5, 15) + 0.5, rtol=1e-12)
+    alternating = weights @ (-1.0) ** np.arange(20 * factor)
+    assert factor == 1 or np.abs(alternating[5:-5]).max() < 0.05
+
+
+def test_contours_that_are_too_long_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "ATTEMPTS", 20)
+    with pytest.raises(ValueError, match="image 3: 20 attempts .* contour_length 90 in an image of size 32; make"):
+        lay_out(3, SEED, replace(PATHFINDER32, contour_length=90))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 28}, "size is 28, .* greater than 28"),
+        ({"paddle_length": 0}, "paddle_length is 0; it must be positive"),
+        ({"continuity": -1.0}, r"continuity is -1\.0"),
+        ({"contour_length": 0}, "contour_length is 0; it must be at least 1"),
+        ({"distractors": -1}, "distractors is -1"),
+        ({"margins": ()}, r"margins is \(\); one positive value"),
+        ({"paddle_contrasts": (0.5, 0.0)}, r"paddle_contrasts is \(0\.5, 0\.0\)"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(change: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(PATHFINDER32, **change)
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "seed", "workers", "message"),
+    [
+        (-1, 1, 0, 1, "index is -1"),
+        (0, 1, -1, 1, "seed is -1"),
+        (5, 4, 0, 1, "end is 4, before first, which is 5"),
+        (0, 1, 0, 0, "workers is 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(first: int, end: int, seed: int, workers: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        list(generate_pathfinder(PATHFINDER32, first, end, seed, workers=workers))

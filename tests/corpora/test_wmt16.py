@@ -1,0 +1,295 @@
+"""The preparation of WMT'16: unpacking, Moses text rules, byte-pair encoding, the length filter."""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_mega.corpora.wmt16 import command, made_up
+from fairseq_mega.corpora.wmt16.line_pool import LineFunction, TextError, count_lines, read_lines, transform
+from fairseq_mega.corpora.wmt16.moses_text import (
+    BpeFactory,
+    TokenizerFactory,
+    clean_corpus,
+    keep_pair,
+    learn_bpe,
+    transform_missing,
+)
+
+
+def write_lines(path: Path, lines: List[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+def run(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> Path:
+    made_up.write_archives(tmp_path / "archives")
+    return tmp_path / "archives"
+
+
+def unpack_smoke(archives: Path, output: Path) -> int:
+    return run("unpack", "--archives", archives, "--output", output, "--counts", archives / "counts.json")
+
+
+def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
+    text = """<refset setid="x"><doc><p>
+<seg id="1">Eins &amp; zwei.</seg>
+<SEG ID="2">  über
+ zwei   Zeilen </SEG><seg id="3"></seg>
+</p></doc></refset>"""
+    assert command.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
+
+
+def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path) -> None:
+    assert unpack_smoke(archives, tmp_path / "raw") == 0
+    for side, language in enumerate(("en", "de")):
+        for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
+            corpus = next(corpus for corpus in command.EVALUATION if corpus.name == name)
+            want = [" ".join(pair[side].split()) for pair in made_up.corpus_pairs(corpus)]
+            assert list(read_lines(tmp_path / "raw" / f"{name}.{language}")) == want
+        pairs = [pair for corpus in command.TRAINING for pair in made_up.corpus_pairs(corpus)]
+        assert list(read_lines(tmp_path / "raw" / f"train.{language}")) == [pair[side] for pair in pairs]
+    assert [corpus.name for corpus in command.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == sorted(
+        f"{split}.{language}" for split in command.SPLITS for language in command.LANGUAGES
+    )
+
+
+def test_the_english_source_is_preferred_to_an_english_reference(tmp_path: Path) -> None:
+    corpus = command.Corpus("set", "http://example.org/set.tgz", command._sgm("set-deen"), 1)
+    for order in ((0, 1), (1, 0)):
+        members = [("set-deen-src.en.sgm", "source"), ("set-deen-ref.en.sgm", "reference")]
+        with tarfile.open(tmp_path / "set.tgz", "w:gz") as tar:
+            for name, text in [*(members[i] for i in order), ("set-deen-ref.de.sgm", "deutsch")]:
+                (tmp_path / name).write_text(f'<seg id="1">{text}</seg>')
+                tar.add(tmp_path / name, f"dev/{name}")
+        command.unpack(tmp_path / "set.tgz", tmp_path / "raw", [corpus])
+        assert (tmp_path / "raw" / "set.en").read_text() == "source\n"
+        assert (tmp_path / "raw" / "set.de").read_text() == "deutsch\n"
+
+
+@pytest.mark.parametrize("split", ["newstest2014", "europarl-v7"])
+def test_a_wrong_number_of_lines_is_refused_with_both_numbers(
+    archives: Path, tmp_path: Path, capsys: Any, split: str
+) -> None:
+    counts = json.loads((archives / "counts.json").read_text())
+    counts[split] += 1
+    (archives / "counts.json").write_text(json.dumps(counts))
+    assert unpack_smoke(archives, tmp_path / "raw") == 1
+    assert f"{split}: expected {counts[split]} lines, found {counts[split] - 1}" in capsys.readouterr().err
+    assert not (tmp_path / "raw" / "train.en").exists()
+
+
+def test_the_real_counts_refuse_the_smoke_text(archives: Path, tmp_path: Path, capsys: Any) -> None:
+    assert run("unpack", "--archives", archives, "--output", tmp_path / "raw") == 1
+    assert "europarl-v7: expected 1920209 lines, found 500" in capsys.readouterr().err
+
+
+def test_sides_of_different_length_are_refused(archives: Path, tmp_path: Path) -> None:
+    assert unpack_smoke(archives, tmp_path / "raw") == 0
+    with open(tmp_path / "raw" / "newstest2016.de", "a") as stream:
+        stream.write("eine Zeile mehr\n")
+    corpus = next(corpus for corpus in command.corpora_with_counts(archives / "counts.json") if "2016" in corpus.name)
+    with pytest.raises(TextError, match="9 English and 10 German lines"):
+        command.check_counts(tmp_path / "raw", [corpus])
+
+
+def test_a_truncated_archive_is_refused_before_unpacking(archives: Path, tmp_path: Path, capsys: Any) -> None:
+    path = archives / "dev.tgz"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: size // 2])
+    assert run("fetch", "--archives", archives, "--record", tmp_path / "sums.json", "--no-download") == 1
+    assert (
+        f"dev.tgz is cut off: expected the end mark of the gzip stream, found the end of the file after {size // 2}"
+        in (capsys.readouterr().err)
+    )
+    assert unpack_smoke(archives, tmp_path / "raw") == 1
+    assert "dev.tgz cannot be unpacked" in capsys.readouterr().err
+
+
+def test_an_archive_of_something_else_is_refused(archives: Path, tmp_path: Path, capsys: Any) -> None:
+    (archives / "dev.tgz").write_bytes((archives / "test.tgz").read_bytes())
+    assert unpack_smoke(archives, tmp_path / "raw") == 1
+    assert "dev.tgz has none of newstest2013.en" in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path, capsys: Any) -> None:
+    for language, text in (("en", b"one\nt\xffwo\nthree\n"), ("de", "eins\nzw\u2028ei\r\ndrei\n".encode())):
+        (tmp_path / f"x.{language}").write_bytes(text)
+    with tarfile.open(tmp_path / "x.tgz", "w:gz") as tar:
+        for language in ("en", "de"):
+            tar.add(tmp_path / f"x.{language}", f"training/x.{language}")
+    corpus = command.Corpus("x", "http://example.org/x.tgz", command._text("x"), 3)
+    command.unpack(tmp_path / "x.tgz", tmp_path / "raw", [corpus])
+    assert list(read_lines(tmp_path / "raw" / "x.en")) == ["one", "t\ufffdwo", "three"]
+    assert list(read_lines(tmp_path / "raw" / "x.de")) == ["eins", "zw\u2028ei\r", "drei"]
+    assert "x.en: 1 lines hold bytes that are no UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("language", "clean", "line", "want"),
+    [
+        # Worked by hand from the Moses scripts.
+        ("en", True, "“Don’t,” he said…", '" Don \'t , " he said ...'),
+        ("en", True, "soft\u00adhyphen\u200bzero", "soft hyphen zero"),
+        ("en", False, "a state-of-the-art <b> & 'x' y", "a state-of-the-art < b > & ' x ' y"),
+        ("en", False, "“quoted” text", "“ quoted ” text"),
+        ("en", False, "Mr. Smith paid 1,000.50 dollars.", "Mr. Smith paid 1,000.50 dollars ."),
+        ("de", True, "„Ja“, sagte die EU-Kommission.", '" Ja " , sagte die EU-Kommission .'),
+        ("de", True, "3\u00a0000 z.B. 5 %", "3,000 z.B. 5 %"),
+        ("de", False, "", ""),
+        ("de", True, "\u00ad", ""),
+    ],
+)
+def test_moses_rules(language: str, clean: bool, line: str, want: str) -> None:
+    assert TokenizerFactory(language, clean)()(line) == want
+
+
+@given(st.text(max_size=40), st.sampled_from(["en", "de"]), st.booleans())
+def test_a_tokenised_line_is_one_line_of_single_spaced_tokens(line: str, language: str, clean: bool) -> None:
+    tokens = TOKENIZERS[language, clean](line.replace("\n", " "))
+    assert tokens == " ".join(tokens.split())
+
+
+TOKENIZERS = {
+    (language, clean): TokenizerFactory(language, clean)() for language in ("en", "de") for clean in (True, False)
+}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "kept"),
+    [
+        ((3, 3), True),
+        ((2, 3), False),
+        ((3, 2), False),
+        ((4, 6), True),
+        ((4, 7), False),
+        ((7, 4), False),
+        ((150, 100), True),
+        ((151, 150), False),
+        ((0, 0), False),
+    ],
+)
+def test_the_length_filter(lengths: Any, kept: bool) -> None:
+    assert keep_pair(lengths, 1.5, 3, 150) is kept
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30))
+def test_cleaning_keeps_pairs_together(tmp_path_factory: pytest.TempPathFactory, lengths: Any) -> None:
+    folder = tmp_path_factory.mktemp("clean")
+    for side, language in enumerate(("en", "de")):
+        write_lines(folder / f"train.{language}", [" ".join([f"{n}"] * pair[side]) for n, pair in enumerate(lengths)])
+    want = [n for n, pair in enumerate(lengths) if min(pair) >= 3 and max(pair) / min(pair) <= 1.5]
+    if not want:
+        with pytest.raises(TextError, match=f"none of {len(lengths)} pairs"):
+            clean_corpus(folder / "train", folder / "out", ("en", "de"))
+        assert not (folder / "out.en").exists()
+        return
+    assert clean_corpus(folder / "train", folder / "out", ("en", "de")) == (len(lengths), len(want))
+    for language in ("en", "de"):
+        assert [int(line.split()[0]) for line in read_lines(folder / f"out.{language}")] == want
+
+
+def test_cleaning_refuses_sides_of_different_length(tmp_path: Path) -> None:
+    write_lines(tmp_path / "train.en", ["a b c"] * 3)
+    write_lines(tmp_path / "train.de", ["a b c"] * 2)
+    with pytest.raises(TextError, match="has 3 lines, .* has 2"):
+        clean_corpus(tmp_path / "train", tmp_path / "out", ("en", "de"))
+
+
+def test_joint_merges_equal_those_of_the_concatenated_text(tmp_path: Path) -> None:
+    import io
+
+    from subword_nmt.learn_bpe import learn_bpe as reference
+
+    texts = [[pair[side].lower() for pair in made_up.corpus_pairs(command.TRAINING[2])] for side in (0, 1)]
+    paths = [write_lines(tmp_path / f"train.{i}", text) for i, text in enumerate(texts)]
+    assert learn_bpe(paths, tmp_path / "codes", 50) == 50
+    want = io.StringIO()
+    reference(io.StringIO("".join(f"{line}\n" for text in texts for line in text)), want, 50)
+    assert (tmp_path / "codes").read_text() == want.getvalue()
+
+    segment = BpeFactory(str(tmp_path / "codes"))()
+    for text in texts:
+        for line in text:
+            assert (segment(line) + " ").replace("@@ ", "").split() == line.split()
+    assert any("@@" in segment(line) for line in texts[0])
+
+
+def test_too_little_text_for_merges_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match="no words"):
+        learn_bpe([write_lines(tmp_path / "a", ["", ""])], tmp_path / "codes", 5)
+    with pytest.raises(TextError, match="occurs twice"):
+        learn_bpe([write_lines(tmp_path / "a", ["ab cd"])], tmp_path / "codes", 5)
+    assert not (tmp_path / "codes").exists()
+
+
+def reverse(line: str) -> str:
+    if line == "bad":
+        raise ValueError("bad line")
+    return line.replace("|", "\n")[::-1]
+
+
+def make_reverse() -> LineFunction:
+    return reverse
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("lines", [1, 499, 500, 501, 13001])
+def test_lines_keep_their_order_over_processes(tmp_path: Path, processes: int, lines: int) -> None:
+    text = [f"{n}\u2028\x85 x" for n in range(lines)]
+    source = write_lines(tmp_path / "in", text)
+    assert transform(source, tmp_path / "out", make_reverse, processes) == lines
+    assert list(read_lines(tmp_path / "out")) == [line[::-1] for line in text]
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "message"),
+    [
+        (["x", "bad"], ValueError, "bad line"),
+        (["x", "a|b"], TextError, "line 2 became several lines"),
+        ([], TextError, "is empty"),
+    ],
+)
+def test_a_failure_leaves_no_result(tmp_path: Path, lines: List[str], error: Any, message: str) -> None:
+    source = write_lines(tmp_path / "in", lines)
+    with pytest.raises(error, match=message):
+        transform(source, tmp_path / "out", make_reverse, 2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_result_that_is_there_is_checked_not_made_again(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in", ["ab", "cd"])
+    job: Any = (source, tmp_path / "out", make_reverse)
+    said: List[str] = []
+    say: Callable[[str], None] = said.append
+    assert transform_missing([job], 1, say) == [2]
+    stamp = (tmp_path / "out").stat().st_mtime_ns
+    assert transform_missing([job], 1, say) == [2]
+    assert (tmp_path / "out").stat().st_mtime_ns == stamp
+    write_lines(tmp_path / "out", ["ba"])
+    with pytest.raises(TextError, match="expected 2 lines as in .*, found 1"):
+        transform_missing([job], 1, say)
+
+
+def test_a_line_that_is_no_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"good\nb\xffd\n")
+    with pytest.raises(TextError, match="line 2 is not UTF-8"):
+        list(read_lines(tmp_path / "in"))
+
+
+@pytest.mark.parametrize(("text", "lines"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\n", 2), (b"a\nb", 2)])
+def test_lines_are_counted_as_they_are_read(tmp_path: Path, text: bytes, lines: int) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(text)
+    assert count_lines(path) == lines == len(list(read_lines(path)))
