@@ -1,52 +1,66 @@
-"""Progress lines for anything that can be counted."""
+"""Messages on standard error: single lines, and the progress of anything that can be counted."""
 
+import sys
 import time
-from typing import Iterable, Iterator, TypeVar
+from typing import Callable, Iterable, Iterator, Optional, TypeVar
 
-from fairseq_mega.corpora.download import REPORT_SECONDS, say
+REPORT_SECONDS = 15.0
+LEAST_SECONDS = 1.0  # a shorter time tells no rate
 
 Item = TypeVar("Item")
 
 
+def say(message: str) -> None:
+    """Print a line to standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
 class Progress:
-    """Prints things done, things per second and minutes left, at most every REPORT_SECONDS.
+    """Prints the count, the rate and the minutes left, at most every REPORT_SECONDS.
 
     Args:
-        name: what is worked on.
-        unit: what is counted, in the plural.
-        total: how many there will be.
-        done: how many an earlier run has done.
+        name: the piece of work.
+        unit: of the count, in the plural.
+        total: the count at the end, or None if it is not known.
+        done: the count that an earlier run has reached.
     """
 
-    def __init__(self, name: str, unit: str, total: int, done: int = 0) -> None:
+    def __init__(self, name: str, unit: str, total: Optional[float], done: float = 0) -> None:
         self.name, self.unit, self.total = name, unit, total
         self.begun_with = self.done = done
         self.begun = self.reported = time.monotonic()
 
-    def reach(self, done: int) -> None:
-        """Note that ``done`` are done by now."""
+    def reach(self, done: float) -> None:
+        """Set the count."""
         self.done = done
         now = time.monotonic()
         if now - self.reported >= REPORT_SECONDS:
             self.reported = now
-            left = (self.total - done) / self.rate / 60 if self.rate else float("inf")
-            say(f"{self.name}: {done} of {self.total} {self.unit}, {self.describe_rate()}, {left:.1f} min left")
+            say(f"{self.name}: {self._describe(now - self.begun)}")
 
-    def advance(self, count: int = 1) -> None:
-        """Note ``count`` more."""
+    def advance(self, count: float = 1) -> None:
+        """Raise the count."""
         self.reach(self.done + count)
 
-    def follow(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Pass items on and count them."""
+    def follow(self, items: Iterable[Item], size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
+        """Pass items on and count each with its size."""
         for item in items:
             yield item
-            self.advance()
+            self.advance(size(item))
 
     @property
     def rate(self) -> float:
-        """Things per second since this object was made."""
+        """Count per second since this object was made."""
         return (self.done - self.begun_with) / max(time.monotonic() - self.begun, 1e-9)
 
     def describe_rate(self) -> str:
         """Return the rate with its unit."""
         return f"{self.rate:.0f} {self.unit}/s" if self.rate >= 100 else f"{self.rate:.3g} {self.unit}/s"
+
+    def _describe(self, seconds: float) -> str:
+        parts = [f"{self.done:.0f}{'' if self.total is None else f' of {self.total:.0f}'} {self.unit}"]
+        if seconds >= LEAST_SECONDS and self.done > self.begun_with:
+            parts.append(self.describe_rate())
+            if self.total is not None:
+                parts.append(f"{(self.total - self.done) / self.rate / 60:.1f} min left")
+        return ", ".join(parts)

@@ -1,0 +1,49 @@
+"""Files that appear whole or not at all, and reading them block by block."""
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Iterator
+
+BLOCK = 1 << 20
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Give the path to write to; ``path`` itself appears only when the block of code ends without an error.
+
+    Its folder is made where it is missing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    yield partial
+    os.replace(partial, path)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON, indented."""
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def blocks_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield what is left of a stream in blocks of 1 MiB."""
+    return iter(lambda: stream.read(BLOCK), b"")
+
+
+def copy_stream(source: IO[bytes], target: Path) -> None:
+    """Write a stream to the file ``target``."""
+    with written_whole(target) as partial, open(partial, "wb") as stream:
+        for block in blocks_of(source):
+            stream.write(block)
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file; an unfinished last line counts."""
+    lines, last = 0, b"\n"
+    with open(path, "rb") as stream:
+        for block in blocks_of(stream):
+            lines += block.count(b"\n")
+            last = block[-1:]
+    return lines + (last != b"\n")
