@@ -144,33 +144,33 @@ choose_device() {
 
 fetch() {
   if [[ $smoke ]]; then
-    python -m fairseq_mega.corpora.wmt16.made_up --output "$data_dir"
+    python -m fairseq_mega.corpora.wmt16 make-up --output "$data_dir"
     no_download=(--no-download)
   fi
-  python -m fairseq_mega.corpora.wmt16.command fetch --archives "$data_dir" --record "$work_dir/checksums.json" ${no_download[@]+"${no_download[@]}"}
+  python -m fairseq_mega.corpora.wmt16 fetch --archives "$data_dir" --record "$work_dir/checksums.json" ${no_download[@]+"${no_download[@]}"}
 }
 
 unpack() {
   local counts=()
   [[ ! $smoke ]] || counts=(--counts "$data_dir/counts.json")
-  python -m fairseq_mega.corpora.wmt16.command unpack --archives "$data_dir" --output "$work_dir/raw" ${counts[@]+"${counts[@]}"}
+  python -m fairseq_mega.corpora.wmt16 unpack --archives "$data_dir" --output "$work_dir/raw" ${counts[@]+"${counts[@]}"}
 }
 
 tokenize() {
-  python -m fairseq_mega.corpora.wmt16.command tokenize --input "$work_dir/raw" --output "$work_dir/tokenized" --processes "$processes"
+  python -m fairseq_mega.corpora.wmt16 tokenize --input "$work_dir/raw" --output "$work_dir/tokenized" --processes "$processes"
 }
 
 learn_bpe() {
-  python -m fairseq_mega.corpora.wmt16.command learn-bpe --input "$work_dir/tokenized" --codes "$work_dir/bpe/codes" --merges "$merges"
+  python -m fairseq_mega.corpora.wmt16 learn-bpe --input "$work_dir/tokenized" --codes "$work_dir/bpe/codes" --merges "$merges"
 }
 
 apply_bpe() {
-  python -m fairseq_mega.corpora.wmt16.command apply-bpe --input "$work_dir/tokenized" --codes "$work_dir/bpe/codes" \
+  python -m fairseq_mega.corpora.wmt16 apply-bpe --input "$work_dir/tokenized" --codes "$work_dir/bpe/codes" \
     --output "$work_dir/bpe" --processes "$processes"
 }
 
 clean() {
-  python -m fairseq_mega.corpora.wmt16.command clean --input "$work_dir/bpe"
+  python -m fairseq_mega.corpora.wmt16 clean --input "$work_dir/bpe"
 }
 
 # One binarised folder serves both directions: fairseq finds train.en-de for --source-lang de too.

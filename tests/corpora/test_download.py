@@ -11,6 +11,8 @@ from typing import Any, Iterator, List, Optional
 import pytest
 
 from fairseq_mega.corpora import download
+from fairseq_mega.corpora.checksums import sha256_of
+from fairseq_mega.corpora.wmt16 import archives
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
 
@@ -113,21 +115,21 @@ def test_an_unreachable_server_is_an_error(tmp_path: Path) -> None:
 
 def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tmp_path: Path) -> None:
     record = tmp_path / "checksums.json"
-    path = download.obtain(server.url, tmp_path, record)
+    path = archives.obtain(server.url, tmp_path, record)
     entry = json.loads(record.read_text())["data.tgz"]
     assert entry["bytes"] == len(CONTENT)
-    assert entry["sha256"] == download.sha256_of(path)
-    assert download.obtain(server.url, tmp_path, record) == path
+    assert entry["sha256"] == sha256_of(path)
+    assert archives.obtain(server.url, tmp_path, record) == path
     assert len(server.ranges) == 1  # the second time nothing was fetched
 
     altered = bytearray(CONTENT)
     altered[1000] ^= 1
     path.write_bytes(altered)
     with pytest.raises(download.DownloadError, match=f"expected SHA-256 {entry['sha256']}, found"):
-        download.obtain(server.url, tmp_path, record)
+        archives.obtain(server.url, tmp_path, record)
     path.write_bytes(CONTENT[:-5])
     with pytest.raises(download.DownloadError, match=f"expected {len(CONTENT)} bytes, found {len(CONTENT) - 5}"):
-        download.obtain(server.url, tmp_path, record)
+        archives.obtain(server.url, tmp_path, record)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +146,14 @@ def test_damaged_archives_are_refused_and_not_recorded(tmp_path: Path, content: 
     (tmp_path / "data.tgz").write_bytes(content)
     record = tmp_path / "checksums.json"
     with pytest.raises(download.DownloadError, match=message):
-        download.obtain("http://example.org/data.tgz", tmp_path, record)
+        archives.obtain("http://example.org/data.tgz", tmp_path, record)
     assert not record.exists()
     assert (tmp_path / "data.tgz").read_bytes() == content
 
 
 def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path) -> None:
     with pytest.raises(download.DownloadError, match="--no-download was given"):
-        download.obtain(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
+        archives.obtain(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
     assert server.ranges == []
 
 
@@ -159,4 +161,4 @@ def test_a_spoilt_list_of_checksums_is_named(tmp_path: Path) -> None:
     for text in ("{", '{"a": {}}', "[1]"):
         (tmp_path / "checksums.json").write_text(text)
         with pytest.raises(download.DownloadError, match="is no list of checksums"):
-            download.read_records(tmp_path / "checksums.json")
+            archives.read_records(tmp_path / "checksums.json")

@@ -3,22 +3,18 @@
 import json
 import tarfile
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.wmt16 import command, made_up
-from fairseq_mega.corpora.wmt16.line_pool import LineFunction, TextError, count_lines, read_lines, transform
-from fairseq_mega.corpora.wmt16.moses_text import (
-    BpeFactory,
-    TokenizerFactory,
-    clean_corpus,
-    keep_pair,
-    learn_bpe,
-    transform_missing,
-)
+from fairseq_mega.corpora.files import count_lines
+from fairseq_mega.corpora.wmt16 import command, made_up, sources, texts
+from fairseq_mega.corpora.wmt16.bpe import BpeFactory, learn_bpe
+from fairseq_mega.corpora.wmt16.length_filter import clean_corpus, keep_pair
+from fairseq_mega.corpora.wmt16.line_pool import LineFunction, TextError, read_lines, transform, transform_missing
+from fairseq_mega.corpora.wmt16.moses import TokenizerFactory
 
 
 def write_lines(path: Path, lines: List[str]) -> Path:
@@ -47,33 +43,33 @@ def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
 <SEG ID="2">  über
  zwei   Zeilen </SEG><seg id="3"></seg>
 </p></doc></refset>"""
-    assert command.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
+    assert texts.read_sgm(text) == ["Eins &amp; zwei.", "über zwei Zeilen", ""]
 
 
 def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path) -> None:
     assert unpack_smoke(archives, tmp_path / "raw") == 0
     for side, language in enumerate(("en", "de")):
         for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
-            corpus = next(corpus for corpus in command.EVALUATION if corpus.name == name)
+            corpus = next(corpus for corpus in sources.EVALUATION if corpus.name == name)
             want = [" ".join(pair[side].split()) for pair in made_up.corpus_pairs(corpus)]
             assert list(read_lines(tmp_path / "raw" / f"{name}.{language}")) == want
-        pairs = [pair for corpus in command.TRAINING for pair in made_up.corpus_pairs(corpus)]
+        pairs = [pair for corpus in sources.TRAINING for pair in made_up.corpus_pairs(corpus)]
         assert list(read_lines(tmp_path / "raw" / f"train.{language}")) == [pair[side] for pair in pairs]
-    assert [corpus.name for corpus in command.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
+    assert [corpus.name for corpus in sources.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == sorted(
-        f"{split}.{language}" for split in command.SPLITS for language in command.LANGUAGES
+        f"{split}.{language}" for split in sources.SPLITS for language in sources.LANGUAGES
     )
 
 
 def test_the_english_source_is_preferred_to_an_english_reference(tmp_path: Path) -> None:
-    corpus = command.Corpus("set", "http://example.org/set.tgz", command._sgm("set-deen"), 1)
+    corpus = sources.Corpus("set", "http://example.org/set.tgz", sources._sgm("set-deen"), 1)
     for order in ((0, 1), (1, 0)):
         members = [("set-deen-src.en.sgm", "source"), ("set-deen-ref.en.sgm", "reference")]
         with tarfile.open(tmp_path / "set.tgz", "w:gz") as tar:
             for name, text in [*(members[i] for i in order), ("set-deen-ref.de.sgm", "deutsch")]:
                 (tmp_path / name).write_text(f'<seg id="1">{text}</seg>')
                 tar.add(tmp_path / name, f"dev/{name}")
-        command.unpack(tmp_path / "set.tgz", tmp_path / "raw", [corpus])
+        texts.unpack(tmp_path / "set.tgz", tmp_path / "raw", [corpus])
         assert (tmp_path / "raw" / "set.en").read_text() == "source\n"
         assert (tmp_path / "raw" / "set.de").read_text() == "deutsch\n"
 
@@ -99,9 +95,9 @@ def test_sides_of_different_length_are_refused(archives: Path, tmp_path: Path) -
     assert unpack_smoke(archives, tmp_path / "raw") == 0
     with open(tmp_path / "raw" / "newstest2016.de", "a") as stream:
         stream.write("eine Zeile mehr\n")
-    corpus = next(corpus for corpus in command.corpora_with_counts(archives / "counts.json") if "2016" in corpus.name)
+    corpus = next(corpus for corpus in sources.corpora_with_counts(archives / "counts.json") if "2016" in corpus.name)
     with pytest.raises(TextError, match="9 English and 10 German lines"):
-        command.check_counts(tmp_path / "raw", [corpus])
+        texts.check_counts(tmp_path / "raw", [corpus])
 
 
 def test_a_truncated_archive_is_refused_before_unpacking(archives: Path, tmp_path: Path, capsys: Any) -> None:
@@ -129,8 +125,8 @@ def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path,
     with tarfile.open(tmp_path / "x.tgz", "w:gz") as tar:
         for language in ("en", "de"):
             tar.add(tmp_path / f"x.{language}", f"training/x.{language}")
-    corpus = command.Corpus("x", "http://example.org/x.tgz", command._text("x"), 3)
-    command.unpack(tmp_path / "x.tgz", tmp_path / "raw", [corpus])
+    corpus = sources.Corpus("x", "http://example.org/x.tgz", sources._text("x"), 3)
+    texts.unpack(tmp_path / "x.tgz", tmp_path / "raw", [corpus])
     assert list(read_lines(tmp_path / "raw" / "x.en")) == ["one", "t\ufffdwo", "three"]
     assert list(read_lines(tmp_path / "raw" / "x.de")) == ["eins", "zw\u2028ei\r", "drei"]
     assert "x.en: 1 lines hold bytes that are no UTF-8" in capsys.readouterr().err
@@ -212,18 +208,18 @@ def test_joint_merges_equal_those_of_the_concatenated_text(tmp_path: Path) -> No
 
     from subword_nmt.learn_bpe import learn_bpe as reference
 
-    texts = [[pair[side].lower() for pair in made_up.corpus_pairs(command.TRAINING[2])] for side in (0, 1)]
-    paths = [write_lines(tmp_path / f"train.{i}", text) for i, text in enumerate(texts)]
+    lower = [[pair[side].lower() for pair in made_up.corpus_pairs(sources.TRAINING[2])] for side in (0, 1)]
+    paths = [write_lines(tmp_path / f"train.{i}", text) for i, text in enumerate(lower)]
     assert learn_bpe(paths, tmp_path / "codes", 50) == 50
     want = io.StringIO()
-    reference(io.StringIO("".join(f"{line}\n" for text in texts for line in text)), want, 50)
+    reference(io.StringIO("".join(f"{line}\n" for text in lower for line in text)), want, 50)
     assert (tmp_path / "codes").read_text() == want.getvalue()
 
     segment = BpeFactory(str(tmp_path / "codes"))()
-    for text in texts:
+    for text in lower:
         for line in text:
             assert (segment(line) + " ").replace("@@ ", "").split() == line.split()
-    assert any("@@" in segment(line) for line in texts[0])
+    assert any("@@" in segment(line) for line in lower[0])
 
 
 def test_too_little_text_for_merges_is_refused(tmp_path: Path) -> None:
@@ -271,15 +267,13 @@ def test_a_failure_leaves_no_result(tmp_path: Path, lines: List[str], error: Any
 def test_a_result_that_is_there_is_checked_not_made_again(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "in", ["ab", "cd"])
     job: Any = (source, tmp_path / "out", make_reverse)
-    said: List[str] = []
-    say: Callable[[str], None] = said.append
-    assert transform_missing([job], 1, say) == [2]
+    assert transform_missing([job], 1) == [2]
     stamp = (tmp_path / "out").stat().st_mtime_ns
-    assert transform_missing([job], 1, say) == [2]
+    assert transform_missing([job], 1) == [2]
     assert (tmp_path / "out").stat().st_mtime_ns == stamp
     write_lines(tmp_path / "out", ["ba"])
     with pytest.raises(TextError, match="expected 2 lines as in .*, found 1"):
-        transform_missing([job], 1, say)
+        transform_missing([job], 1)
 
 
 def test_a_line_that_is_no_utf8_is_named(tmp_path: Path) -> None:

@@ -1,17 +1,15 @@
 """Send the lines of a text file through a function in several processes, in order and with progress lines."""
 
 import multiprocessing
-import os
-import time
 from itertools import islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
-from fairseq_mega.corpora.download import say
+from fairseq_mega.corpora.files import count_lines, written_whole
+from fairseq_mega.corpora.progress import Progress, say
 
 BLOCK_LINES = 500
 BLOCKS_PER_PROCESS = 8
-REPORT_SECONDS = 15.0
 
 LineFunction = Callable[[str], str]
 _function: Optional[LineFunction] = None
@@ -34,34 +32,6 @@ def read_lines(path: Path) -> Iterator[str]:
                 raise TextError(f"{path}: line {number} is not UTF-8 ({error.reason}); convert the file") from error
 
 
-def count_lines(path: Path) -> int:
-    """Return the number of lines of a file; an unfinished last line counts."""
-    lines, last = 0, b"\n"
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            lines += block.count(b"\n")
-            last = block[-1:]
-    return lines + (last != b"\n")
-
-
-class Progress:
-    """Prints lines done, lines per second and minutes left, at most every :data:`REPORT_SECONDS`."""
-
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.done = name, total, 0
-        self.begun = self.reported = time.monotonic()
-
-    def advance(self, lines: int) -> None:
-        """Count ``lines`` more."""
-        self.done += lines
-        now = time.monotonic()
-        if now - self.reported >= REPORT_SECONDS:
-            self.reported = now
-            rate = self.done / (now - self.begun)
-            left = (self.total - self.done) / rate / 60
-            say(f"{self.name}: {self.done} of {self.total} lines, {rate:.0f} lines/s, {left:.1f} min left")
-
-
 def _install(make_function: Callable[[], LineFunction]) -> None:
     global _function
     _function = make_function()
@@ -81,27 +51,46 @@ def transform(
     all. Raises :class:`TextError` when a result holds a line feed, which would shift all later lines, or when
     ``source`` is empty.
     """
-    progress = Progress(name or source.name, count_lines(source))
-    partial = target.with_name(target.name + ".partial")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with multiprocessing.Pool(processes, _install, (make_function,)) as pool, open(
-        partial, "w", encoding="utf-8", newline="\n"
-    ) as stream:
-        blocks = _blocks(read_lines(source))
-        # Rounds bound the memory: Pool.imap by itself would read the whole file ahead.
-        for batch in iter(lambda: list(islice(blocks, processes * BLOCKS_PER_PROCESS)), []):
-            for results in pool.imap(_apply, batch):
-                for offset, line in enumerate(results):
-                    if "\n" in line:
-                        raise TextError(f"{source}: line {progress.done + offset + 1} became several lines: {line!r}")
-                stream.writelines(line + "\n" for line in results)
-                progress.advance(len(results))
-    if progress.done == 0:
-        partial.unlink()
-        raise TextError(f"{source} is empty; repeat the stage that made it")
-    os.replace(partial, target)
-    return progress.done
+    progress = Progress(name or source.name, "lines", count_lines(source))
+    done = 0
+    with written_whole(target) as partial:
+        with multiprocessing.Pool(processes, _install, (make_function,)) as pool, open(
+            partial, "w", encoding="utf-8", newline="\n"
+        ) as stream:
+            blocks = _blocks(read_lines(source))
+            # Rounds bound the memory: Pool.imap by itself would read the whole file ahead.
+            for batch in iter(lambda: list(islice(blocks, processes * BLOCKS_PER_PROCESS)), []):
+                for results in pool.imap(_apply, batch):
+                    for number, line in enumerate(results, start=done + 1):
+                        if "\n" in line:
+                            raise TextError(f"{source}: line {number} became several lines: {line!r}")
+                    stream.writelines(line + "\n" for line in results)
+                    done += len(results)
+                    progress.reach(done)
+        if done == 0:
+            partial.unlink()
+            raise TextError(f"{source} is empty; repeat the stage that made it")
+    return done
 
 
 def _blocks(lines: Iterator[str]) -> Iterator[List[str]]:
     return iter(lambda: list(islice(lines, BLOCK_LINES)), [])
+
+
+def transform_missing(jobs: Sequence[Tuple[Path, Path, Callable[[], LineFunction]]], processes: int) -> List[int]:
+    """Run :func:`transform` for each (source, target, make_function) whose target is absent; return the line counts.
+
+    A target that is there must have as many lines as its source, otherwise :class:`TextError` is raised.
+    """
+    counts = []
+    for source, target, make_function in jobs:
+        if target.exists():
+            expected, found = count_lines(source), count_lines(target)
+            if expected != found:
+                raise TextError(f"{target}: expected {expected} lines as in {source}, found {found}; remove it")
+            say(f"{target.name}: there already, {found} lines")
+        else:
+            found = transform(source, target, make_function, processes, name=target.name)
+            say(f"{target.name}: {found} lines")
+        counts.append(found)
+    return counts

@@ -1,20 +1,16 @@
 """Write archives of the same names and layout as WMT'16's, filled with a small invented language pair.
 
-    python -m fairseq_mega.corpora.wmt16.made_up --output DIR
-
 They go through the same checks and stages as the real ones. The numbers that come out mean nothing.
 """
 
-import argparse
 import io
-import json
 import random
-import sys
 import tarfile
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
-from fairseq_mega.corpora.wmt16.command import EVALUATION, TRAINING, Corpus
+from fairseq_mega.corpora.files import write_json, written_whole
+from fairseq_mega.corpora.wmt16.sources import EVALUATION, LANGUAGES, TRAINING, Corpus
 
 # 45 test sentences: not a multiple of 8, so that a dropped last batch would be noticed.
 LINES = {
@@ -91,7 +87,7 @@ def archive_members(corpora: Sequence[Corpus]) -> Dict[str, bytes]:
     members = {}
     for corpus in corpora:
         pairs = corpus_pairs(corpus)
-        for side, language in enumerate(("en", "de")):
+        for side, language in enumerate(LANGUAGES):
             lines = [pair[side] for pair in pairs]
             name = corpus.files[language][0]
             text = (
@@ -105,28 +101,13 @@ def archive_members(corpora: Sequence[Corpus]) -> Dict[str, bytes]:
 
 def write_archives(output: Path) -> None:
     """Write the five archives and ``counts.json``, the number of lines of each corpus, to ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
     by_archive: Dict[str, List[Corpus]] = {}
     for corpus in TRAINING + EVALUATION:
         by_archive.setdefault(corpus.archive, []).append(corpus)
     for name, corpora in by_archive.items():
-        partial = output / f"{name}.partial"
-        with tarfile.open(partial, "w:gz") as tar:
+        with written_whole(output / name) as partial, tarfile.open(partial, "w:gz") as tar:
             for member, content in archive_members(corpora).items():
                 info = tarfile.TarInfo(member)
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
-        partial.replace(output / name)
-    (output / "counts.json").write_text(json.dumps(LINES), encoding="utf-8")
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="wmt16_smoke", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
-    write_archives(parser.parse_args(argv).output)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_json(output / "counts.json", LINES)
