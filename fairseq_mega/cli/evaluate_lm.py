@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fairseq_mega.cli.results import make_result, read_result, write_result
 from fairseq_mega.compat import architectures
-from fairseq_mega.corpora.download import sha256_of
+from fairseq_mega.corpora.checksums import sha256_of
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.text_streams import TextStreamDataset
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask

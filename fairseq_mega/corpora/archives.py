@@ -1,23 +1,25 @@
-"""Archives and packed files that data sets come in: taken or downloaded, checked, and read without unpacking them."""
+"""Archives and packed files: taken or downloaded, checked, and read without unpacking them to disk."""
 
 import gzip
 import tarfile
 import zlib
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
-from fairseq_mega.corpora.download import DownloadError, check_digests, fetch_missing, record_of, say
-from fairseq_mega.corpora.language_modeling.words import BYTE_ORDER_MARK
+from fairseq_mega.corpora.checksums import Records, check_digests, record_of
+from fairseq_mega.corpora.download import DownloadError, fetch_missing
+from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.unpacking import check_expansion, open_gzip
 
-_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
+DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
 
 class Archive(NamedTuple):
-    """Where an archive comes from and what its content must be."""
+    """The address of an archive, its digests, and what to do where it cannot be had."""
 
     url: str
     digests: Dict[str, str]  # hexadecimal, by the name that hashlib knows
+    remedy: str = ""
 
     @property
     def name(self) -> str:
@@ -25,22 +27,23 @@ class Archive(NamedTuple):
         return self.url.rpartition("/")[2]
 
 
-def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path, Dict[str, Dict[str, Any]]]:
-    """Return the path of an archive, and what SOURCE.json says of it.
+def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path, Records]:
+    """Return the path of an archive, and its entry in SOURCE.json.
 
-    ``given`` is an own copy; None downloads to ``folder``, going on where an earlier attempt stopped. Raises
+    ``given`` is an own copy; None downloads to ``folder``, continuing an earlier attempt. Raises
     :class:`DownloadError` when it cannot be fetched, or naming the expected and the found checksum.
     """
-    own = f"An own copy of {archive.name} can be given with --archive FILE"
+    remedy = archive.remedy or f"An own copy of {archive.name} can be given with --archive FILE"
     path = given
     if path is None:
         path = folder / archive.name
-        fetch_missing(archive.url, path, own)
+        fetch_missing(archive.url, path, remedy)
     elif not path.is_file():
         raise DownloadError(f"--archive {path} does not exist; leave the option out to download {archive.url}")
-    say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
-    remedy = "The file is damaged or another one: remove it and fetch it again"
-    check_digests(path, archive.digests, None, f"{remedy}. {own}")
+    if archive.digests:
+        say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
+        new_copy = "remove it and fetch it again" if given is None else "get a new copy"
+        check_digests(path, archive.digests, None, f"The file is damaged or another one: {new_copy}. {remedy}")
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
 
 
@@ -60,7 +63,7 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, b
                     stream = archive.extractfile(member)
                     assert stream is not None
                     yield name, stream.read()
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DownloadError(f"{path} cannot be unpacked: {error}; get a new copy") from error
 
 
@@ -76,38 +79,5 @@ def read_packed(path: Path) -> bytes:
     try:
         with open_packed(path) as stream:
             return stream.read()
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
-
-
-def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
-    """Yield line number (from 1) and fields of a file of tab-separated columns, plain or gzip, without any quoting.
-
-    A byte-order mark is left out. Raises ValueError naming the line that has another number of columns, and
-    :class:`DownloadError` for damage.
-    """
-    try:
-        with open_packed(path) as stream:
-            for number, line in enumerate(stream, start=1):
-                if number == 1 and line.startswith(BYTE_ORDER_MARK):
-                    line = line[len(BYTE_ORDER_MARK) :]
-                fields = line.rstrip(b"\r\n").split(b"\t")
-                if len(fields) != columns:
-                    raise ValueError(
-                        f"{path}: line {number} has {len(fields)} tab-separated columns, {columns} are needed"
-                    )
-                yield number, fields
-    except _DAMAGE as error:
-        raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
-
-
-def need_files(option: str, paths: Dict[str, Path]) -> None:
-    """Raise ValueError naming the option and the first file that is not there."""
-    for path in paths.values():
-        if not path.is_file():
-            raise ValueError(f"{option}: {path} does not exist")
-
-
-def records_of(paths: Dict[str, Path]) -> Dict[str, Dict[str, Any]]:
-    """Return what SOURCE.json says of files."""
-    return {path.name: record_of(path) for path in paths.values()}

@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.corpora.download import DownloadError, record_of, say
+from fairseq_mega.corpora.checksums import record_of
+from fairseq_mega.corpora.download import DownloadError
+from fairseq_mega.corpora.progress import say
 
 
 def obtain_packages(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_mega.corpora import archives, download, unpacking
+from fairseq_mega.corpora import archives, download, tables, unpacking
 from fairseq_mega.corpora.classification import cifar10
 from fairseq_mega.corpora.language_modeling import sources
 
@@ -34,7 +34,7 @@ def test_gzip(bomb: Path) -> None:
     with pytest.raises(OSError, match=REFUSED):
         archives.read_packed(bomb)
     with pytest.raises(OSError, match=REFUSED):
-        list(archives.read_table(bomb, 3))
+        list(tables.read_table(bomb, 3))
     with pytest.raises(download.DownloadError, match=REFUSED):
         download.check_gzip(bomb)
 

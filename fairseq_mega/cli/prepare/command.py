@@ -14,6 +14,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.cli.results import git_revision, installed_versions
 from fairseq_mega.cli.usage import Parser
+from fairseq_mega.corpora.checksums import record_of
 from fairseq_mega.corpora.classification import (
     aan,
     cifar10,
@@ -28,7 +29,7 @@ from fairseq_mega.corpora.classification import (
 )
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.download import record_of, say
+from fairseq_mega.corpora.progress import say
 
 PROGRAM = "fairseq-mega-prepare"
 DATASETS: Dict[str, Dataset] = {

@@ -6,7 +6,7 @@ from typing import Dict, Iterable, List, Optional
 
 import numpy as np
 
-from fairseq_mega.corpora.archives import need_files, read_table, records_of
+from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.imdb import check_length
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
@@ -20,7 +20,8 @@ from fairseq_mega.corpora.classification.text_output import (
     write_text_task,
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.wmt16.line_pool import count_lines
+from fairseq_mega.corpora.files import count_lines
+from fairseq_mega.corpora.tables import need_files, read_table
 
 FILES = {
     "train": "new_aan_pairs.train.tsv",

@@ -10,12 +10,14 @@ from typing import Any, Dict, Tuple
 import numpy as np
 
 from fairseq_mega.compat.safe_globals import RefusedContents, safe_globals
-from fairseq_mega.corpora.archives import Archive, need_files, obtain, read_tar, records_of
+from fairseq_mega.corpora.archives import Archive, obtain, read_tar
+from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.corpora.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, random_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.download import DownloadError
+from fairseq_mega.corpora.tables import need_files
 from fairseq_mega.corpora.unpacking import check_zip
 
 ARCHIVE = Archive(

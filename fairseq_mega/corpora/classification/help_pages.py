@@ -21,9 +21,9 @@ from fairseq_mega.corpora.classification.text_output import (
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.debian import obtain_packages
-from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
 from fairseq_mega.corpora.libreoffice_help import read_paragraphs
 from fairseq_mega.corpora.progress import Progress
+from fairseq_mega.corpora.splits import SPLITS
 
 LANGUAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}
 HELP = Path("usr/share/libreoffice/help")

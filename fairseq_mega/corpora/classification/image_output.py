@@ -9,8 +9,7 @@ from typing import Any, Dict, Iterable, NamedTuple
 
 import numpy as np
 
-from fairseq_mega.corpora.download import say
-from fairseq_mega.corpora.progress import Progress
+from fairseq_mega.corpora.progress import Progress, say
 
 _TOKENS = [b"%d" % value for value in range(256)]
 

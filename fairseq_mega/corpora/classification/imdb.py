@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Tuple
 
-from fairseq_mega.corpora.archives import Archive, need_files, obtain, read_table, read_tar, records_of
+from fairseq_mega.corpora.archives import Archive, obtain, read_tar
+from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import (
@@ -18,6 +19,7 @@ from fairseq_mega.corpora.classification.text_output import (
     write_text_task,
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from fairseq_mega.corpora.tables import need_files, read_table
 
 ARCHIVE = Archive(
     "http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz", {"md5": "7c2ac02c03563afcf9b574c7e56c153a"}

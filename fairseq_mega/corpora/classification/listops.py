@@ -6,15 +6,15 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
 
-from fairseq_mega.corpora.archives import need_files, read_table, records_of
+from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import Example, TextSplit, write_text_task
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.classification.workers import add_workers
-from fairseq_mega.corpora.download import say
 from fairseq_mega.corpora.generators.listops import SYMBOLS, ListOpsRules, generate_listops, model_input
-from fairseq_mega.corpora.progress import Progress
+from fairseq_mega.corpora.progress import Progress, say
+from fairseq_mega.corpora.tables import need_files, read_table
 
 LABELS = tuple(map(str, range(10)))
 LEAST = 50  # 2 % of it is one tree

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 import numpy as np
 
-from fairseq_mega.corpora.archives import need_files, read_table, records_of
+from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.imdb import check_length
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, stratified_split
@@ -20,8 +20,9 @@ from fairseq_mega.corpora.classification.text_output import (
     write_text_task,
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
 from fairseq_mega.corpora.language_modeling.words import RESERVED
+from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.corpora.tables import need_files, read_table
 
 Texts = List[Tuple[bytes, str]]
 

@@ -14,9 +14,8 @@ from fairseq_mega.corpora.classification.released_pathfinder import Released
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, random_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.classification.workers import add_workers
-from fairseq_mega.corpora.download import say
 from fairseq_mega.corpora.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
-from fairseq_mega.corpora.progress import Progress
+from fairseq_mega.corpora.progress import Progress, say
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 BYTES_PER_PIXEL = 3.4  # 2.1 to 2.3 as text, most pixels being 0, and 1 while images are drawn

@@ -13,7 +13,7 @@ from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.speech_commands import FILE_NAMES, FOLDER, read_wave
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.download import say
+from fairseq_mega.corpora.progress import say
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}

@@ -16,8 +16,7 @@ from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.download import say
-from fairseq_mega.corpora.progress import Progress
+from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.tasks.speech_commands import SCALINGS
 
 ARCHIVE = Archive(

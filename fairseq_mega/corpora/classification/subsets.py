@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 import numpy as np
 import torch
 
-from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
+from fairseq_mega.corpora.splits import SPLITS
 
 
 def parse_limit(text: str) -> List[int]:

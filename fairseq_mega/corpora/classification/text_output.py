@@ -12,9 +12,8 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tu
 import numpy as np
 import torch
 
-from fairseq_mega.corpora.download import say
-from fairseq_mega.corpora.language_modeling.command import binarised_counts
-from fairseq_mega.corpora.progress import Progress
+from fairseq_mega.corpora.binarised import binarised_counts
+from fairseq_mega.corpora.progress import Progress, say
 
 BYTE_SYMBOLS = tuple(map(str, range(256)))
 DEFAULT_LENGTH = 4000

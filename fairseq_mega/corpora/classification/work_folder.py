@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Optional, Type
 
-from fairseq_mega.corpora.download import say
-from fairseq_mega.corpora.language_modeling.command import write_json
+from fairseq_mega.corpora.files import write_json
+from fairseq_mega.corpora.progress import say
 
 SOURCE = "SOURCE.json"
 UNFINISHED = "unfinished"
