@@ -52,7 +52,7 @@ progress_of() {
 
 # count_tokens [OPTION...]: asserts that nothing was lost, and writes work_dir/counts.json.
 count_tokens() {
-  python -m fairseq_mega.corpora.language_modeling.command count --data "$work_dir/data-bin" --text "$work_dir/text" \
+  python -m fairseq_mega.corpora.language_modeling count --data "$work_dir/data-bin" --text "$work_dir/text" \
     --json "$work_dir/counts.json" "$@"
 }
 

@@ -35,12 +35,12 @@ sizes=90000000,5000000,5000000
 start_work "corpus: enwik8" "sizes: $sizes"
 
 obtain() {
-  python -m fairseq_mega.corpora.language_modeling.sources obtain --corpus enwik8 --output "$work_dir/raw" --record "$work_dir/SOURCE.json" \
+  python -m fairseq_mega.corpora.language_modeling obtain --corpus enwik8 --output "$work_dir/raw" --record "$work_dir/SOURCE.json" \
     ${archive:+--archive "$archive"} ${smoke:+--smoke}
 }
 
 split() {
-  python -m fairseq_mega.corpora.language_modeling.command split --unit bytes --train "$work_dir/raw/enwik8" --sizes "$sizes" --output "$work_dir/text"
+  python -m fairseq_mega.corpora.language_modeling split --unit bytes --train "$work_dir/raw/enwik8" --sizes "$sizes" --output "$work_dir/text"
 }
 
 run_stage obtain obtain

@@ -64,12 +64,12 @@ obtain() {
     require_file "$dictionary" "$deb is another package than dict-gcide, or of another make (tested: 0.48.5+nmu2)"
     package=(--package "$deb" --version "$(dpkg-deb -f "$deb" Version)")
   fi
-  python -m fairseq_mega.corpora.language_modeling.sources dictionary --dictionary "$dictionary" --output "$raw/gcide.txt" \
+  python -m fairseq_mega.corpora.language_modeling dictionary --dictionary "$dictionary" --output "$raw/gcide.txt" \
     --record "$work_dir/SOURCE.json" ${smoke:+--smoke} ${package[@]+"${package[@]}"}
 }
 
 split() {
-  python -m fairseq_mega.corpora.language_modeling.command split --unit "$unit" --train "$work_dir/raw/gcide.txt" --blocks "$blocks" \
+  python -m fairseq_mega.corpora.language_modeling split --unit "$unit" --train "$work_dir/raw/gcide.txt" --blocks "$blocks" \
     ${limit:+--limit "$limit"} --replace-invalid --output "$work_dir/text"
 }
 

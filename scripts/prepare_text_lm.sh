@@ -59,7 +59,7 @@ start_work "unit: ${unit_setting:-$unit}" "threshold: $threshold" "held out: $he
 [[ ! $smoke ]] || train=$work_dir/raw/own.txt
 
 split() {
-  python -m fairseq_mega.corpora.language_modeling.command split --unit "$unit" --vocab-size "$vocabulary_size" --train "$train" \
+  python -m fairseq_mega.corpora.language_modeling split --unit "$unit" --vocab-size "$vocabulary_size" --train "$train" \
     ${valid:+--valid "$valid"} ${test:+--test "$test"} --held-out "$held_out" --blocks "$blocks" --output "$work_dir/text" ${smoke:+--smoke}
 }
 

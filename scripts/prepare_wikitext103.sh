@@ -51,13 +51,13 @@ start_work "corpus: $corpus"
 
 obtain() {
   local source=(${archive:+--archive "$archive"} ${text:+--text "$text"})
-  python -m fairseq_mega.corpora.language_modeling.sources obtain --corpus "$corpus" --output "$work_dir/raw" --record "$work_dir/SOURCE.json" \
+  python -m fairseq_mega.corpora.language_modeling obtain --corpus "$corpus" --output "$work_dir/raw" --record "$work_dir/SOURCE.json" \
     ${source[@]+"${source[@]}"} ${smoke:+--smoke}
 }
 
 split() {
   local raw=$work_dir/raw/wiki
-  python -m fairseq_mega.corpora.language_modeling.command split --unit words --train "$raw.train.tokens" --valid "$raw.valid.tokens" \
+  python -m fairseq_mega.corpora.language_modeling split --unit words --train "$raw.train.tokens" --valid "$raw.valid.tokens" \
     --test "$raw.test.tokens" --output "$work_dir/text"
 }
 

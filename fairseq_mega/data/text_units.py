@@ -7,7 +7,6 @@ bytes where its dictionary holds nothing but numbers of bytes, and for words oth
 import codecs
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, Optional
 
@@ -110,13 +109,6 @@ UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
 def is_byte(symbol: str) -> bool:
     """Whether a symbol is the decimal number of a byte."""
     return symbol in _BYTES
-
-
-def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
-    """Leave ``unit.json`` in a folder of binarised data, and for subwords their model."""
-    if model is not None:
-        shutil.copyfile(model, folder / MODEL_FILE)
-    (folder / UNIT_FILE).write_text(json.dumps({"unit": unit}) + "\n", encoding="utf-8")
 
 
 def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> str:

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.corpora import download
-from fairseq_mega.corpora.language_modeling import made_up, sources
-from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
+from fairseq_mega.corpora.language_modeling import command, made_up
+from fairseq_mega.corpora.language_modeling.published import CORPORA
+from fairseq_mega.corpora.splits import SPLITS
 
 UNREACHABLE = "http://127.0.0.1:1/folder"
 
 
 def run(*arguments: object) -> int:
-    return sources.main([str(argument) for argument in arguments])
+    return command.main([str(argument) for argument in arguments])
 
 
 def obtain(corpus: str, folder: Path, *options: object) -> int:
@@ -32,15 +33,15 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         made_up.write_corpus(name, tmp_path / f"{name}.zip")
     text = made_up.running_text(made_up.SIZE)
     md5 = hashlib.md5((tmp_path / "wikitext-2.zip").read_bytes()).hexdigest()
-    corpora = sources.CORPORA
-    wikitext = replace(corpora["wikitext-2"], url=f"{UNREACHABLE}/wikitext-2-v1.zip", archive_digests={"md5": md5})
+    wikitext = replace(CORPORA["wikitext-2"], url=f"{UNREACHABLE}/wikitext-2-v1.zip", archive_digests={"md5": md5})
     enwik8 = replace(
-        corpora["enwik8"],
+        CORPORA["enwik8"],
         url=f"{UNREACHABLE}/enwik8.zip",
         file_digests={"md5": hashlib.md5(text).hexdigest(), "sha1": hashlib.sha1(text).hexdigest()},
         bytes=len(text),
     )
-    monkeypatch.setattr(sources, "CORPORA", {"wikitext-2": wikitext, "enwik8": enwik8})
+    monkeypatch.setitem(CORPORA, "wikitext-2", wikitext)
+    monkeypatch.setitem(CORPORA, "enwik8", enwik8)
     monkeypatch.setattr(download, "fetch", functools.partial(download.fetch, wait=0))
     return tmp_path
 
@@ -72,7 +73,7 @@ def test_another_checksum_is_refused_with_both(small: Path, capsys: pytest.Captu
     content[50] ^= 1
     archive.write_bytes(content)
     assert obtain("wikitext-2", small, "--archive", archive) == 1
-    want, found = sources.CORPORA["wikitext-2"].archive_digests["md5"], hashlib.md5(content).hexdigest()
+    want, found = CORPORA["wikitext-2"].archive_digests["md5"], hashlib.md5(content).hexdigest()
     message = capsys.readouterr().err
     assert f"{archive}: expected MD5 {want}, found {found}" in message
     assert "Salesforce/wikitext" in message and "--text DIR" in message
@@ -82,7 +83,7 @@ def test_another_checksum_is_refused_with_both(small: Path, capsys: pytest.Captu
 def test_a_host_that_is_gone_leads_to_the_mirror(small: Path, capsys: pytest.CaptureFixture) -> None:
     assert obtain("wikitext-2", small) == 1
     message = capsys.readouterr().err.splitlines()[-1]
-    assert message.startswith(f"lm_corpora: error: {UNREACHABLE}/wikitext-2-v1.zip: ")
+    assert message.startswith(f"language_modeling: error: {UNREACHABLE}/wikitext-2-v1.zip: ")
     for part in (
         "wikitext-2-v1.zip, MD5 542ccefacc6c27f945fb54453812b3cd",
         "--archive FILE",
@@ -95,7 +96,7 @@ def test_a_host_that_is_gone_leads_to_the_mirror(small: Path, capsys: pytest.Cap
 
 
 def test_the_real_wikitext_103_is_what_the_specification_says() -> None:
-    corpus = sources.CORPORA["wikitext-103"]
+    corpus = CORPORA["wikitext-103"]
     assert corpus.archive_digests == {"md5": "9ddaacaf6af0710eda8c456decff7832"}
     assert corpus.url == "https://wikitext.smerity.com/wikitext-103-v1.zip"
     assert "wikitext-103-v1.zip, MD5 9ddaacaf6af0710eda8c456decff7832" in corpus.remedy

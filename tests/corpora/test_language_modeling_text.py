@@ -9,7 +9,10 @@ from typing import Any, Dict, List
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.corpora.language_modeling import command, sources
+from fairseq_mega.corpora import progress
+from fairseq_mega.corpora.language_modeling import command
+from fairseq_mega.corpora.language_modeling.published import CORPORA
+from fairseq_mega.corpora.language_modeling.splitting import follow_bytes
 from fairseq_mega.data.text_units import text_unit
 from tests.support import helpers
 
@@ -23,7 +26,7 @@ def run(*arguments: object) -> int:
 def error_of(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     assert run(*arguments) == 1
     message = capsys.readouterr().err
-    assert message.splitlines()[-1].startswith("prepare_text: error: ")
+    assert message.splitlines()[-1].startswith("language_modeling: error: ")
     return message
 
 
@@ -270,7 +273,7 @@ class TestCount:
 
 
 def test_the_published_numbers_are_the_ones_of_the_corpora() -> None:
-    corpus = sources.CORPORA["wikitext-103"]
+    corpus = CORPORA["wikitext-103"]
     assert corpus.counts()["train"] == {"lines": 1801350, "tokens": 103227021}
     assert corpus.counts()["valid"] == {"lines": 3760, "tokens": 217646}
     assert corpus.counts()["test"] == {"lines": 4358, "tokens": 245569}
@@ -278,9 +281,9 @@ def test_the_published_numbers_are_the_ones_of_the_corpora() -> None:
 
 
 def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr(command, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
     blocks = [bytes(3_000_000), bytes(1_000_000)]
-    assert list(command.with_progress("train", 4_000_000, blocks)) == blocks
+    assert list(follow_bytes("train", 4_000_000, blocks)) == blocks
     assert capsys.readouterr().err.splitlines() == ["train: 3 of 4 MB", "train: 4 of 4 MB"]
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from fairseq_mega.corpora import archives, download, tables, unpacking
 from fairseq_mega.corpora.classification import cifar10
-from fairseq_mega.corpora.language_modeling import sources
+from fairseq_mega.corpora.language_modeling.obtaining import take_text, unpack
+from fairseq_mega.corpora.language_modeling.published import CORPORA
+from fairseq_mega.corpora.wmt16.archives import check_gzip
 
 ZEROS = bytes(3 << 20)
 REFUSED = r"has \d+ bytes and unpacks to \d+ or more, of which 1048576 are allowed"
@@ -36,7 +38,7 @@ def test_gzip(bomb: Path) -> None:
     with pytest.raises(OSError, match=REFUSED):
         list(tables.read_table(bomb, 3))
     with pytest.raises(download.DownloadError, match=REFUSED):
-        download.check_gzip(bomb)
+        check_gzip(bomb)
 
 
 def test_gzip_of_an_ordinary_text_is_read(tmp_path: Path) -> None:
@@ -65,10 +67,10 @@ def test_corpora_of_language_models(bomb: Path, tmp_path: Path) -> None:
         container.writestr("enwik8", ZEROS)
     out = tmp_path / "out"
     with pytest.raises(OSError, match=REFUSED):
-        sources.unpack(sources.CORPORA["enwik8"], path, out)
+        unpack(CORPORA["enwik8"], path, out)
     bomb.rename(tmp_path / "enwik8.gz")
     with pytest.raises(OSError, match=REFUSED):
-        sources.take_text(sources.CORPORA["enwik8"], tmp_path, out)
+        take_text(CORPORA["enwik8"], tmp_path, out)
     assert not (out / "enwik8").exists()
 
 

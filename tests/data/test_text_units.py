@@ -7,7 +7,8 @@ from typing import List
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.corpora.translation.subwords import train_model
+from fairseq_mega.corpora.language_modeling.unit_file import write_unit
+from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data.text_units import (
     LINE_END,
     MODEL_FILE,
@@ -18,7 +19,6 @@ from fairseq_mega.data.text_units import (
     is_made_up,
     text_unit,
     unit_name,
-    write_unit,
 )
 
 TEXTS = ("ROMEO: to be", "Grüße – 10 €", "日本語 😀 text", "a", "")

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-SPLITS = ("train", "valid", "test")
+from fairseq_mega.corpora.splits import SPLITS
+
 BLOCK = 1 << 18
 
 

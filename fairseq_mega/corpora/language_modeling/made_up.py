@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import List
 
-from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
+from fairseq_mega.corpora.splits import SPLITS
 
 SIZE = 20_000  # bytes of the text that stands for enwik8
 LINES = {"train": 400, "valid": 40, "test": 45}

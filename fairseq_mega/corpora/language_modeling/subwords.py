@@ -5,9 +5,9 @@ from typing import Dict
 
 import sentencepiece
 
-from fairseq_mega.corpora.language_modeling.byte_ranges import SPLITS
-from fairseq_mega.corpora.translation.parallel_files import read_lines
-from fairseq_mega.corpora.translation.subwords import train_model
+from fairseq_mega.corpora.files import written_whole
+from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.data.text_units import MODEL_FILE
 
 
@@ -20,18 +20,19 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
     Raises:
         ValueError: the text is too small to learn from.
     """
-    train_model(read_lines(words / "train"), output / Path(MODEL_FILE).stem, vocabulary_size)
+    with open(words / "train", encoding="utf-8", newline="\n") as lines:
+        train_model([line.rstrip("\n") for line in lines], output / Path(MODEL_FILE).stem, vocabulary_size)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / MODEL_FILE))
     found = {}
     for split in SPLITS:
         tokens, seen = 0, set()
-        partial = output / f"{split}.partial"
-        with open(words / split, encoding="utf-8", newline="\n") as lines, open(partial, "wb") as target:
+        with written_whole(output / split) as partial, open(partial, "wb") as target, open(
+            words / split, encoding="utf-8", newline="\n"
+        ) as lines:
             for line in lines:
                 pieces = processor.encode(line.rstrip("\n"), out_type=str)
                 tokens += len(pieces) + 1
                 seen.update(pieces)
                 target.write(" ".join(pieces).encode("utf-8") + b"\n")
-        partial.replace(output / split)
         found[split] = {"tokens": tokens, "symbols": len(seen)}
     return found

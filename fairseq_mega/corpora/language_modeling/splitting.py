@@ -1,0 +1,105 @@
+"""Write train, valid and test as lines of tokens, in the form that `fairseq-preprocess --only-source` takes."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+
+from fairseq_mega.corpora.files import write_json, written_whole
+from fairseq_mega.corpora.language_modeling import made_up
+from fairseq_mega.corpora.language_modeling.byte_ranges import (
+    Span,
+    consecutive_spans,
+    held_out_spans,
+    read_spans,
+    size_of,
+    whole,
+)
+from fairseq_mega.corpora.language_modeling.subwords import cut_words
+from fairseq_mega.corpora.language_modeling.text_counts import ByteCounter, TextCounts
+from fairseq_mega.corpora.language_modeling.words import check_not_empty, check_words, read_words
+from fairseq_mega.corpora.progress import Progress, say
+from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.data.byte_text import encode
+
+COUNTS = "counts.json"
+
+
+def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass blocks on and print now and then how many of ``total`` bytes were seen."""
+    return Progress(name, "MB", total / 1e6).follow(blocks, size=lambda block: len(block) / 1e6)
+
+
+def write_bytes(path: Path, spans: Sequence[Span], target: Path, name: str) -> Tuple[TextCounts, int]:
+    """Write the bytes of the spans as decimal numbers; returns the counts and the number of different symbols."""
+    counter = ByteCounter()
+    with open(path, "rb") as source, written_whole(target) as partial, open(partial, "wb") as stream:
+        for block in counter.count(follow_bytes(name, size_of(spans), read_spans(source, spans))):
+            stream.write(encode(block))
+    return counter.counts, counter.symbols
+
+
+def write_words(
+    path: Path, spans: Sequence[Span], target: Path, name: str, replace_invalid: bool
+) -> Tuple[TextCounts, int]:
+    """Write the words of the spans, one blank between them; returns the counts and the number of different words."""
+    lines = tokens = 0
+    seen = set()
+
+    def rows() -> Iterator[bytes]:
+        nonlocal lines, tokens
+        for words in read_words(path, spans, replace_invalid):
+            lines += 1
+            tokens += len(words) + 1
+            seen.update(words)
+            yield " ".join(words).encode("utf-8") + b"\n"
+
+    with written_whole(target) as partial, open(partial, "wb") as stream:
+        stream.writelines(follow_bytes(name, size_of(spans), rows()))
+    return TextCounts(lines, tokens, size_of(spans)), len(seen - {"<unk>"})
+
+
+def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None:
+    """Raise OSError or ValueError for the first file that cannot be cut into tokens."""
+    for path in paths:
+        if unit == "bytes":
+            check_not_empty(path)
+        else:
+            check_words(path, replace_invalid)
+
+
+def split_sources(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[Span]]]:
+    """Return the file and the spans that each split is made of."""
+    given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
+    if args.sizes is not None:
+        if len(given) > 1:
+            raise ValueError("--sizes cuts the file of --train alone: leave --valid and --test out")
+        return {split: (args.train, spans) for split, spans in consecutive_spans(args.train, args.sizes).items()}
+    missing = [split for split in SPLITS if split not in given]
+    cut = held_out_spans(args.train, missing, args.blocks, args.held_out, args.limit)
+    return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
+
+
+def command_split(args: argparse.Namespace) -> None:
+    """Write train, valid and test as lines of tokens, and their counts."""
+    if args.smoke:
+        made_up.write_corpus("own", args.train)
+    given = [path for path in (args.train, args.valid, args.test) if path is not None]
+    check_files(given, args.unit, args.replace_invalid)  # all of them, before anything is made
+    folder = args.output / "words" if args.unit == "subwords" else args.output
+    folder.mkdir(parents=True, exist_ok=True)
+    result: Dict[str, Any] = {"unit": args.unit, "splits": {}}
+    for split, (path, spans) in split_sources(args).items():
+        name = f"{split} ({args.unit} of {path.name})"
+        if args.unit == "bytes":
+            counts, symbols = write_bytes(path, spans, folder / split, name)
+        else:
+            counts, symbols = write_words(path, spans, folder / split, name, args.replace_invalid)
+        if counts.tokens == counts.lines:
+            raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
+        result["splits"][split] = {**counts._asdict(), "symbols": symbols}
+        say(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
+    if args.unit == "subwords":
+        for split, found in cut_words(folder, args.output, args.vocab_size).items():
+            result["splits"][split].update(found)
+            say(f"{split}: {found['tokens']} tokens as subwords, {found['symbols']} different")
+    write_json(args.output / COUNTS, result)
