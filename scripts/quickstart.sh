@@ -146,15 +146,15 @@ prepare_text() {
   local limit=()
   [[ -z $smoke ]] || limit=(--limit 400)
   if [[ -z $text ]]; then
-    python -m fairseq_mega.corpora.translation.help_corpus --packages "$work_dir/help" --output "$work_dir/text" ${limit[@]+"${limit[@]}"}
+    python -m fairseq_mega.corpora.translation help-pages --packages "$work_dir/help" --output "$work_dir/text" ${limit[@]+"${limit[@]}"}
   else
-    python -m fairseq_mega.corpora.translation.own_corpus --text "$text" ${valid:+--valid "$valid"} ${test:+--test "$test"} \
+    python -m fairseq_mega.corpora.translation own-text --text "$text" ${valid:+--valid "$valid"} ${test:+--test "$test"} \
       --source-lang "$source_lang" --target-lang "$target_lang" --output "$work_dir/text" ${limit[@]+"${limit[@]}"}
   fi >&2
 }
 
 learn_subwords() {
-  python -m fairseq_mega.corpora.translation.subwords --text "$work_dir/text" --output "$work_dir/pieces" --vocab-size "$vocabulary_size" \
+  python -m fairseq_mega.corpora.translation subwords --text "$work_dir/text" --output "$work_dir/pieces" --vocab-size "$vocabulary_size" \
     --source-lang "$source_lang" --target-lang "$target_lang" >&2
 }
 

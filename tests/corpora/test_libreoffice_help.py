@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.corpora.libreoffice_help import HelpCorpus, pair_paragraphs, read_paragraphs
-from fairseq_mega.corpora.translation import help_corpus
+from fairseq_mega.corpora.translation import command
 
 # The frame of a real page: navigation with texts of its own, the content, and hidden notes at the end.
 PAGE = """<!DOCTYPE html>
@@ -143,7 +143,7 @@ def test_no_pages_names_the_folder_and_the_remedy(tmp_path: Path, capsys: pytest
     write_pages(tmp_path, "en-US", {"a.html": ""})
     with pytest.raises(FileNotFoundError, match=r"help.de.text.*dpkg-deb -x"):
         HelpCorpus(tmp_path)
-    assert help_corpus.main(["--packages", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
+    assert command.main(["help-pages", "--packages", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
     assert "dpkg-deb -x" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -157,7 +157,7 @@ def test_the_command_writes_aligned_splits_and_tells_the_counts(tmp_path: Path, 
         sentences = {f"p{n}.html": f'<p id="par_id{n}">{words.format(f"x{n}x")}</p>' for n in numbers}
         write_pages(tmp_path, folder, sentences)
     out = tmp_path / "text"
-    assert help_corpus.main(["--packages", str(tmp_path), "--output", str(out)]) == 0
+    assert command.main(["help-pages", "--packages", str(tmp_path), "--output", str(out)]) == 0
     lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in out.iterdir()}
     assert sorted(lines) == ["test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
     pairs = [p for split in ("train", "valid", "test") for p in zip(lines[f"{split}.en"], lines[f"{split}.de"])]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.translation import own_corpus as command
+from fairseq_mega.corpora.translation import command
 from fairseq_mega.corpora.translation.parallel_files import (
     own_corpus,
     read_lines,
@@ -251,7 +251,7 @@ def test_limit_keeps_a_little_of_every_split(tmp_path: Path) -> None:
 
 def test_the_command_reports_bad_input_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write_pairs(str(tmp_path / "t"), "en", "de", rows(10))
-    arguments = ["--text", str(tmp_path / "t"), "--output", str(tmp_path / "out"), "--source-lang", "en"]
+    arguments = ["own-text", "--text", str(tmp_path / "t"), "--output", str(tmp_path / "out"), "--source-lang", "en"]
     assert command.main([*arguments, "--target-lang", "de"]) == 1
     assert "error: too few train pairs: 10 left" in capsys.readouterr().err
     assert command.main([*arguments, "--target-lang", "fr"]) == 1

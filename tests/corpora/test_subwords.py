@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from fairseq_mega.corpora.translation import subwords
+from fairseq_mega.corpora.translation import command
 from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
 from fairseq_mega.corpora.translation.parallel_text import Pair
 
@@ -24,14 +24,14 @@ def text(tmp_path: Path) -> Path:
 
 
 def arguments(text: Path, output: Path) -> "list[str]":
-    return ["--text", str(text), "--output", str(output), "--source-lang", "en", "--target-lang", "de"]
+    return ["subwords", "--text", str(text), "--output", str(output), "--source-lang", "en", "--target-lang", "de"]
 
 
 def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "pieces"
-    assert subwords.main([*arguments(text, out), "--vocab-size", "100", "--max-train-pieces", "60"]) == 0
+    assert command.main([*arguments(text, out), "--vocab-size", "100", "--max-train-pieces", "60"]) == 0
     assert "train: 59 pairs, 1 left out as longer than 60 pieces" in capsys.readouterr().out
     processor = sentencepiece.SentencePieceProcessor(model_file=str(out / "joint.model"))
     assert 30 < processor.get_piece_size() <= 100
@@ -45,7 +45,7 @@ def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
 
 
 def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert subwords.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100", "--max-pieces", "3"]) == 1
+    assert command.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100", "--max-pieces", "3"]) == 1
     message = capsys.readouterr().err
     assert "valid.de, line 1: " in message or "valid.en, line 1: " in message
     assert "more than the 3 allowed; cut the line into sentences" in message
@@ -55,20 +55,20 @@ def test_missing_files_and_unequal_lengths_are_refused(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     missing = str(tmp_path / "no.model")
-    assert subwords.main([*arguments(text, tmp_path / "pieces"), "--model", missing]) == 1
+    assert command.main([*arguments(text, tmp_path / "pieces"), "--model", missing]) == 1
     assert f"--model {missing}: no such file" in capsys.readouterr().err
     lines = read_lines(text / "valid.de")
     (text / "valid.de").write_text("\n".join(lines[:-1]), encoding="utf-8")
-    assert subwords.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100"]) == 1
+    assert command.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100"]) == 1
     assert "the numbers of lines differ" in capsys.readouterr().err
     (text / "train.en").unlink()
-    assert subwords.main(arguments(text, tmp_path / "pieces")) == 1
+    assert command.main(arguments(text, tmp_path / "pieces")) == 1
     assert "train.en: no such file" in capsys.readouterr().err
 
 
 def test_a_given_model_is_used_and_none_is_trained(text: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    assert subwords.main([*arguments(text, first), "--vocab-size", "100"]) == 0
-    assert subwords.main([*arguments(text, second), "--model", str(first / "joint.model")]) == 0
+    assert command.main([*arguments(text, first), "--vocab-size", "100"]) == 0
+    assert command.main([*arguments(text, second), "--model", str(first / "joint.model")]) == 0
     assert not (second / "joint.model").exists()
     assert (second / "test.de").read_bytes() == (first / "test.de").read_bytes()

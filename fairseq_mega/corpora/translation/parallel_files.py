@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import List, Optional
 
+from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.translation.parallel_text import (
-    SPLITS,
     Corpus,
     Pair,
     PairRules,

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-SPLITS = ("train", "valid", "test")
+from fairseq_mega.corpora.splits import SPLITS
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")

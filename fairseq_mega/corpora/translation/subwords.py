@@ -1,50 +1,14 @@
-"""Train a joint sentencepiece model and cut parallel text into its pieces."""
+"""Cut parallel text into the pieces of a joint sentencepiece model."""
 
 import argparse
-import os
-import sys
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 import sentencepiece
 
+from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.translation.parallel_files import read_lines
-from fairseq_mega.corpora.translation.parallel_text import SPLITS
-
-LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unless told
-
-
-def train_model(lines: List[str], prefix: Path, vocabulary_size: int) -> int:
-    """Train a model on all the lines and write it to `prefix.model` and `prefix.vocab`; return its size.
-
-    Text is not normalised, so that decoding gives back what was encoded, white space aside. A text too
-    small for the wanted size gets a smaller vocabulary.
-
-    Raises:
-        ValueError: the text is too small to learn from.
-    """
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    partial = prefix.with_name(prefix.name + ".partial")
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_prefix=str(partial),
-            vocab_size=vocabulary_size,
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            normalization_rule_name="identity",
-            model_type="unigram",
-            max_sentence_length=LONGEST_LINE,
-            num_threads=max(1, os.cpu_count() or 1),
-            minloglevel=1,
-        )
-    except (RuntimeError, OSError) as error:
-        raise ValueError(
-            f"sentencepiece could not learn {vocabulary_size} pieces from {len(lines)} lines: {error}"
-        ) from None
-    for ending in (".vocab", ".model"):
-        os.replace(f"{partial}{ending}", f"{prefix}{ending}")
-    return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
 
 
 def encode_pairs(
@@ -81,44 +45,20 @@ def encode_pairs(
     return len(kept), total - len(kept)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    parser = argparse.ArgumentParser(prog="subword", description=__doc__)
-    parser.add_argument("--text", type=Path, required=True, help="folder with <split>.<lang> of every split")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write the same files to, as pieces")
-    parser.add_argument("--source-lang", required=True, help="ending of the source files")
-    parser.add_argument("--target-lang", required=True, help="ending of the target files")
-    parser.add_argument("--vocab-size", type=int, default=8000, help="number of pieces (fewer for a small text)")
-    parser.add_argument("--model", type=Path, help="use this sentencepiece model and train none")
-    parser.add_argument("--max-train-pieces", type=int, default=250, help="leave longer training pairs out")
-    parser.add_argument("--max-pieces", type=int, default=1000, help="longest line of valid and test")
-    return parser
-
-
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status. The model trained is `<output>/joint.model`."""
-    options = build_parser().parse_args(arguments)
+def command_subwords(options: argparse.Namespace) -> None:
+    """Train a joint sentencepiece model (`<output>/joint.model`) and cut parallel text into its pieces."""
     langs = (options.source_lang, options.target_lang)
     model = options.model
-    try:
-        if model is None:
-            model = options.output / "joint.model"
-            lines = [line for lang in langs for line in read_lines(options.text / f"train.{lang}")]
-            size = train_model(lines, options.output / "joint", options.vocab_size)
-            print(f"{model}: {size} pieces, {options.vocab_size} asked for", flush=True)
-        elif not model.is_file():
-            raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")
-        for split in SPLITS:
-            inputs, outputs = ([d / f"{split}.{lang}" for lang in langs] for d in (options.text, options.output))
-            is_train = split == "train"
-            limit = options.max_train_pieces if is_train else options.max_pieces
-            kept, dropped = encode_pairs(model, inputs, outputs, limit, drop_long=is_train)
-            print(f"{split}: {kept} pairs, {dropped} left out as longer than {limit} pieces", flush=True)
-    except (OSError, ValueError) as error:
-        print(f"subword: error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if model is None:
+        model = options.output / "joint.model"
+        lines = [line for lang in langs for line in read_lines(options.text / f"train.{lang}")]
+        size = train_model(lines, options.output / "joint", options.vocab_size)
+        print(f"{model}: {size} pieces, {options.vocab_size} asked for", flush=True)
+    elif not model.is_file():
+        raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")
+    for split in SPLITS:
+        inputs, outputs = ([d / f"{split}.{lang}" for lang in langs] for d in (options.text, options.output))
+        is_train = split == "train"
+        limit = options.max_train_pieces if is_train else options.max_pieces
+        kept, dropped = encode_pairs(model, inputs, outputs, limit, drop_long=is_train)
+        print(f"{split}: {kept} pairs, {dropped} left out as longer than {limit} pieces", flush=True)
