@@ -1,39 +1,32 @@
-"""Fetch archives over HTTP, resuming partial downloads, and refuse those that are cut off or altered."""
+"""Fetch files over HTTP, continuing partial downloads, and refuse those that are cut off."""
 
-import hashlib
 import http.client
-import json
 import os
-import shutil
-import sys
 import time
 import urllib.error
 import urllib.request
-import zlib
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import IO, Optional
 
-from fairseq_mega.corpora.unpacking import open_gzip
+from fairseq_mega.corpora.files import blocks_of
+from fairseq_mega.corpora.progress import Progress, say
 
-BLOCK = 1 << 20
-REPORT_SECONDS = 15.0
-ATTEMPTS = 3  # of fetch_missing: some hosts are gone, trying for long would only delay the message
+OWN_COPY = (
+    "Run the same command again to continue, or fetch the file by other means, put it into the archive folder and name "
+    "that folder with --data-dir"
+)
+ATTEMPTS = 3  # of fetch_missing: some hosts are gone, and trying for long would only delay the message
 
 
 class DownloadError(ValueError):
-    """An archive is missing, damaged or cannot be fetched; the message says what was expected and found."""
+    """A file is missing, damaged or cannot be fetched; the message tells what was expected and found."""
 
 
-def say(message: str) -> None:
-    """Print a progress line to standard error."""
-    print(message, file=sys.stderr, flush=True)
-
-
-def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0) -> int:
+def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: str = OWN_COPY) -> int:
     """Download ``url`` to ``path`` and return its size in bytes; a ``.partial`` file is continued.
 
-    The transfer is tried ``attempts`` times, ``wait`` seconds apart. Raises :class:`DownloadError` when the
-    size that the server announced is not reached; the partial file is kept for the next run.
+    The transfer is tried ``attempts`` times, ``wait`` seconds apart. Raises :class:`DownloadError` with the remedy when
+    the size that the server announced is not reached; the partial file is kept for the next run.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -61,10 +54,7 @@ def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0) -> int:
             continue
         os.replace(partial, path)
         return found
-    raise DownloadError(
-        f"{url}: {problem}. Run the same command again to continue, or fetch the file by other means, put it into the "
-        "archive folder and name that folder with --data-dir"
-    )
+    raise DownloadError(f"{url}: {problem}. {remedy}")
 
 
 def _transfer(url: str, partial: Path) -> Optional[int]:
@@ -92,147 +82,15 @@ def _transfer(url: str, partial: Path) -> Optional[int]:
     return expected
 
 
-def _copy(reply: Any, stream: Any, name: str, done: int, expected: Optional[int]) -> None:
-    begun = reported = time.monotonic()
-    start = done
-    while True:
-        block = reply.read(BLOCK)
-        if not block:
-            return
+def _copy(reply: IO[bytes], stream: IO[bytes], name: str, done: int, expected: Optional[int]) -> None:
+    progress = Progress(name, "MB", None if expected is None else expected / 1e6, done / 1e6)
+    for block in progress.follow(blocks_of(reply), size=lambda block: len(block) / 1e6):
         stream.write(block)
-        done += len(block)
-        now = time.monotonic()
-        if now - reported >= REPORT_SECONDS:
-            reported = now
-            rate = (done - start) / (now - begun)
-            share = f" of {expected / 1e6:.0f} MB, {(expected - done) / rate / 60:.1f} min left" if expected else " MB"
-            say(f"{name}: {done / 1e6:.0f}{share}, {rate / 1e6:.1f} MB/s")
 
 
 def fetch_missing(url: str, path: Path, remedy: str) -> None:
-    """Download a file unless it is there. Raises :class:`DownloadError` with the remedy, after few attempts only."""
+    """Download a file unless it is there; raises :class:`DownloadError` with the remedy after a few attempts."""
     if path.exists():
         return
     say(f"{path.name}: downloading {url}")
-    try:
-        fetch(url, path, attempts=ATTEMPTS)
-    except DownloadError as error:
-        reason = str(error).partition(". Run ")[0]  # what follows names an option of another command
-        raise DownloadError(f"{reason}. {remedy}") from error
-
-
-def check_digests(path: Path, digests: Dict[str, str], size: Optional[int], remedy: str) -> None:
-    """Read a file and raise :class:`DownloadError` unless it has this size and these digests (hexadecimal, by name)."""
-    found = path.stat().st_size
-    if size is not None and found != size:
-        raise DownloadError(f"{path}: expected {size} bytes, found {found}. {remedy}")
-    hashes: Dict[str, Any] = {name: hashlib.new(name) for name in digests}
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(BLOCK), b""):
-            for one in hashes.values():
-                one.update(block)
-    for name, digest in digests.items():
-        if hashes[name].hexdigest() != digest:
-            raise DownloadError(
-                f"{path}: expected {name.upper()} {digest}, found {hashes[name].hexdigest()} ({found} bytes). {remedy}"
-            )
-
-
-def record_of(path: Path, **more: str) -> Dict[str, Any]:
-    """Return what SOURCE.json says of a file."""
-    return {**more, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file as hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(BLOCK), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def check_gzip(path: Path) -> None:
-    """Read the gzip file to its end; raises :class:`DownloadError` when it is cut off, damaged or too large."""
-    unpacked = 0
-    try:
-        with open_gzip(path) as stream:
-            for block in iter(lambda: stream.read(BLOCK), b""):
-                unpacked += len(block)
-    except EOFError as error:
-        raise DownloadError(
-            f"{path} is cut off: expected the end mark of the gzip stream, found the end of the file after "
-            f"{path.stat().st_size} bytes; remove it and fetch it again"
-        ) from error
-    except (OSError, zlib.error) as error:
-        raise DownloadError(
-            f"{path} is damaged after {unpacked} unpacked bytes: {error}; remove it and fetch it again"
-        ) from error
-    if unpacked == 0:
-        raise DownloadError(f"{path} is an empty archive; remove it and fetch it again")
-
-
-def obtain(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
-    """Return the path of ``url``'s archive in ``folder``, downloaded if absent, and verified.
-
-    At first sight the archive is read to its end (gzip), and size and SHA-256 are written to
-    ``record_file``; afterwards it must still match them. Raises :class:`DownloadError` otherwise.
-    """
-    name = url.rpartition("/")[2]
-    path = folder / name
-    records = read_records(record_file)
-    if not path.exists():
-        if not allow_download:
-            raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
-        if shutil.disk_usage(_existing_parent(folder)).free < 1 << 28:
-            raise DownloadError(
-                f"less than 256 MiB are free where {folder} lies; free some or choose another --data-dir"
-            )
-        say(f"{name}: downloading {url}")
-        fetch(url, path)
-    size = path.stat().st_size
-    known = records.get(name)
-    if known is not None and known["bytes"] != size:
-        raise DownloadError(f"{path}: expected {known['bytes']} bytes, found {size}; remove it and fetch it again")
-    if known is None:
-        say(f"{name}: {size} bytes, checking")
-        check_gzip(path)
-    digest = sha256_of(path)
-    if known is not None and known["sha256"] != digest:
-        raise DownloadError(
-            f"{path}: expected SHA-256 {known['sha256']}, found {digest}; remove it and fetch it again, or remove its "
-            f"entry from {record_file} if the new file is wanted"
-        )
-    if known is None:
-        records[name] = {"url": url, "bytes": size, "sha256": digest}
-        write_records(record_file, records)
-    say(f"{name}: {size} bytes, SHA-256 {digest}, {'as recorded' if known else 'recorded'}")
-    return path
-
-
-def _existing_parent(folder: Path) -> Path:
-    while not folder.exists():
-        folder = folder.parent if folder.parent != folder else Path("/")
-    return folder
-
-
-def read_records(path: Path) -> Dict[str, Dict[str, Any]]:
-    """Return the recorded sizes and checksums, ``{name: {"url", "bytes", "sha256"}}``; none yet gives ``{}``."""
-    if not path.exists():
-        return {}
-    try:
-        records = json.loads(path.read_text(encoding="utf-8"))
-        if all({"bytes", "sha256"} <= set(entry) for entry in records.values()):
-            return records
-        problem = "an entry lacks bytes or sha256"
-    except (ValueError, AttributeError, TypeError) as error:
-        problem = str(error)
-    raise DownloadError(f"{path} is no list of checksums ({problem}); remove it to record them anew")
-
-
-def write_records(path: Path, records: Dict[str, Dict[str, Any]]) -> None:
-    """Write the checksums to ``path``; the file appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(json.dumps(records, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    fetch(url, path, attempts=ATTEMPTS, remedy=remedy)
