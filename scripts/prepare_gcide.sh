@@ -3,8 +3,6 @@
 set -euo pipefail
 # shellcheck source=scripts/lm_text.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lm_text.sh"
-# shellcheck source=scripts/debian.sh
-source "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
 usage() {
   cat <<'HELP'
@@ -48,21 +46,15 @@ whole_number --blocks "$blocks" 1
 start_work "unit: $unit" "threshold: $threshold" "blocks: $blocks" "limit: ${limit:-none}"
 
 obtain() {
-  local raw=$work_dir/raw package=()
+  local raw=$work_dir/raw found version package=()
   local dictionary=$raw/gcide.dict.dz
   if [[ ! $smoke ]]; then
-    require_command dpkg-deb "it unpacks the package (Debian and Ubuntu; elsewhere install dpkg)"
-    if [[ -z $deb ]]; then
-      local package_file
-      fetch_package dict-gcide "$raw" 'Fetch the package dict-gcide elsewhere and give it with --deb FILE'
-      deb=$package_file
-    fi
     rm -rf "$raw/unpacked"
-    mkdir -p "$raw"
-    dpkg-deb -x "$deb" "$raw/unpacked" || die "$deb cannot be unpacked: get a new copy of the package dict-gcide"
+    found=$(python -m fairseq_mega.corpora.debian dict-gcide --packages "$raw" --into "$raw/unpacked" ${deb:+--deb "$deb"})
+    IFS=$'\t' read -r _ deb version <<<"$found"
     dictionary=$raw/unpacked/usr/share/dictd/gcide.dict.dz
     require_file "$dictionary" "$deb is another package than dict-gcide, or of another make (tested: 0.48.5+nmu2)"
-    package=(--package "$deb" --version "$(dpkg-deb -f "$deb" Version)")
+    package=(--package "$deb" --version "$version")
   fi
   python -m fairseq_mega.corpora.language_modeling dictionary --dictionary "$dictionary" --output "$raw/gcide.txt" \
     --record "$work_dir/SOURCE.json" ${smoke:+--smoke} ${package[@]+"${package[@]}"}

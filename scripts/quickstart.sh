@@ -3,8 +3,6 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
-# shellcheck source=scripts/debian.sh
-source "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
 # What is trained
 arch=mega_tiny
@@ -127,17 +125,23 @@ check_settings() {
 without_apt="Use your own text instead, on any system: --text PREFIX (files PREFIX.$source_lang and PREFIX.$target_lang)"
 help_packages=(libreoffice-help-en-us libreoffice-help-de)
 
-fetch_help() {
-  rm -rf "$work_dir/help.partial"
-  mkdir "$work_dir/help.partial"
+# Setting the environment up takes minutes: a missing command is better told before.
+require_packages() {
+  local name
   require_command dpkg-deb "it unpacks the LibreOffice help packages of Debian and Ubuntu. $without_apt"
-  local name package_file
   for name in "${help_packages[@]}"; do
-    fetch_package "$name" "$packages" "$without_apt"
-    dpkg-deb -x "$package_file" "$work_dir/help.partial" ||
-      die "$package_file cannot be unpacked: remove it, so that it is fetched again"
-    printf '%s %s (%s)\n' "$name" "$(dpkg-deb -f "$package_file" Version)" "MPL-2.0" | tee -a "$work_dir/help.partial/versions" >&2
+    compgen -G "$packages/${name}_*.deb" >/dev/null || require_command apt-get "it fetches $name on Debian and Ubuntu. $without_apt"
   done
+}
+
+fetch_help() {
+  local name version found
+  rm -rf "$work_dir/help.partial"
+  found=$(python -m fairseq_mega.corpora.debian "${help_packages[@]}" --packages "$packages" --into "$work_dir/help.partial" \
+    --otherwise "$without_apt")
+  while IFS=$'\t' read -r name _ version; do
+    printf '%s %s (%s)\n' "$name" "$version" "MPL-2.0"
+  done <<<"$found" | tee "$work_dir/help.partial/versions" >&2
   rm -rf "$work_dir/help"
   mv "$work_dir/help.partial" "$work_dir/help"
 }
@@ -246,15 +250,17 @@ packages=$(absolute "${packages:-$work_dir/packages}")
 mkdir -p "$work_dir/logs" || die "--work-dir $work_dir cannot be made: give a folder you may write to"
 check_settings
 
-if [[ -z $text ]]; then
-  run_stage fetch fetch_help
-  log "text: $(paste -s -d ';' "$work_dir/help/versions")"
-fi
+[[ -n $text || -e $work_dir/.done/fetch ]] || require_packages
 [[ -n $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv"
 export FAIRSEQ_MEGA_VENV=$venv
 activate_venv
 require_command fairseq-mega-train "set the environment up with 'bash scripts/setup.sh', or leave --skip-setup out"
 export PYTHONWARNINGS=ignore PYTHONUNBUFFERED=1
+
+if [[ -z $text ]]; then
+  run_stage fetch fetch_help
+  log "text: $(paste -s -d ';' "$work_dir/help/versions")"
+fi
 
 device=()
 if [[ -n $force_cpu ]] || ! python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then

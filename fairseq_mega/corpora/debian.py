@@ -1,78 +1,108 @@
-"""Packages of Debian and Ubuntu that hold data: fetched with apt-get, unpacked with dpkg-deb, installed nowhere."""
+"""Packages of Debian and Ubuntu that hold data: fetched with apt-get, unpacked with dpkg-deb, installed nowhere.
 
+    python -m fairseq_mega.corpora.debian NAME... --packages DIR --into DIR
+
+Prints a line per package: its name, its file and its version, with tabs between them.
+"""
+
+import argparse
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence
 
-from fairseq_mega.corpora.checksums import record_of
+from fairseq_mega.corpora.checksums import Records, record_of
+from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.corpora.download import DownloadError
 from fairseq_mega.corpora.progress import say
 
 
-def obtain_packages(
-    names: Sequence[str], given: Optional[Sequence[Path]], raw: Path, target: Path
-) -> Dict[str, Dict[str, Any]]:
-    """Unpack packages into ``target``, which will hold ``usr/``, and return what SOURCE.json says of them.
+class Package(NamedTuple):
+    """A package that was unpacked."""
 
-    ``given`` are own copies of all (``NAME_VERSION_all.deb``); None fetches them into ``raw``. Raises
-    :class:`DownloadError` when one cannot be had.
+    name: str
+    path: Path
+    version: str
+
+
+def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: Path, target: Path) -> Records:
+    """Unpack packages into ``target``, which will hold ``usr/``, and return their entries in SOURCE.json.
+
+    ``given`` are own copies of all (``NAME_VERSION_all.deb``); None fetches them into ``raw``, where a damaged one is
+    removed. Raises :class:`DownloadError` when one cannot be had.
     """
-    if shutil.which("dpkg-deb") is None:
-        raise DownloadError("the command 'dpkg-deb' was not found: it unpacks the package; install dpkg")
-    files = {name: _package_file(name, given or (), raw) for name in names}
-    target.mkdir(parents=True, exist_ok=True)
-    records = {}
+    _need_dpkg()
+    files = {name: _own_copy(name, given) if given else fetch_package(name, raw) for name in names}
+    records: Records = {}
+    remedy = "get a new copy" if given else "it is removed, so run this command again"
     for name, path in files.items():
-        done = _run(["dpkg-deb", "-x", str(path), str(target)])
-        if done.returncode:
-            remedy = "get a new copy"
+        try:
+            package = unpack_package(name, path, target, remedy)
+        except DownloadError:
             if not given:  # an interrupted download, most likely
                 path.unlink()
-                remedy = "it is removed: run this command again"
-            raise DownloadError(f"{path} cannot be unpacked ({_last_line(done)}); {remedy}")
-        version = _run(["dpkg-deb", "-f", str(path), "Version"]).stdout.strip()
-        records[path.name] = record_of(path, package=name, version=version)
+            raise
+        records[path.name] = record_of(path, package=name, version=package.version)
     return records
 
 
-def _package_file(name: str, given: Sequence[Path], raw: Path) -> Path:
+def unpack_package(name: str, path: Path, target: Path, remedy: str) -> Package:
+    """Unpack a package file into a folder; raises :class:`DownloadError` with the remedy where it is damaged."""
+    target.mkdir(parents=True, exist_ok=True)
+    done = _run(["dpkg-deb", "-x", str(path), str(target)])
+    if done.returncode:
+        raise DownloadError(f"dpkg-deb failed ({_last_line(done)}): {path} cannot be unpacked: {remedy}")
+    return Package(name, path, _run(["dpkg-deb", "-f", str(path), "Version"]).stdout.strip())
+
+
+def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
+    """Return the newest file of a package in a folder, fetched with apt-get if there is none.
+
+    Raises :class:`DownloadError`, which ends in ``otherwise``, where it cannot be had.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = _newest(name, folder)
+    if path is not None:
+        return path
+    otherwise = otherwise or f"Fetch the package {name} elsewhere and give it with --deb FILE"
+    if shutil.which("apt-get") is None:
+        raise DownloadError(f"the command 'apt-get' was not found: it fetches {name} on Debian and Ubuntu. {otherwise}")
+    command = ["apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=root", "download", name]
+    say(f"{name}: fetching the package")
+    done = _run(command, folder)
+    remedy = "The package list may be missing or old: run 'apt-get update' as root, then this command again"
+    if done.returncode and os.geteuid() == 0:
+        say(f"{name}: apt-get could not fetch it; updating the package list (apt-get update)")
+        _run(["apt-get", "update"])
+        done = _run(command, folder)
+        remedy = "The package list was updated already: the network or the package archive may be out of reach"
+    if done.returncode:
+        raise DownloadError(f"apt-get download {name} failed ({_last_line(done)}). {remedy}. {otherwise}")
+    path = _newest(name, folder)
+    if path is None:
+        raise DownloadError(f"apt-get download {name} ended well but left no {name}_*.deb in {folder}. {otherwise}")
+    return path
+
+
+def _need_dpkg() -> None:
+    if shutil.which("dpkg-deb") is None:
+        raise DownloadError("the command 'dpkg-deb' was not found: it unpacks the package; install dpkg")
+
+
+def _own_copy(name: str, given: Sequence[Path]) -> Path:
     for path in given:
         if path.name.startswith(f"{name}_"):
             if not path.is_file():
                 raise DownloadError(f"--deb {path} does not exist")
             return path.resolve()
-    if given:
-        raise DownloadError(f"--deb: none of {', '.join(path.name for path in given)} is a file {name}_VERSION.deb")
-    raw.mkdir(parents=True, exist_ok=True)
-    return _newest(name, raw) or _fetch(name, raw)
+    raise DownloadError(f"--deb: none of {', '.join(path.name for path in given)} is a file {name}_VERSION.deb")
 
 
-def _newest(name: str, raw: Path) -> Optional[Path]:
-    files = sorted(raw.glob(f"{name}_*.deb"), key=lambda path: path.stat().st_mtime)
+def _newest(name: str, folder: Path) -> Optional[Path]:
+    files = sorted(folder.glob(f"{name}_*.deb"), key=lambda path: path.stat().st_mtime)
     return files[-1].resolve() if files else None
-
-
-def _fetch(name: str, raw: Path) -> Path:
-    own_copy = f"Fetch the package {name} elsewhere and give it with --deb FILE"
-    if shutil.which("apt-get") is None:
-        raise DownloadError(f"the command 'apt-get' was not found: it fetches {name} on Debian and Ubuntu. {own_copy}")
-    command = ["apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=root", "download", name]
-    say(f"{name}: fetching the package")
-    done = _run(command, raw)
-    remedy = "The package list may be missing or old: run 'apt-get update' as root, then this command again"
-    if done.returncode and os.geteuid() == 0:
-        say(f"{name}: apt-get could not fetch it; updating the package list (apt-get update)")
-        _run(["apt-get", "update"])
-        done = _run(command, raw)
-        remedy = "The package list was updated already: the network or the package archive may be out of reach"
-    if done.returncode:
-        raise DownloadError(f"apt-get download {name} failed ({_last_line(done)}). {remedy}. {own_copy}")
-    path = _newest(name, raw)
-    if path is None:
-        raise DownloadError(f"apt-get download {name} ended well but left no {name}_*.deb in {raw}. {own_copy}")
-    return path
 
 
 def _run(command: Sequence[str], folder: Optional[Path] = None) -> "subprocess.CompletedProcess[str]":
@@ -82,3 +112,30 @@ def _run(command: Sequence[str], folder: Optional[Path] = None) -> "subprocess.C
 def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
     lines = (done.stderr or done.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit status {done.returncode}"
+
+
+def unpack_all(options: argparse.Namespace) -> None:
+    """Unpack the packages of the command line, and print them."""
+    _need_dpkg()
+    for name in options.names:
+        path = options.deb or fetch_package(name, options.packages, options.otherwise)
+        remedy = f"get a new copy of the package {name}" if options.deb else "remove it, so that it is fetched again"
+        print(*unpack_package(name, path, options.into, remedy), sep="\t")
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="debian", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("names", nargs="+", metavar="NAME", help="package")
+    parser.add_argument("--packages", type=Path, required=True, metavar="DIR", help="folder that holds or gets them")
+    parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="folder to unpack them into")
+    parser.add_argument("--deb", type=Path, metavar="FILE", help="an own copy of the only package, by any name")
+    parser.add_argument("--otherwise", default="", metavar="TEXT", help="last words of an error: what else can be done")
+    options = parser.parse_args(arguments)
+    if options.deb and len(options.names) > 1:
+        parser.error("--deb stands for one package: give one NAME")
+    return exit_status("debian", lambda: unpack_all(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_mega.corpora.language_modeling import made_up
 from tests.support import helpers
+from tests.support.stand_ins import as_user, commands_in
 
 SCRIPTS = helpers.REPOSITORY / "scripts"
 NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")
@@ -94,16 +95,6 @@ def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
     assert "done: " not in refused.stderr
 
 
-def commands_in(folder: Path, **scripts: str) -> Dict[str, str]:
-    """An environment in which these shell scripts hide the commands of the same name."""
-    folder.mkdir()
-    for name, body in scripts.items():
-        path = folder / name.replace("_", "-")
-        path.write_text(f"#!/bin/sh\nset -eu\n{body}\n")
-        path.chmod(0o755)
-    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-
-
 @pytest.fixture
 def package(tmp_path: Path) -> Dict[str, str]:
     """An environment whose apt-get fetches, and whose dpkg-deb unpacks, a small dict-gcide."""
@@ -165,8 +156,8 @@ def test_without_the_package_the_remedy_is_told(user: str, updates: int, tmp_pat
         tmp_path / "bin",
         apt_get=f'echo "$*" >>"{calls}"; echo "E: Unable to locate package" >&2; exit 100',
         dpkg_deb="exit 1",
-        id=f"echo {user}",
     )
+    environment.update(as_user(user, tmp_path / "user"))
     failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", environment=environment)
     assert failed.returncode == 1
     assert "E: Unable to locate package" in failed.stderr
@@ -178,7 +169,8 @@ def test_without_the_package_the_remedy_is_told(user: str, updates: int, tmp_pat
 def test_a_package_of_something_else_is_named(tmp_path: Path) -> None:
     deb = tmp_path / "other.deb"
     deb.write_text("package\n")
-    for program, message in (('mkdir -p "$3"', "is another package than dict-gcide"), ("exit 2", "cannot be unpacked")):
+    empty = '[ "$1" != -x ] || mkdir -p "$3"'
+    for program, message in ((empty, "is another package than dict-gcide"), ("exit 2", "cannot be unpacked")):
         environment = commands_in(tmp_path / message[:4].strip(), dpkg_deb=program)
         failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--deb", deb, environment=environment)
         assert failed.returncode == 1

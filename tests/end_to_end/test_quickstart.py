@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
 from fairseq_mega.corpora.translation.parallel_text import Pair
+from tests.support.stand_ins import as_user, commands_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "quickstart.sh"
@@ -163,16 +164,6 @@ def test_bad_text_is_refused_by_name_and_line(english: str, german: str, message
     assert not (work / ".done" / "text").exists()
 
 
-def commands_in(folder: Path, **scripts: str) -> Dict[str, str]:
-    """An environment in which these shell scripts hide the commands of the same name."""
-    folder.mkdir()
-    for name, body in scripts.items():
-        path = folder / name.replace("_", "-")
-        path.write_text(f"#!/bin/sh\n{body}\n")
-        path.chmod(0o755)
-    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-
-
 @pytest.mark.parametrize(
     ("user", "messages"),
     [
@@ -186,8 +177,8 @@ def test_without_the_packages_the_remedy_is_told(user: str, messages: "list[str]
         tmp_path / "bin",
         apt_get=f'echo "$*" >>"{calls}"; echo "E: Unable to locate package" >&2; exit 100',
         dpkg_deb="exit 1",
-        id=f"echo {user}",
     )
+    environment.update(as_user(user, tmp_path / "user"))
     failed = quickstart("--skip-setup", "--work-dir", str(tmp_path / "work"), environment=environment)
     assert failed.returncode == 1
     assert "E: Unable to locate package" in failed.stderr
