@@ -27,7 +27,7 @@ from fairseq_mega.cli.results import make_result, read_result, write_result
 from fairseq_mega.compat import architectures
 from fairseq_mega.corpora.checksums import sha256_of
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
-from fairseq_mega.data.text_streams import TextStreamDataset
+from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 logger = logging.getLogger("evaluate_lm")
@@ -181,7 +181,7 @@ def evaluate(model: Any, task: Any, subset: str, setting: Setting, options: argp
     with torch.no_grad():
         tokens, total = score_batches(model, batches, task.target_dictionary.pad(), options.softmax_batch)
     seconds = time.perf_counter() - begun
-    streams = isinstance(dataset, TextStreamDataset)
+    streams = isinstance(dataset, StreamedSegmentDataset)
     expected = dataset.text.tokens if streams else int(np.sum(dataset.sizes, dtype=np.int64))
     if tokens != expected:
         raise RuntimeError(f"{tokens:,} of {expected:,} tokens of {subset!r} were scored")

@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.data.text_streams import Carry
+from fairseq_mega.data.streamed_segments import Carry
 from fairseq_mega.modules.state import reorder_state
 
 from .checkpoints import fingerprint

@@ -15,10 +15,10 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.batches import is_for_training
-from fairseq_mega.data.text_blocks import TextBlockDataset
-from fairseq_mega.data.text_lines import TextLines
-from fairseq_mega.data.text_streams import Carry, TextStreamDataset
+from fairseq_mega.data.binarised_text import BinarisedText
+from fairseq_mega.data.streamed_segments import Carry, StreamedSegmentDataset
 from fairseq_mega.data.text_units import text_unit, unit_name
+from fairseq_mega.data.training_blocks import TrainingBlockDataset
 from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
@@ -64,7 +64,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         self.chunk_size = args.tokens_per_sample
         self.segments = segments_of(args.valid_block)
         self.segment_size = segment_size_of(args.valid_block)
-        self.exact_context: Optional[int] = None  # see TextStreamDataset
+        self.exact_context: Optional[int] = None  # see StreamedSegmentDataset
         for option in ("chunk_nums", "tokens_per_sample"):
             if getattr(args, option) < 1:
                 raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
@@ -110,7 +110,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             ValueError: if it is empty, does not fit the options, or is to be both trained on and validated.
         """
         training = is_for_training(kwargs)
-        if training and split in self.datasets and not isinstance(self.datasets[split], TextBlockDataset):
+        if training and split in self.datasets and not isinstance(self.datasets[split], TrainingBlockDataset):
             raise ValueError(
                 f"--train-subset {split} is in --valid-subset too: a text is read in other blocks in training than in "
                 f"validation; leave it out there, and score it with fairseq-mega-eval-lm --gen-subset {split}"
@@ -129,14 +129,14 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             several = ". One name at a time; NAME1, NAME2, ... are read with NAME" if training and "," in split else ""
             raise FileNotFoundError(f"Dataset not found: {split} ({path}){several}")
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
-        text = TextLines(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
+        text = BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
         self.datasets[split] = self._blocks(text) if training else self._streams(text)
         return self.datasets[split]
 
-    def _blocks(self, text: TextLines) -> TextBlockDataset:
+    def _blocks(self, text: BinarisedText) -> TrainingBlockDataset:
         limits = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
         option = min((name for name in limits if limits[name]), key=lambda name: limits[name], default="")
-        dataset = TextBlockDataset(
+        dataset = TrainingBlockDataset(
             text,
             self.dictionary,
             self.chunk_size,
@@ -149,9 +149,11 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         logger.info(f"{text.name}: {text.tokens:,} tokens in {len(dataset):,} blocks, drawn anew every epoch")
         return dataset
 
-    def _streams(self, text: TextLines) -> TextStreamDataset:
+    def _streams(self, text: BinarisedText) -> StreamedSegmentDataset:
         group = self.chunk_size * self.args.chunk_nums
-        dataset = TextStreamDataset(text, self.dictionary, self.segments, group, self.exact_context, self.segment_size)
+        dataset = StreamedSegmentDataset(
+            text, self.dictionary, self.segments, group, self.exact_context, self.segment_size
+        )
         logger.info(
             f"{text.name}: {text.tokens:,} tokens in {len(dataset.segments)} segments, read {dataset.group:,} tokens "
             f"({self.args.chunk_nums} chunks of {self.chunk_size}) at a time"
@@ -160,7 +162,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
         """As fairseq's; streams keep the order of their groups and are never filtered by length."""
-        if not isinstance(dataset, TextStreamDataset):
+        if not isinstance(dataset, StreamedSegmentDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
         assert not args, "streams take keyword arguments only"
         shards = kwargs.get("num_shards", 1)
@@ -185,7 +187,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         Raises:
             ValueError: for options that a carried memory excludes.
         """
-        if not isinstance(dataset, TextStreamDataset):
+        if not isinstance(dataset, StreamedSegmentDataset):
             return super().eval_lm_dataloader(dataset, **kwargs)
         shards = kwargs.pop("num_shards", 1)
         if shards > 1:
@@ -225,7 +227,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         Raises:
             ValueError: if the prompts would be streams.
         """
-        streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, TextStreamDataset)]
+        streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, StreamedSegmentDataset)]
         if streams:
             raise ValueError(
                 f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no "
@@ -243,7 +245,7 @@ class ScoredOnce:
         task: whose memory goes along.
     """
 
-    def __init__(self, batches: Any, dataset: TextStreamDataset, task: MegaLanguageModelingTask) -> None:
+    def __init__(self, batches: Any, dataset: StreamedSegmentDataset, task: MegaLanguageModelingTask) -> None:
         self.batches, self.dataset, self.task = batches, dataset, task
 
     def __len__(self) -> int:

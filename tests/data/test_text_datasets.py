@@ -10,9 +10,9 @@ from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_mega.data.text_blocks import TextBlockDataset
-from fairseq_mega.data.text_lines import TextLines
-from fairseq_mega.data.text_streams import TextStreamDataset
+from fairseq_mega.data.binarised_text import BinarisedText
+from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
+from fairseq_mega.data.training_blocks import TrainingBlockDataset
 
 EOS, PAD = 2, 1
 
@@ -28,7 +28,7 @@ class Lines(list):
 def text(lengths):
     """Lines of consecutive numbers, so that every token is known by its value."""
     ends = np.cumsum(lengths)
-    return TextLines(Lines(torch.arange(10 + end - n, 10 + end) for n, end in zip(lengths, ends)), "test")
+    return BinarisedText(Lines(torch.arange(10 + end - n, 10 + end) for n, end in zip(lengths, ends)), "test")
 
 
 lines = st.lists(st.integers(0, 9), min_size=1, max_size=30).filter(lambda lengths: sum(lengths) > 0)
@@ -44,15 +44,15 @@ def test_spans(lengths, data):
 
 def test_empty_text():
     with pytest.raises(ValueError, match="'valid' has no token"):
-        TextLines(Lines([torch.zeros(0)]), "valid")
+        BinarisedText(Lines([torch.zeros(0)]), "valid")
     with pytest.raises(ValueError, match="'valid' has no token"):
-        TextLines(Lines(), "valid")
+        BinarisedText(Lines(), "valid")
 
 
 @given(lines, st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
 def test_blocks_are_whole_lines_in_order(lengths, chunk, low, more, epoch):
     source = text(lengths)
-    dataset = TextBlockDataset(source, Dictionary(), chunk, low, low + more, seed=3)
+    dataset = TrainingBlockDataset(source, Dictionary(), chunk, low, low + more, seed=3)
     dataset.set_epoch(epoch)
     targets = [dataset[i]["target"].tolist() for i in range(len(dataset))]
     assert list(itertools.chain(*targets)) == list(range(10, 10 + source.tokens))
@@ -67,7 +67,7 @@ def test_blocks_are_whole_lines_in_order(lengths, chunk, low, more, epoch):
 
 def test_blocks_are_drawn_anew_and_again():
     def cuts(seed, epoch):
-        dataset = TextBlockDataset(text([3] * 400), Dictionary(), 4, 2, 6, seed)
+        dataset = TrainingBlockDataset(text([3] * 400), Dictionary(), 4, 2, 6, seed)
         dataset.set_epoch(epoch)
         return dataset.sizes.tolist()
 
@@ -90,7 +90,7 @@ def test_blocks_are_drawn_anew_and_again():
 )
 def test_bad_blocks(low, high, longest, message):
     with pytest.raises(ValueError, match=message):
-        TextBlockDataset(text([3, 9, 4]), Dictionary(), 4, low, high, 1, longest, "--max-tokens")
+        TrainingBlockDataset(text([3, 9, 4]), Dictionary(), 4, low, high, 1, longest, "--max-tokens")
 
 
 def read_streams(dataset, max_tokens, max_sentences, shards=1):
@@ -122,7 +122,7 @@ def read_streams(dataset, max_tokens, max_sentences, shards=1):
 @given(lines, st.integers(1, 6), st.integers(1, 9), st.integers(1, 30), st.integers(1, 4), st.integers(1, 3))
 def test_streams_hold_every_token_once(lengths, count, group, max_tokens, max_sentences, shards):
     source = text(lengths)
-    dataset = TextStreamDataset(source, Dictionary(), count, group)
+    dataset = StreamedSegmentDataset(source, Dictionary(), count, group)
     longest = -(-source.tokens // count)
     ends = set((10 + np.cumsum(lengths)).tolist())
     found = read_streams(dataset, max_tokens, max_sentences, shards)
@@ -135,7 +135,7 @@ def test_streams_hold_every_token_once(lengths, count, group, max_tokens, max_se
 
 @pytest.mark.parametrize("exact", [1, 7, 20, 50])
 def test_exact_segments_begin_anywhere_with_the_token_before(exact):
-    dataset = TextStreamDataset(text([4, 9, 1, 17]), Dictionary(), 1, 5, exact)
+    dataset = StreamedSegmentDataset(text([4, 9, 1, 17]), Dictionary(), 1, 5, exact)
     items = [dataset[index] for index in dataset.ordered_indices()]
     assert torch.cat([item["target"] for item in items]).tolist() == list(range(10, 41))
     assert torch.cat([item["source"] for item in items]).tolist() == [EOS, *range(10, 40)]
@@ -145,12 +145,12 @@ def test_exact_segments_begin_anywhere_with_the_token_before(exact):
 
 
 def test_segments_of_a_size_are_whole_lines_up_to_it():
-    dataset = TextStreamDataset(text([4, 9, 1, 17, 2, 2]), Dictionary(), None, 5, longest=14)
+    dataset = StreamedSegmentDataset(text([4, 9, 1, 17, 2, 2]), Dictionary(), None, 5, longest=14)
     assert dataset.segments.tolist() == [[0, 14], [14, 31], [31, 35]]  # a longer line is a segment of its own
 
 
 def test_streams_side_by_side():
-    dataset = TextStreamDataset(text([4] * 30), Dictionary(), 6, 5)  # six segments of 20 tokens
+    dataset = StreamedSegmentDataset(text([4] * 30), Dictionary(), 6, 5)  # six segments of 20 tokens
     assert len(dataset.segments) == 6
     assert [len(batch) for batch in dataset.batches(15, None)] == [3] * 8
     assert [len(batch) for batch in dataset.batches(15, 2)] == [2] * 12

@@ -10,8 +10,8 @@ from fairseq.data import Dictionary
 from fairseq.data.monolingual_dataset import collate
 from torch import Tensor
 
+from .binarised_text import BinarisedText, inputs_of
 from .sized import SizedDataset
-from .text_lines import TextLines, inputs_of
 
 
 class StreamRows(NamedTuple):
@@ -48,7 +48,7 @@ class Carry:
         self._kept[model] = (list(streams), position, state)
 
 
-class TextStreamDataset(SizedDataset):
+class StreamedSegmentDataset(SizedDataset):
     """Segments of a text, each read from an empty memory in groups of some chunks.
 
     Every token of the text is the target of exactly one item. A batch holds the same group of some segments; it names
@@ -68,7 +68,7 @@ class TextStreamDataset(SizedDataset):
 
     def __init__(
         self,
-        text: TextLines,
+        text: BinarisedText,
         dictionary: Dictionary,
         segments: Optional[int],
         group: int,

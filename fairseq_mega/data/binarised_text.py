@@ -1,4 +1,4 @@
-"""A binarised text as one sequence of tokens with line ends: the base of training blocks and streams."""
+"""A binarised text as one sequence of tokens with line ends: training blocks and streamed segments are cut from it."""
 
 from typing import Any, Callable, Tuple
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class TextLines:
+class BinarisedText:
     """Lines of a binarised text.
 
     Args:

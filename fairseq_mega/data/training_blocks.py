@@ -6,11 +6,11 @@ import numpy as np
 from fairseq.data import Dictionary
 from fairseq.data.monolingual_dataset import collate
 
+from .binarised_text import BinarisedText, inputs_of
 from .sized import SizedDataset
-from .text_lines import TextLines, inputs_of
 
 
-class TextBlockDataset(SizedDataset):
+class TrainingBlockDataset(SizedDataset):
     """Blocks of whole lines for training a language model.
 
     For every block a target length is drawn from {low, low + 1, ..., high} chunks; lines are added while the block
@@ -33,7 +33,7 @@ class TextBlockDataset(SizedDataset):
 
     def __init__(
         self,
-        text: TextLines,
+        text: BinarisedText,
         dictionary: Dictionary,
         chunk: int,
         low: int,
