@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fairseq_mega.corpora.language_modeling import byte_ranges
 from fairseq_mega.corpora.language_modeling.byte_ranges import (
-    Span,
-    consecutive_spans,
-    held_out_spans,
-    read_spans,
+    ByteRange,
+    consecutive_ranges,
+    held_out_ranges,
+    read_ranges,
     size_of,
     whole,
 )
@@ -25,9 +25,9 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-def lines_of(path: Path, spans: List[Span]) -> List[bytes]:
+def lines_of(path: Path, ranges: List[ByteRange]) -> List[bytes]:
     with open(path, "rb") as stream:
-        return b"".join(read_spans(stream, spans)).splitlines(keepends=True)
+        return b"".join(read_ranges(stream, ranges)).splitlines(keepends=True)
 
 
 @pytest.fixture
@@ -37,28 +37,28 @@ def numbered(tmp_path: Path) -> Path:
 
 
 def test_valid_and_test_come_from_every_block(numbered: Path) -> None:
-    spans = held_out_spans(numbered, HELD_OUT, blocks=20, share=0.05)
+    ranges = held_out_ranges(numbered, HELD_OUT, blocks=20, share=0.05)
     for split, first in (("train", 0), ("valid", 450), ("test", 475)):
-        assert len(spans[split]) == 20
+        assert len(ranges[split]) == 20
         count = 450 if split == "train" else 25
         want = [number for block in range(0, 10_000, 500) for number in range(block + first, block + first + count)]
-        assert [int(line[5:]) for line in lines_of(numbered, spans[split])] == want
+        assert [int(line[5:]) for line in lines_of(numbered, ranges[split])] == want
 
 
 def test_a_limit_takes_equal_parts_from_every_block(numbered: Path) -> None:
-    spans = held_out_spans(numbered, HELD_OUT, blocks=20, share=0.05, limit=11 * 2000)
+    ranges = held_out_ranges(numbered, HELD_OUT, blocks=20, share=0.05, limit=11 * 2000)
     for split, first, count in (("train", 0, 90), ("valid", 90, 5), ("test", 95, 5)):
         want = [number for block in range(0, 10_000, 500) for number in range(block + first, block + first + count)]
-        assert [int(line[5:]) for line in lines_of(numbered, spans[split])] == want
-    everything = held_out_spans(numbered, HELD_OUT)
-    assert held_out_spans(numbered, HELD_OUT, limit=10**9) == everything
+        assert [int(line[5:]) for line in lines_of(numbered, ranges[split])] == want
+    everything = held_out_ranges(numbered, HELD_OUT)
+    assert held_out_ranges(numbered, HELD_OUT, limit=10**9) == everything
     assert sum(map(size_of, everything.values())) == numbered.stat().st_size
 
 
 def test_one_block_holds_the_end_out_and_nothing_held_out_leaves_all(numbered: Path) -> None:
-    spans = held_out_spans(numbered, ["test"], blocks=1, share=0.1)
-    assert spans == {"train": [Span(0, 99_000)], "test": [Span(99_000, 110_000)]}
-    kept = held_out_spans(numbered, [], blocks=3)
+    ranges = held_out_ranges(numbered, ["test"], blocks=1, share=0.1)
+    assert ranges == {"train": [ByteRange(0, 99_000)], "test": [ByteRange(99_000, 110_000)]}
+    kept = held_out_ranges(numbered, [], blocks=3)
     assert list(kept) == ["train"]
     assert size_of(kept["train"]) == 110_000
 
@@ -74,23 +74,23 @@ def test_whole_lines_nothing_twice_nothing_lost(
     tmp_path_factory: pytest.TempPathFactory, lines: List[bytes], finished: bool, blocks: int, share: float, limit
 ) -> None:
     text = b"\n".join(lines) + (b"\n" if finished else b"")
-    path = write(tmp_path_factory.getbasetemp() / "spans", text)
+    path = write(tmp_path_factory.getbasetemp() / "ranges", text)
     try:
-        spans: Dict[str, List[Span]] = held_out_spans(path, HELD_OUT, blocks, share, limit)
+        ranges: Dict[str, List[ByteRange]] = held_out_ranges(path, HELD_OUT, blocks, share, limit)
     except ValueError as error:
         assert "no line is left for" in str(error)
         assume(False)
-    ordered = sorted(span for part in spans.values() for span in part)
-    for span in ordered:
-        assert span.begin < span.end
-        assert span.begin == 0 or text[span.begin - 1 : span.begin] == b"\n"
-        assert span.end == len(text) or text[span.end - 1 : span.end] == b"\n"
+    ordered = sorted(part for of_split in ranges.values() for part in of_split)
+    for part in ordered:
+        assert part.begin < part.end
+        assert part.begin == 0 or text[part.begin - 1 : part.begin] == b"\n"
+        assert part.end == len(text) or text[part.end - 1 : part.end] == b"\n"
     assert all(first.end <= second.begin for first, second in zip(ordered, ordered[1:]))
-    for part in spans.values():
-        assert part == sorted(part)
+    for of_split in ranges.values():
+        assert of_split == sorted(of_split)
     if limit is None or limit >= len(text):
         with open(path, "rb") as stream:
-            assert b"".join(read_spans(stream, ordered)) == text
+            assert b"".join(read_ranges(stream, ordered)) == text
 
 
 @pytest.mark.parametrize(
@@ -105,28 +105,28 @@ def test_whole_lines_nothing_twice_nothing_lost(
 )
 def test_impossible_arguments_are_named(numbered: Path, arguments: Dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        held_out_spans(numbered, HELD_OUT, **arguments)
+        held_out_ranges(numbered, HELD_OUT, **arguments)
 
 
 def test_a_text_of_one_line_cannot_be_cut(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no line is left for valid .* give more text, or fewer blocks"):
-        held_out_spans(write(tmp_path / "text", b"x" * 5000), HELD_OUT)
+        held_out_ranges(write(tmp_path / "text", b"x" * 5000), HELD_OUT)
 
 
 def test_consecutive_parts_have_exactly_their_sizes(tmp_path: Path) -> None:
     path = write(tmp_path / "text", b"aaa\nbbcd")
-    spans = consecutive_spans(path, (6, 1, 1))
-    assert spans == {"train": [Span(0, 6)], "valid": [Span(6, 7)], "test": [Span(7, 8)]}
+    ranges = consecutive_ranges(path, (6, 1, 1))
+    assert ranges == {"train": [ByteRange(0, 6)], "valid": [ByteRange(6, 7)], "test": [ByteRange(7, 8)]}
     for sizes in ((6, 1, 2), (6, 2)):
         with pytest.raises(ValueError, match=f"need a file of {sum(sizes)} bytes, found 8"):
-            consecutive_spans(path, sizes)
+            consecutive_ranges(path, sizes)
 
 
 def test_reading_goes_in_blocks_and_notices_a_file_that_shrinks(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(byte_ranges, "BLOCK", 4)
     path = write(tmp_path / "text", b"0123456789")
     with open(path, "rb") as stream:
-        assert list(read_spans(stream, [Span(1, 7), Span(9, 10)])) == [b"1234", b"56", b"9"]
-        assert list(read_spans(stream, whole(path))) == [b"0123", b"4567", b"89"]
+        assert list(read_ranges(stream, [ByteRange(1, 7), ByteRange(9, 10)])) == [b"1234", b"56", b"9"]
+        assert list(read_ranges(stream, whole(path))) == [b"0123", b"4567", b"89"]
         with pytest.raises(ValueError, match="text: the file ended 2 bytes too early"):
-            list(read_spans(stream, [Span(0, 12)]))
+            list(read_ranges(stream, [ByteRange(0, 12)]))

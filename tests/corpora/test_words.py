@@ -8,7 +8,7 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.language_modeling.byte_ranges import Span, whole
+from fairseq_mega.corpora.language_modeling.byte_ranges import ByteRange, whole
 from fairseq_mega.corpora.language_modeling.words import check_words, read_words
 
 
@@ -30,9 +30,9 @@ def test_words_and_lines_are_those_of_fairseq(tmp_path_factory: pytest.TempPathF
     assert words_of(path) == [tokenize_line(line) for line in lines]
 
 
-def test_only_the_spans_are_read(tmp_path: Path) -> None:
+def test_only_the_ranges_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "text", "eins\nzwei drei\n\nvier\nfünf".encode())
-    assert list(read_words(path, [Span(5, 16), Span(21, 26)])) == [["zwei", "drei"], [], ["fünf"]]
+    assert list(read_words(path, [ByteRange(5, 16), ByteRange(21, 26)])) == [["zwei", "drei"], [], ["fünf"]]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_bytes_that_are_no_utf8_are_named_with_line_offset_and_remedy(
     assert f"is no UTF-8; convert the file, for example with `iconv -f LATIN1 -t UTF-8 {path}`" in str(caught.value)
 
 
-def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_spans_too(tmp_path: Path) -> None:
+def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(tmp_path: Path) -> None:
     path = write(tmp_path / "text", b"one\ntwo\nthree\xff\n")
     with pytest.raises(ValueError, match="line 3: byte 0xff at byte offset 13"):
-        list(read_words(path, [Span(8, 15)]))
+        list(read_words(path, [ByteRange(8, 15)]))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

@@ -8,28 +8,28 @@ from fairseq_mega.corpora.splits import SPLITS
 BLOCK = 1 << 18
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """The bytes of a file from `begin` up to, but not including, `end`."""
 
     begin: int
     end: int
 
 
-def whole(path: Path) -> List[Span]:
-    """Return the span of a whole file."""
-    return [Span(0, path.stat().st_size)]
+def whole(path: Path) -> List[ByteRange]:
+    """Return the range of a whole file."""
+    return [ByteRange(0, path.stat().st_size)]
 
 
-def size_of(spans: Sequence[Span]) -> int:
-    """Return how many bytes the spans hold together."""
-    return sum(span.end - span.begin for span in spans)
+def size_of(ranges: Sequence[ByteRange]) -> int:
+    """Return the number of bytes in all ranges."""
+    return sum(part.end - part.begin for part in ranges)
 
 
-def read_spans(stream: BinaryIO, spans: Sequence[Span]) -> Iterator[bytes]:
-    """Yield the bytes of the spans in their order, in blocks of 256 KiB at most."""
-    for span in spans:
-        stream.seek(span.begin)
-        left = span.end - span.begin
+def read_ranges(stream: BinaryIO, ranges: Sequence[ByteRange]) -> Iterator[bytes]:
+    """Yield the bytes of the ranges in their order, in blocks of 256 KiB at most."""
+    for part in ranges:
+        stream.seek(part.begin)
+        left = part.end - part.begin
         while left:
             block = stream.read(min(left, BLOCK))
             if not block:
@@ -38,7 +38,7 @@ def read_spans(stream: BinaryIO, spans: Sequence[Span]) -> Iterator[bytes]:
             yield block
 
 
-def consecutive_spans(path: Path, sizes: Sequence[int]) -> Dict[str, List[Span]]:
+def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteRange]]:
     """Cut a file into train, valid and test of exactly these sizes in bytes, wherever in a line that is.
 
     Raises:
@@ -50,16 +50,16 @@ def consecutive_spans(path: Path, sizes: Sequence[int]) -> Dict[str, List[Span]]
             f"{path}: splits of {', '.join(map(str, sizes))} bytes need a file of {sum(sizes)} bytes, found {found}; "
             "give the whole, unaltered file"
         )
-    spans, begin = {}, 0
+    ranges, begin = {}, 0
     for split, size in zip(SPLITS, sizes):
-        spans[split] = [Span(begin, begin + size)]
+        ranges[split] = [ByteRange(begin, begin + size)]
         begin += size
-    return spans
+    return ranges
 
 
-def held_out_spans(
+def held_out_ranges(
     path: Path, splits: Sequence[str], blocks: int = 20, share: float = 0.05, limit: Optional[int] = None
-) -> Dict[str, List[Span]]:
+) -> Dict[str, List[ByteRange]]:
     """Cut a file into train and the held-out `splits`, whose text comes from everywhere in the file.
 
     The file is cut into `blocks` equal blocks; of each, the last `share` goes to the last split, the `share`
@@ -85,7 +85,7 @@ def held_out_spans(
     size = path.stat().st_size
     used = size if limit is None else min(limit, size)
     order = ["train", *splits]
-    spans: Dict[str, List[Span]] = {split: [] for split in order}
+    ranges: Dict[str, List[ByteRange]] = {split: [] for split in order}
     with open(path, "rb") as stream:
         for number in range(blocks):
             begin, end = number * size // blocks, (number + 1) * size // blocks
@@ -94,14 +94,14 @@ def held_out_spans(
             ends = [line_end(stream, edge) for edge in edges]
             for split, first, last in zip(order, ends, ends[1:]):
                 if last > first:
-                    spans[split].append(Span(first, last))
+                    ranges[split].append(ByteRange(first, last))
     for split in order:
-        if not spans[split]:
+        if not ranges[split]:
             raise ValueError(
                 f"{path}: no line is left for {split} of {used} bytes cut into {blocks} blocks, {share} of them for "
                 f"each of {', '.join(splits)}; give more text, or fewer blocks"
             )
-    return spans
+    return ranges
 
 
 def line_end(stream: BinaryIO, offset: int) -> int:

@@ -7,10 +7,10 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 from fairseq_mega.corpora.files import write_json, written_whole
 from fairseq_mega.corpora.language_modeling import made_up
 from fairseq_mega.corpora.language_modeling.byte_ranges import (
-    Span,
-    consecutive_spans,
-    held_out_spans,
-    read_spans,
+    ByteRange,
+    consecutive_ranges,
+    held_out_ranges,
+    read_ranges,
     size_of,
     whole,
 )
@@ -29,33 +29,33 @@ def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[byt
     return Progress(name, "MB", total / 1e6).follow(blocks, size=lambda block: len(block) / 1e6)
 
 
-def write_bytes(path: Path, spans: Sequence[Span], target: Path, name: str) -> Tuple[TextCounts, int]:
-    """Write the bytes of the spans as decimal numbers; returns the counts and the number of different symbols."""
+def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
+    """Write the bytes of the ranges as decimal numbers; returns the counts and the number of different symbols."""
     counter = ByteCounter()
     with open(path, "rb") as source, written_whole(target) as partial, open(partial, "wb") as stream:
-        for block in counter.count(follow_bytes(name, size_of(spans), read_spans(source, spans))):
+        for block in counter.count(follow_bytes(name, size_of(ranges), read_ranges(source, ranges))):
             stream.write(encode(block))
     return counter.counts, counter.symbols
 
 
 def write_words(
-    path: Path, spans: Sequence[Span], target: Path, name: str, replace_invalid: bool
+    path: Path, ranges: Sequence[ByteRange], target: Path, name: str, replace_invalid: bool
 ) -> Tuple[TextCounts, int]:
-    """Write the words of the spans, one blank between them; returns the counts and the number of different words."""
+    """Write the words of the ranges, one blank between them; returns the counts and the number of different words."""
     lines = tokens = 0
     seen = set()
 
     def rows() -> Iterator[bytes]:
         nonlocal lines, tokens
-        for words in read_words(path, spans, replace_invalid):
+        for words in read_words(path, ranges, replace_invalid):
             lines += 1
             tokens += len(words) + 1
             seen.update(words)
             yield " ".join(words).encode("utf-8") + b"\n"
 
     with written_whole(target) as partial, open(partial, "wb") as stream:
-        stream.writelines(follow_bytes(name, size_of(spans), rows()))
-    return TextCounts(lines, tokens, size_of(spans)), len(seen - {"<unk>"})
+        stream.writelines(follow_bytes(name, size_of(ranges), rows()))
+    return TextCounts(lines, tokens, size_of(ranges)), len(seen - {"<unk>"})
 
 
 def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None:
@@ -67,15 +67,15 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
             check_words(path, replace_invalid)
 
 
-def split_sources(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[Span]]]:
-    """Return the file and the spans that each split is made of."""
+def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRange]]]:
+    """Return the file and the ranges that each split is made of."""
     given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
     if args.sizes is not None:
         if len(given) > 1:
             raise ValueError("--sizes cuts the file of --train alone: leave --valid and --test out")
-        return {split: (args.train, spans) for split, spans in consecutive_spans(args.train, args.sizes).items()}
+        return {split: (args.train, ranges) for split, ranges in consecutive_ranges(args.train, args.sizes).items()}
     missing = [split for split in SPLITS if split not in given]
-    cut = held_out_spans(args.train, missing, args.blocks, args.held_out, args.limit)
+    cut = held_out_ranges(args.train, missing, args.blocks, args.held_out, args.limit)
     return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
 
 
@@ -88,12 +88,12 @@ def command_split(args: argparse.Namespace) -> None:
     folder = args.output / "words" if args.unit == "subwords" else args.output
     folder.mkdir(parents=True, exist_ok=True)
     result: Dict[str, Any] = {"unit": args.unit, "splits": {}}
-    for split, (path, spans) in split_sources(args).items():
+    for split, (path, ranges) in split_ranges(args).items():
         name = f"{split} ({args.unit} of {path.name})"
         if args.unit == "bytes":
-            counts, symbols = write_bytes(path, spans, folder / split, name)
+            counts, symbols = write_bytes(path, ranges, folder / split, name)
         else:
-            counts, symbols = write_words(path, spans, folder / split, name, args.replace_invalid)
+            counts, symbols = write_words(path, ranges, folder / split, name, args.replace_invalid)
         if counts.tokens == counts.lines:
             raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
         result["splits"][split] = {**counts._asdict(), "symbols": symbols}

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import BinaryIO, Iterator, List, Sequence
 
-from fairseq_mega.corpora.language_modeling.byte_ranges import Span, whole
+from fairseq_mega.corpora.language_modeling.byte_ranges import ByteRange, whole
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Words that fairseq would take for its own symbols: padding, for one, is never scored. <unk> may stand in a text.
@@ -11,8 +11,8 @@ RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 _ENCODINGS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 
-def read_words(path: Path, spans: Sequence[Span], replace_invalid: bool = False) -> Iterator[List[str]]:
-    r"""Yield the words of every line in the spans of a UTF-8 file, which begin and end at ends of lines.
+def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
+    r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
 
     Lines end at `\n` only; words are what fairseq would make of them. A byte-order mark is left out.
 
@@ -23,10 +23,10 @@ def read_words(path: Path, spans: Sequence[Span], replace_invalid: bool = False)
         ValueError: bytes that are no UTF-8, a NUL byte or a word reserved by fairseq; names file, line and byte offset.
     """
     with open(path, "rb") as stream:
-        for span in spans:
-            stream.seek(span.begin)
-            offset = span.begin
-            while offset < span.end:
+        for part in ranges:
+            stream.seek(part.begin)
+            offset = part.begin
+            while offset < part.end:
                 line = stream.readline()
                 if not line:
                     raise ValueError(f"{path}: the file ended at byte {offset}; it changed while it was read")
