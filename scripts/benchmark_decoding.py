@@ -106,7 +106,7 @@ def drawn_order(texts: int, beam: int, device: str) -> Any:
 def build(name: str, chunk: int, arguments: argparse.Namespace, longest: int) -> Any:
     import torch
 
-    from fairseq_mega.cli import lm_pair
+    from fairseq_mega.benchmarks import lm_pair
 
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, chunk, arguments.symbols, longest)
@@ -137,8 +137,8 @@ def measure(name: str, chunk: int, arguments: argparse.Namespace) -> List[Dict[s
     """Median seconds per step and bytes of state at every position; runs in a process of its own."""
     import torch
 
-    from fairseq_mega.cli.allocator import keep_freed_memory
-    from fairseq_mega.cli.lm_pair import layer_parameters
+    from fairseq_mega.benchmarks.lm_pair import layer_parameters
+    from fairseq_mega.compat.allocator import keep_freed_memory
 
     keep_freed_memory()  # as fairseq-mega-generate does
     torch.set_num_threads(arguments.threads)
@@ -186,8 +186,8 @@ def main() -> None:
         name, chunk = arguments.measure.split(":")
         print(json.dumps({"rows": measure(name, int(chunk), arguments)}))
         return
-    from fairseq_mega.cli.lm_pair import MODELS
-    from fairseq_mega.cli.measure import run_apart, write_measurements
+    from fairseq_mega.benchmarks.lm_pair import MODELS
+    from fairseq_mega.benchmarks.measure import run_apart, write_measurements
 
     names = arguments.models.split(",")
     if not set(names) <= set(MODELS):

@@ -65,8 +65,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Any]]:
     """What is to be measured."""
-    from fairseq_mega.cli.kernel_cases import OPS
-    from fairseq_mega.cli.kernel_shapes import PRESETS, parse_shapes, shrunk
+    from fairseq_mega.benchmarks.kernel_cases import OPS
+    from fairseq_mega.benchmarks.kernel_shapes import PRESETS, parse_shapes, shrunk
 
     chosen = arguments.ops.split(",") if arguments.ops else list(OPS)
     unknown = [op for op in chosen if op not in OPS]
@@ -86,7 +86,7 @@ def check(what: List[Tuple[str, Any]], arguments: argparse.Namespace) -> None:
     """Compare all paths with the reference at small sizes; ends the program where one differs."""
     import torch
 
-    from fairseq_mega.cli.kernel_cases import OPS, disagreements
+    from fairseq_mega.benchmarks.kernel_cases import OPS, disagreements
     from fairseq_mega.ops import native
 
     wrong = []
@@ -105,8 +105,8 @@ def measure(what: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Seconds of a forward pass, of a forward and backward pass, and peak extra memory in MiB of the latter."""
     import torch
 
-    from fairseq_mega.cli.kernel_cases import OPS, Shape, leaves
-    from fairseq_mega.cli.measure import bandwidth, median_seconds, time_and_memory
+    from fairseq_mega.benchmarks.kernel_cases import OPS, Shape, leaves
+    from fairseq_mega.benchmarks.measure import bandwidth, median_seconds, time_and_memory
 
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
@@ -140,7 +140,7 @@ def measure_apart(what: str, arguments: argparse.Namespace) -> Dict[str, Any]:
     """Run :func:`measure` in a fresh process; on a GPU and with --in-process in this one."""
     import torch
 
-    from fairseq_mega.cli.measure import run_apart
+    from fairseq_mega.benchmarks.measure import run_apart
 
     if arguments.device == "cpu" and (not arguments.in_process or what == "bandwidth"):
         return run_apart(what, arguments, what)
@@ -157,7 +157,7 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
     """Why a measurement is left out, or nothing."""
     import torch
 
-    from fairseq_mega.cli.kernel_cases import OPS, missing
+    from fairseq_mega.benchmarks.kernel_cases import OPS, missing
 
     op, shape = OPS[row["op"]], row["shape"]
     path = op.paths[row["path"]]
@@ -180,7 +180,7 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
 
 def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: int, kept: Any) -> None:
     """Measure every row once more and keep the faster result; leave out what does not fit."""
-    from fairseq_mega.cli.measure import keep_the_faster
+    from fairseq_mega.benchmarks.measure import keep_the_faster
 
     for index, row in enumerate(rows):
         if number == 0:
@@ -201,7 +201,7 @@ def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: 
 
 def table(rows: List[Row], bandwidth: float, size: int) -> str:
     """The measurements as a Markdown table, with ratios to each operator's baseline; a number has ``size`` bytes."""
-    from fairseq_mega.cli.kernel_cases import OPS
+    from fairseq_mega.benchmarks.kernel_cases import OPS
 
     lines = [
         "| operator | B, D, N, L[, z, v, chunk] | path | forward ms | of limit | forward + backward ms | of limit "
@@ -238,7 +238,7 @@ def key(row: Row) -> Tuple[str, Any]:
 
 def write_json(rows: List[Row], bandwidth: float, arguments: argparse.Namespace) -> None:
     """The measurements as a result file; what was skipped stands in it with the reason."""
-    from fairseq_mega.cli.measure import write_measurements
+    from fairseq_mega.benchmarks.measure import write_measurements
 
     scores = {"bandwidth": bandwidth}
     for row in rows:
@@ -254,7 +254,7 @@ def main() -> None:
     arguments = parse_arguments()
     sys.path.insert(0, str(ROOT))
     if arguments.plot:
-        from fairseq_mega.cli.plotting import load_pyplot
+        from fairseq_mega.reports.plotting import load_pyplot
 
         load_pyplot()  # without matplotlib, say so before anything is measured
     if arguments.measure:
@@ -262,9 +262,9 @@ def main() -> None:
         return
     import torch
 
-    from fairseq_mega.cli.kernel_cases import OPS
-    from fairseq_mega.cli.measure import available_gib
-    from fairseq_mega.cli.rows import Rows
+    from fairseq_mega.benchmarks.kernel_cases import OPS
+    from fairseq_mega.benchmarks.measure import available_gib
+    from fairseq_mega.benchmarks.rows import Rows
 
     what = operators_and_shapes(arguments)
     torch.set_num_threads(arguments.threads)
@@ -293,7 +293,7 @@ def main() -> None:
     print(f"\n{where}; a copy moves {speed} (read and written).")
     write_json(rows, bandwidth, arguments)
     if arguments.plot:
-        from fairseq_mega.cli.benchmark_plot import plot_rows
+        from fairseq_mega.reports.kernels import plot_rows
 
         plot_rows([{**row, "shape": row["shape"]._asdict()} for row in rows], arguments.plot)
 

@@ -104,7 +104,7 @@ def published_ema(ours: Any) -> Any:
     import torch
     import torch.nn.functional as F
 
-    from fairseq_mega.cli.kernel_cases import Shape, dxnxl_ema
+    from fairseq_mega.benchmarks.kernel_cases import Shape, dxnxl_ema
 
     class PublishedEMA(torch.nn.Module):
         def __init__(self) -> None:
@@ -184,7 +184,7 @@ def measure(model: str, length: int, arguments: argparse.Namespace) -> Dict[str,
     """Median seconds of a forward and backward pass and peak extra memory in MiB; runs in a process of its own."""
     import torch
 
-    from fairseq_mega.cli.measure import time_and_memory
+    from fairseq_mega.benchmarks.measure import time_and_memory
 
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
@@ -209,7 +209,7 @@ def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dic
     """Run :func:`measure` in a fresh process, or on a GPU in this one."""
     import torch
 
-    from fairseq_mega.cli.measure import run_apart
+    from fairseq_mega.benchmarks.measure import run_apart
 
     if arguments.device == "cpu":
         return run_apart(f"{model}:{length}", arguments, f"{model} at L = {length}")
@@ -243,8 +243,8 @@ def main() -> None:
         model, length = arguments.measure.split(":")
         print(json.dumps(measure(model, int(length), arguments)))
         return
-    from fairseq_mega.cli.measure import keep_the_faster, write_measurements
-    from fairseq_mega.cli.rows import Rows
+    from fairseq_mega.benchmarks.measure import keep_the_faster, write_measurements
+    from fairseq_mega.benchmarks.rows import Rows
 
     models = [model for model in MODELS if model in arguments.models.split(",")]
     for model in models:

@@ -43,9 +43,9 @@ def measure(name: str, length: int, arguments: argparse.Namespace) -> Dict[str, 
     import torch
     import torch.nn.functional as F
 
-    from fairseq_mega.cli import lm_pair
-    from fairseq_mega.cli.allocator import keep_freed_memory
-    from fairseq_mega.cli.measure import time_and_memory
+    from fairseq_mega.benchmarks import lm_pair
+    from fairseq_mega.benchmarks.measure import time_and_memory
+    from fairseq_mega.compat.allocator import keep_freed_memory
 
     keep_freed_memory()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
@@ -69,8 +69,8 @@ def main() -> None:
         name, length = arguments.measure.split(":")
         print(json.dumps(measure(name, int(length), arguments)))
         return
-    from fairseq_mega.cli.lm_pair import MODELS
-    from fairseq_mega.cli.measure import run_apart, write_measurements
+    from fairseq_mega.benchmarks.lm_pair import MODELS
+    from fairseq_mega.benchmarks.measure import run_apart, write_measurements
 
     names = arguments.models.split(",")
     if not set(names) <= set(MODELS):

@@ -63,8 +63,8 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     import fairseq_mega  # noqa: F401  registers the models
-    from fairseq_mega.cli.allocator import keep_freed_memory
-    from fairseq_mega.cli.measure import time_and_memory
+    from fairseq_mega.benchmarks.measure import time_and_memory
+    from fairseq_mega.compat.allocator import keep_freed_memory
 
     keep_freed_memory()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
@@ -91,7 +91,7 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, arguments)))
         return
-    from fairseq_mega.cli.measure import run_apart, write_measurements
+    from fairseq_mega.benchmarks.measure import run_apart, write_measurements
 
     names = arguments.models.split(",")
     if not set(names) <= set(MODELS):

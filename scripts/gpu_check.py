@@ -85,7 +85,7 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
         install = [*pip, "--no-index", "--no-deps", "--upgrade", "--target", str(out / "site"), *wheels]
         found.append(Stage("wheels", "setup", [install]))
     before = tuple(stage.name for stage in found)
-    describe = [sys.executable, "-m", "fairseq_mega.cli.describe_gpu", "--device", device, str(out / "gpu.json")]
+    describe = [sys.executable, "-m", "fairseq_mega.benchmarks.device", "--device", device, str(out / "gpu.json")]
     off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # there is nothing to load yet
     found.append(Stage("describe", "setup", [describe], before, environment=off))
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
@@ -167,7 +167,7 @@ def plot_stages(arguments: argparse.Namespace) -> List[Stage]:
     for dtype in ("float32", "bfloat16"):
         name = f"kernels-lengths-{dtype}"
         files = ["--json", str(arguments.out / f"{name}.json"), "--output", str(arguments.out / f"{name}.png")]
-        command = [sys.executable, "-m", "fairseq_mega.cli.benchmark_plot", *files]
+        command = [sys.executable, "-m", "fairseq_mega.reports.kernels", *files]
         found.append(Stage(f"plot-{dtype}", "plots", [command], (name,)))
     return found
 

@@ -136,7 +136,7 @@ check_then_run() {
 
 # require_pyplot: dies unless plots can be drawn.
 require_pyplot() {
-  python -c 'from fairseq_mega.cli.plotting import load_pyplot; load_pyplot()' || die "the plot at the end cannot be drawn (see above)"
+  python -c 'from fairseq_mega.reports.plotting import load_pyplot; load_pyplot()' || die "the plot at the end cannot be drawn (see above)"
 }
 
 # fail_with_log LOG WHAT: shows the last lines of a log and dies.

@@ -281,7 +281,7 @@ train() {
   [[ ! -e $1/checkpoints/checkpoint_last.pt ]] || log "going on from $1/checkpoints/checkpoint_last.pt"
   log "training $updates updates; everything is logged in $log_file"
   python -m fairseq_mega.cli.lra_results train "${arguments[@]}" 2>&1 |
-    python "$repo_root/fairseq_mega/cli/log_progress.py" --log "$log_file" --updates "$updates" ||
+    python "$repo_root/fairseq_mega/reports/log_progress.py" --log "$log_file" --updates "$updates" ||
     fail_with_log "$log_file" fairseq-mega-train
   require_file "$1/checkpoints/checkpoint_best.pt" "the training ended without a best checkpoint; see $log_file"
 }

@@ -135,7 +135,7 @@ train() {
   printf '%q ' "${command[@]}" >"$run_dir/train.command"
   [[ ! -e $run_dir/checkpoints/checkpoint_last.pt ]] || log "going on from $run_dir/checkpoints/checkpoint_last.pt"
   log "training $max_update updates; everything is logged in $log_file"
-  "${command[@]}" 2>&1 | python "$repo_root/fairseq_mega/cli/log_progress.py" --log "$log_file" --updates "$max_update" ||
+  "${command[@]}" 2>&1 | python "$repo_root/fairseq_mega/reports/log_progress.py" --log "$log_file" --updates "$max_update" ||
     fail_with_log "$log_file" fairseq-mega-train
   require_file "$run_dir/checkpoints/checkpoint_best.pt" "the training ended without a best checkpoint; see $log_file"
 }
@@ -168,4 +168,4 @@ for one in "${selected[@]}"; do
   run_stage "$one.seed$seed.train" train "$one" "$run_dir"
   [[ $only_train ]] || run_stage "$one.seed$seed.score" score "$one" "$run_dir"
 done
-[[ $only_train ]] || python -m fairseq_mega.cli.table5 "$results_dir" ${smoke:+--smoke}
+[[ $only_train ]] || python -m fairseq_mega.reports.table5 "$results_dir" ${smoke:+--smoke}

@@ -203,7 +203,7 @@ train() {
   printf '%q ' "${command[@]}" >"$run_dir/train.command"
   [[ ! -e $run_dir/checkpoints/checkpoint_last.pt ]] || log "going on from $run_dir/checkpoints/checkpoint_last.pt"
   log "training $max_update updates; everything is logged in $log_file"
-  "${command[@]}" 2>&1 | python "$repo_root/fairseq_mega/cli/log_progress.py" --log "$log_file" --updates "$max_update" ||
+  "${command[@]}" 2>&1 | python "$repo_root/fairseq_mega/reports/log_progress.py" --log "$log_file" --updates "$max_update" ||
     fail_with_log "$log_file" fairseq-train
   require_file "$run_dir/checkpoints/checkpoint_best.pt" "the training ended without a best checkpoint; see $log_file"
 }
@@ -222,7 +222,7 @@ translate() {
   fairseq-generate "$work_dir/data-bin" --user-dir "$user_dir" --task translation --source-lang "$source_lang" \
     --target-lang "$target_lang" --gen-subset test --path "$checkpoint" ${where[@]+"${where[@]}"} --beam 5 --lenpen 0.5 \
     --batch-size 300 --max-len-a 0 --max-len-b 200 --remove-bpe --required-batch-size-multiple 1 --num-workers "$workers" \
-    2>"$log_file" | python "$repo_root/fairseq_mega/cli/log_progress.py" --log "$output.partial" --sentences "$sentences" ||
+    2>"$log_file" | python "$repo_root/fairseq_mega/reports/log_progress.py" --log "$output.partial" --sentences "$sentences" ||
     fail_with_log "$log_file" fairseq-generate
   mv "$output.partial" "$output"
 }
@@ -231,7 +231,7 @@ score() {
   local source_lang=$1 target_lang=$2 function=$3 seed=$4 run_dir=$5 name=$6
   local label=$source_lang-$target_lang.$function.seed$seed.$name official=()
   [[ $smoke ]] || official=(--sacrebleu-test-set wmt14/full)
-  python -m fairseq_mega.cli.score_translations "$run_dir/generate.$name.txt" --expect "$sentences" \
+  python -m fairseq_mega.reports.translations "$run_dir/generate.$name.txt" --expect "$sentences" \
     --source-lang "$source_lang" --target-lang "$target_lang" --source "$work_dir/raw/newstest2014.$source_lang" \
     --reference "$work_dir/raw/newstest2014.$target_lang" --detokenize en --compound-split \
     --tokenized-reference "$work_dir/tokenized/newstest2014.$target_lang" ${official[@]+"${official[@]}"} --examples 3 \
@@ -276,5 +276,5 @@ for stage in fetch unpack tokenize learn_bpe apply_bpe clean binarize; do
   run_stage "$stage" "$stage"
 done
 all_runs
-python -m fairseq_mega.cli.table7 --results "$results_dir" ${smoke:+--smoke}
+python -m fairseq_mega.reports.table7 --results "$results_dir" ${smoke:+--smoke}
 log "result files: $results_dir/$benchmark.*.json"

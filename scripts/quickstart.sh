@@ -216,7 +216,7 @@ train_model() {
     --log-interval 10 --save-dir "$work_dir/checkpoints" --no-epoch-checkpoints --keep-interval-updates 1 \
     --save-interval-updates "$save_updates" --validate-interval-updates "$save_updates" \
     --save-interval 1000000 --validate-interval 1000000 2>&1 |
-    python "$repo_root/fairseq_mega/cli/log_progress.py" --log "$log_file" --updates "$planned" --minutes "$train_minutes"; then
+    python "$repo_root/fairseq_mega/reports/log_progress.py" --log "$log_file" --updates "$planned" --minutes "$train_minutes"; then
     fail_with_log "$log_file" fairseq-mega-train
   fi
   require_file "$work_dir/checkpoints/checkpoint_best.pt" "the training ended without a checkpoint; see $log_file"
@@ -227,7 +227,7 @@ translate_test() {
   rm -f "$log_file" # hypotheses of an interrupted run must not be counted twice
   if ! fairseq-mega-generate "$work_dir/data-bin" "${translate[@]}" --gen-subset test --max-tokens 4000 \
     --required-batch-size-multiple 1 --num-workers 0 2>&1 |
-    python "$repo_root/fairseq_mega/cli/log_progress.py" --log "$log_file" --sentences "$(count_test)"; then
+    python "$repo_root/fairseq_mega/reports/log_progress.py" --log "$log_file" --sentences "$(count_test)"; then
     fail_with_log "$log_file" fairseq-mega-generate
   fi
 }
@@ -237,7 +237,7 @@ count_test() {
 }
 
 score() {
-  python -m fairseq_mega.cli.score_translations "$work_dir/logs/generate.log" --reference "$work_dir/text/test.$target_lang" \
+  python -m fairseq_mega.reports.translations "$work_dir/logs/generate.log" --reference "$work_dir/text/test.$target_lang" \
     --source "$work_dir/text/test.$source_lang" --target-lang "$target_lang" --expect "$(count_test)" --examples 5 \
     --json "$work_dir/result.json" --command "$command_line" --seed "$seed" --label quickstart
 }

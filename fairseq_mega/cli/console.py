@@ -14,9 +14,9 @@ import typing
 import warnings
 
 import fairseq_mega
+from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.compat.loading import RefusedContents, UnreadableFile
 
-from .allocator import keep_freed_memory
 from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags, with_task
 
 COMMANDS = {

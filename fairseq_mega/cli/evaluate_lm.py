@@ -23,11 +23,11 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
-from fairseq_mega.cli.results import make_result, read_result, write_result
 from fairseq_mega.compat import architectures
 from fairseq_mega.corpora.checksums import sha256_of
 from fairseq_mega.criterions.adaptive_loss import adaptive_nll
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
+from fairseq_mega.reports.results import make_result, read_result, write_result
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 logger = logging.getLogger("evaluate_lm")

@@ -17,14 +17,14 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, TextIO, Tuple
 
+from fairseq_mega.benchmarks.measure import resident_mib
 from fairseq_mega.cli import console
-from fairseq_mega.cli.allocator import keep_freed_memory
-from fairseq_mega.cli.log_progress import parse_statistics
-from fairseq_mega.cli.measure import resident_mib
-from fairseq_mega.cli.results import ResultError, make_result, write_result
+from fairseq_mega.compat.allocator import keep_freed_memory
+from fairseq_mega.reports.log_progress import parse_statistics
+from fairseq_mega.reports.lra_tables import BENCHMARK
+from fairseq_mega.reports.results import ResultError, make_result, write_result
 from fairseq_mega.tasks.speech_commands import scaling_of
 
-BENCHMARK = "lra"
 RESIDENT = "peak_resident_gib"  # what `train` prints last
 _TAG = re.compile(r"\| (valid|train_inner) \| \{")
 _EXAMPLES = re.compile(r"\| train: ([\d,]+) (?:examples|images|clips)\b")

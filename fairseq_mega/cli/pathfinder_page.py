@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from fairseq_mega.cli.plotting import load_pyplot, save
 from fairseq_mega.corpora.generators.pathfinder import PATHFINDER32, PATHFINDER128, draw_pathfinder
+from fairseq_mega.reports.plotting import load_pyplot, save
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 ROWS = (1, 0)  # labels

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from fairseq_mega.cli import context_plot, table5
-from fairseq_mega.cli.results import make_result, read_results, write_result
+from fairseq_mega.reports import figure6, table5
+from fairseq_mega.reports.results import make_result, read_results, write_result
 from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
 
 pytestmark = pytest.mark.slow
@@ -105,10 +105,10 @@ def test_tables_and_plots_say_what_is_missing(tmp_path, capsys):
     write_result(tmp_path / "one.json", result)
     write_result(tmp_path / "other.json", {**result, "label": "other"})
     options = [str(tmp_path), "--output", str(tmp_path / "plot.png"), "--segments", "10", "--chunk"]
-    assert context_plot.main([*options, "2048"]) == 1
+    assert figure6.main([*options, "2048"]) == 1
     assert "several models, mega (None), other (None)" in capsys.readouterr().err
     options[1:1] = ["--label", "mega"]
-    assert context_plot.main([*options, "1024"]) == 1
+    assert figure6.main([*options, "1024"]) == 1
     assert "--chunk 1024" in capsys.readouterr().err
-    assert context_plot.main([*options, "2048"]) == 0
+    assert figure6.main([*options, "2048"]) == 0
     assert (tmp_path / "plot.png").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mega.cli.results import read_results
+from fairseq_mega.reports.results import read_results
 from tests.support import lra_data
 from tests.support.helpers import REPOSITORY
 

@@ -8,7 +8,7 @@ from typing import List
 
 import pytest
 
-from fairseq_mega.cli import results
+from fairseq_mega.reports import results
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "mega_table7_wmt16.sh"
 STAGES = ["fetch", "unpack", "tokenize", "learn_bpe", "apply_bpe", "clean", "binarize"]

@@ -12,7 +12,6 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.cli.results import git_revision, installed_versions
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.corpora.checksums import record_of
 from fairseq_mega.corpora.classification import (
@@ -30,6 +29,7 @@ from fairseq_mega.corpora.classification import (
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
+from fairseq_mega.reports.results import git_revision, installed_versions
 
 PROGRAM = "fairseq-mega-prepare"
 DATASETS: Dict[str, Dataset] = {

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fairseq_mega.cli import results, table7
+from fairseq_mega.reports import results, table7
 
 
 def store(

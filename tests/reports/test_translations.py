@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from fairseq_mega.cli import results, score_translations
-from fairseq_mega.cli.score_translations import compound_split_bleu, sacre_bleu, split_compounds
+from fairseq_mega.reports import results, translations
+from fairseq_mega.reports.translations import compound_split_bleu, sacre_bleu, split_compounds
 
 REFERENCES = [f"das ist Satz Nummer {number} von elf kurzen Sätzen ." for number in range(11)]
 
@@ -38,7 +38,7 @@ def run(tmp_path: Path, lines: Sequence[str], *options: str, expect: int = 11, r
     output = write_lines(tmp_path / "generate.txt", lines)
     reference = write_lines(tmp_path / "reference.de", references)
     argv = [str(output), "--reference", str(reference), "--target-lang", "de", "--expect", str(expect), *options]
-    return score_translations.main(argv)
+    return translations.main(argv)
 
 
 @pytest.mark.parametrize("detokenized", [True, False])
@@ -206,7 +206,7 @@ def test_incomplete_results_are_refused(tmp_path: Path, change: Dict[str, Any], 
 def test_the_official_test_set_is_used_where_it_lies_and_its_absence_is_said(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset = score_translations.DATASETS["wmt14/full"]
+    dataset = translations.DATASETS["wmt14/full"]
     monkeypatch.setattr(dataset, "_outdir", str(tmp_path / "cache"))
     lines = generation(dict(enumerate(REFERENCES)))
     options = ["--sacrebleu-test-set", "wmt14/full", "--source-lang", "en"]

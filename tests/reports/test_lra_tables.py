@@ -7,9 +7,10 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from fairseq_mega.cli import lra_plots, lra_results, lra_tables
-from fairseq_mega.cli.results import make_result, read_result, write_result
+from fairseq_mega.cli import lra_results
 from fairseq_mega.corpora.classification import made_up
+from fairseq_mega.reports import lra_plots, lra_tables
+from fairseq_mega.reports.results import make_result, read_result, write_result
 from tests.support import lra_data
 from tests.support.helpers import captured_output, forget_earlier_runs
 from tests.support.prepare_runs import prepare, source_of

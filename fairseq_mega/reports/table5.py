@@ -1,6 +1,6 @@
 """Print the measured rows of MEGA's Table 5 (WikiText-103 perplexity, enwik8 bits per character) beside the paper's.
 
-python -m fairseq_mega.cli.table5 DIR
+python -m fairseq_mega.reports.table5 DIR
 """
 
 import argparse
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_mega.cli.results import read_results
+from fairseq_mega.reports.results import read_results
 
 # MEGA (Ma et al., ICLR 2023), Table 5: parameters, test score, tokens per second (hardware not stated).
 PAPER = {

@@ -1,6 +1,6 @@
 """Score the output of ``fairseq-generate``: sacreBLEU and, on request, compound-split tokenised BLEU.
 
-    python -m fairseq_mega.cli.score_translations generate.txt --reference test.de --target-lang de --expect 3003
+    python -m fairseq_mega.reports.translations generate.txt --reference test.de --target-lang de --expect 3003
 
 A hypothesis that is missing, doubled or out of range stops the program: fairseq can leave sentences out of
 its batches without a word, and a score over fewer sentences must never pass for the score of the test set.
@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.cli.results import make_result, write_result
+from fairseq_mega.reports.results import make_result, write_result
 
 OUTPUT_LINE = re.compile(r"([HDT])-(\d+)\t(.*)", re.DOTALL)
 COMPOUND = re.compile(rb"(\S)-(\S)")
@@ -216,7 +216,7 @@ def parse_settings(pairs: Sequence[str]) -> Dict[str, str]:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="score_translations", description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="translations", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("output", help="file with the standard output of fairseq-generate (H-, D- and T- lines)")
     parser.add_argument("--reference", required=True, metavar="FILE", help="plain reference text, one sentence a line")
     parser.add_argument("--source", metavar="FILE", help="plain source text, shown with the examples")
@@ -263,7 +263,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         report = score(args)
         if args.json:
             command = args.command or shlex.join(
-                ["python", "-m", "fairseq_mega.cli.score_translations", *(sys.argv[1:] if argv is None else argv)]
+                ["python", "-m", "fairseq_mega.reports.translations", *(sys.argv[1:] if argv is None else argv)]
             )
             scores = report.pop("scores")
             write_result(
@@ -281,7 +281,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             )
             print(f"result written to {args.json}")
     except (ScoringError, OSError) as error:
-        print(f"score_translations: error: {error}", file=sys.stderr)
+        print(f"translations: error: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mega.cli import kernel_cases, kernel_shapes, measure
-from fairseq_mega.cli.results import read_result
+from fairseq_mega.benchmarks import kernel_cases, kernel_shapes, measure
 from fairseq_mega.ops import native
+from fairseq_mega.reports.results import read_result
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 def load(name):

@@ -1,6 +1,6 @@
 """What the measurements of scripts/gpu_check.sh ran on, as a JSON file.
 
-python -m fairseq_mega.cli.describe_gpu gpu.json
+python -m fairseq_mega.benchmarks.device gpu.json
 """
 
 import argparse

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.cli.kernel_shapes import Shape
+from fairseq_mega.benchmarks.kernel_shapes import Shape
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import attention
 from fairseq_mega.ops.ema import PATHS as EMA_PATHS

@@ -1,6 +1,6 @@
 """Print the measured row of MEGA's Table 7 (WMT'16 English-German, newstest2014) beside the paper's.
 
-python -m fairseq_mega.cli.table7 --results DIR
+python -m fairseq_mega.reports.table7 --results DIR
 """
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.cli.results import ResultError, read_results
+from fairseq_mega.reports.results import ResultError, read_results
 
 BENCHMARK = "wmt16-newstest2014"
 DIRECTIONS = ("en-de", "de-en")

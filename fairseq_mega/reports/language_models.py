@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from fairseq_mega.cli.results import read_results
+from fairseq_mega.reports.results import read_results
 
 COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexity", "bits per token", "tokens/s")
 
@@ -48,17 +48,17 @@ def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="lm_table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="language_models", description=__doc__)
     parser.add_argument("results", type=Path, help="folder of result files")
     parser.add_argument("--benchmark", default="language-modeling", help="name in the result files")
     options = parser.parse_args(arguments)
     try:
         results = read_results(options.results, options.benchmark)
     except (OSError, ValueError) as error:
-        print(f"lm_table: error: {error}", file=sys.stderr)
+        print(f"language_models: error: {error}", file=sys.stderr)
         return 1
     if not results:
-        print(f"lm_table: error: {options.results} holds no result of {options.benchmark!r}", file=sys.stderr)
+        print(f"language_models: error: {options.results} holds no result of {options.benchmark!r}", file=sys.stderr)
         return 1
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS))

@@ -1,6 +1,6 @@
 """Plot MEGA's Figure 4 (accuracy over the EMA's dimensions and over the chunk) or 5 (validation curves on Pathfinder).
 
-python -m fairseq_mega.cli.lra_plots 4 RESULTS --output figure4.png
+python -m fairseq_mega.reports.lra_plots 4 RESULTS --output figure4.png
 """
 
 import argparse
@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.cli.lra_results import BENCHMARK
-from fairseq_mega.cli.lra_tables import EMA_DIM, TASKS, Result, mega, notes, run_lines, select, spread
-from fairseq_mega.cli.plotting import load_pyplot, save
-from fairseq_mega.cli.results import read_results
+from fairseq_mega.reports.lra_tables import BENCHMARK, EMA_DIM, TASKS, Result, mega, notes, run_lines, select, spread
+from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.results import read_results
 
 Points = Dict[int, List[Result]]
 

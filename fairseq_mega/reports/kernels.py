@@ -1,14 +1,14 @@
 """Plot of scripts/benchmark_kernels.py: time per token over the sequence length, one panel per operator.
 
-python -m fairseq_mega.cli.benchmark_plot --json RESULT.json --output PLOT.png
+python -m fairseq_mega.reports.kernels --json RESULT.json --output PLOT.png
 """
 
 import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_mega.cli.plotting import load_pyplot, save
-from fairseq_mega.cli.results import read_result
+from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.results import read_result
 
 
 def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:

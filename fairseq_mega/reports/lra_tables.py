@@ -1,6 +1,6 @@
 """Print MEGA's Table 2, 3 or 4 with what was measured under the paper's rows.
 
-python -m fairseq_mega.cli.lra_tables 2 RESULTS [--speed FILE]
+python -m fairseq_mega.reports.lra_tables 2 RESULTS [--speed FILE]
 """
 
 import argparse
@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_mega.cli.lra_results import BENCHMARK
-from fairseq_mega.cli.results import read_result, read_results
+from fairseq_mega.reports.results import read_result, read_results
 
 Result = Dict[str, Any]
+BENCHMARK = "lra"
 
 
 class Task(NamedTuple):

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.cli.plotting import load_pyplot, save
-from fairseq_mega.cli.results import read_results
+from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.results import read_results
 
 Points = List[Tuple[float, float]]
 
@@ -41,7 +41,7 @@ def plot(context: Points, chunks: Points, output: Path) -> None:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="context_plot", description=__doc__)
+    parser = argparse.ArgumentParser(prog="figure6", description=__doc__)
     add = parser.add_argument
     add("results", type=Path, help="folder of result files")
     add("--benchmark", default="figure6", help="name in the result files (default: figure6)")
@@ -55,11 +55,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
         chosen = [result for result in results if options.label in (None, result["label"])]
         context, chunks = curves(chosen, options.chunk, options.segments)
     except (OSError, ValueError) as error:
-        print(f"context_plot: error: {error}", file=sys.stderr)
+        print(f"figure6: error: {error}", file=sys.stderr)
         return 1
     for option, value, points in (("--chunk", options.chunk, context), ("--segments", options.segments, chunks)):
         if not points:
-            print(f"context_plot: error: {option} {value}: {options.results} has no such result", file=sys.stderr)
+            print(f"figure6: error: {option} {value}: {options.results} has no such result", file=sys.stderr)
             return 1
     for title, points in (("context", context), ("chunk size", chunks)):
         print(f"{title:>12} perplexity")

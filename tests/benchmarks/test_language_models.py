@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fairseq_mega.cli import lm_pair
-from fairseq_mega.cli.results import read_result
+from fairseq_mega.benchmarks import lm_pair
+from fairseq_mega.reports.results import read_result
 from tests.support.helpers import REPOSITORY
 
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List
 
 import torch
 
-from fairseq_mega.cli.results import make_result, write_result
+from fairseq_mega.reports.results import make_result, write_result
 
 
 def resident_mib(field: str) -> float:

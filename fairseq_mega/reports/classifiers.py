@@ -1,6 +1,6 @@
 """Print what scripts/compare_classifiers.sh measured, as a Markdown table, and plot the validation accuracies.
 
-python -m fairseq_mega.cli.classifier_table RESULTS... --plot curves.png
+python -m fairseq_mega.reports.classifiers RESULTS... --plot curves.png
 """
 
 import argparse
@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from fairseq_mega.cli.lra_tables import TASKS, Result
-from fairseq_mega.cli.plotting import load_pyplot, save
-from fairseq_mega.cli.results import ResultError, read_results
+from fairseq_mega.reports.lra_tables import TASKS, Result
+from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.results import ResultError, read_results
 
 BENCHMARK = "compare-classifiers"
 TITLES = {"mega": "MEGA", "mega-n0": "MEGA without EMA (N = 0)", "transformer": "Transformer, full attention"}
@@ -78,7 +78,7 @@ def plot(results: Sequence[Result], output: Path) -> None:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="classifier_table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="classifiers", description=__doc__)
     parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
     options = parser.parse_args(arguments)
@@ -93,7 +93,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         if options.plot:
             plot(results, options.plot)
     except (OSError, ResultError) as error:
-        print(f"classifier_table: error: {error}", file=sys.stderr)
+        print(f"classifiers: error: {error}", file=sys.stderr)
         return 1
     return 0
 

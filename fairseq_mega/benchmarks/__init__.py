@@ -1,0 +1,1 @@
+"""Speed and memory: cases, measuring, and one command for all of them."""
