@@ -65,8 +65,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Any]]:
     """What is to be measured."""
-    from fairseq_mega.benchmarks.kernel_cases import OPS
-    from fairseq_mega.benchmarks.kernel_shapes import PRESETS, parse_shapes, shrunk
+    from fairseq_mega.benchmarks.kernels.cases import OPS
+    from fairseq_mega.benchmarks.kernels.shapes import PRESETS, parse_shapes, shrunk
 
     chosen = arguments.ops.split(",") if arguments.ops else list(OPS)
     unknown = [op for op in chosen if op not in OPS]
@@ -86,7 +86,8 @@ def check(what: List[Tuple[str, Any]], arguments: argparse.Namespace) -> None:
     """Compare all paths with the reference at small sizes; ends the program where one differs."""
     import torch
 
-    from fairseq_mega.benchmarks.kernel_cases import OPS, disagreements
+    from fairseq_mega.benchmarks.kernels.agreement import disagreements
+    from fairseq_mega.benchmarks.kernels.cases import OPS
     from fairseq_mega.ops import native
 
     wrong = []
@@ -105,7 +106,9 @@ def measure(what: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Seconds of a forward pass, of a forward and backward pass, and peak extra memory in MiB of the latter."""
     import torch
 
-    from fairseq_mega.benchmarks.kernel_cases import OPS, Shape, leaves
+    from fairseq_mega.benchmarks.kernels.cases import OPS
+    from fairseq_mega.benchmarks.kernels.operator import leaves
+    from fairseq_mega.benchmarks.kernels.shapes import Shape
     from fairseq_mega.benchmarks.measure import bandwidth, median_seconds, time_and_memory
 
     device = torch.device(arguments.device)
@@ -157,7 +160,7 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
     """Why a measurement is left out, or nothing."""
     import torch
 
-    from fairseq_mega.benchmarks.kernel_cases import OPS, missing
+    from fairseq_mega.benchmarks.kernels.cases import OPS, missing
 
     op, shape = OPS[row["op"]], row["shape"]
     path = op.paths[row["path"]]
@@ -201,7 +204,7 @@ def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: 
 
 def table(rows: List[Row], bandwidth: float, size: int) -> str:
     """The measurements as a Markdown table, with ratios to each operator's baseline; a number has ``size`` bytes."""
-    from fairseq_mega.benchmarks.kernel_cases import OPS
+    from fairseq_mega.benchmarks.kernels.cases import OPS
 
     lines = [
         "| operator | B, D, N, L[, z, v, chunk] | path | forward ms | of limit | forward + backward ms | of limit "
@@ -262,7 +265,7 @@ def main() -> None:
         return
     import torch
 
-    from fairseq_mega.benchmarks.kernel_cases import OPS
+    from fairseq_mega.benchmarks.kernels.cases import OPS
     from fairseq_mega.benchmarks.measure import available_gib
     from fairseq_mega.benchmarks.rows import Rows
 

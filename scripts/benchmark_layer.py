@@ -104,7 +104,8 @@ def published_ema(ours: Any) -> Any:
     import torch
     import torch.nn.functional as F
 
-    from fairseq_mega.benchmarks.kernel_cases import Shape, dxnxl_ema
+    from fairseq_mega.benchmarks.kernels.published_ema import dxnxl_ema
+    from fairseq_mega.benchmarks.kernels.shapes import Shape
 
     class PublishedEMA(torch.nn.Module):
         def __init__(self) -> None:

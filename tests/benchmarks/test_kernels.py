@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mega.benchmarks import kernel_cases, kernel_shapes, measure
+from fairseq_mega.benchmarks import measure
+from fairseq_mega.benchmarks.kernels import cases, shapes
 from fairseq_mega.ops import native
 from fairseq_mega.reports.results import read_result
 
@@ -55,8 +56,8 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device):
     assert written["examples"] == len(measured)
     paths = {(row["op"], row["path"]) for row in measured}
     everything = {
-        (name, path): kernel_cases.missing(op.paths[path], device)
-        for name, op in kernel_cases.OPS.items()
+        (name, path): cases.missing(op.paths[path], device)
+        for name, op in cases.OPS.items()
         for path in op.paths
     }
     assert paths == {key for key, problem in everything.items() if problem is None}
@@ -86,10 +87,10 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_nothing_is_printed_where_a_path_is_wrong(damage, monkeypatch, capsys):
-    op = kernel_cases.OPS["ema"]
+    op = cases.OPS["ema"]
     path = op.paths["fft"]
     broken = path._replace(run=lambda inputs, shape: damage(path.run(inputs, shape)))
-    monkeypatch.setitem(kernel_cases.OPS, "ema", op._replace(paths={**op.paths, "fft": broken}))
+    monkeypatch.setitem(cases.OPS, "ema", op._replace(paths={**op.paths, "fft": broken}))
     with pytest.raises(SystemExit, match="nothing is measured.*\n.*EMA, causal, fft, L = 1: ") as error:
         call_main(monkeypatch, "--smoke", "--ops", "ema")
     assert "DxNxL" not in str(error.value)
@@ -97,7 +98,7 @@ def test_nothing_is_printed_where_a_path_is_wrong(damage, monkeypatch, capsys):
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason(monkeypatch, capsys):
-    limit = kernel_cases.OPS["ema"].paths["DxNxL"].needs(kernel_cases.Shape(1, 8, 4, 512)) / 2**30 * 0.9
+    limit = cases.OPS["ema"].paths["DxNxL"].needs(shapes.Shape(1, 8, 4, 512)) / 2**30 * 0.9
     options = ["--ops", "ema", "--shape", "1,8,4", "--lengths", "64,512", "--memory-limit", str(limit)]
     call_main(monkeypatch, "--smoke", *options)
     lines = capsys.readouterr().out.splitlines()
@@ -120,7 +121,7 @@ def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
     assert whole.count("| 2, 16, 4, 60, 8, 24, 20 |") == 8 and f"\n{dtype}, 1 thread" in whole
     lines = rows.read_text().splitlines(keepends=True)
     attention = [json.loads(line)["what"] for line in lines if "attention-laplace" in line]
-    assert attention[0]["shape"] == kernel_cases.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
+    assert attention[0]["shape"] == shapes.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
     rows.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
     module_calls = []
 
@@ -136,15 +137,15 @@ def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
 
 
 def test_chunks_are_attended_to_one_by_one():
-    shape = kernel_cases.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
-    inputs = kernel_cases.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
+    shape = shapes.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
+    inputs = cases.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
     assert {name: tuple(tensor.shape) for name, tensor in inputs.items()} == {
         "q": (6, 20, 8),
         "k": (6, 20, 8),
         "v": (6, 20, 24),
         "bias": (39,),
     }
-    assert kernel_shapes.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
+    assert shapes.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
 
 
 def test_without_matplotlib_nothing_is_measured(monkeypatch, capsys):

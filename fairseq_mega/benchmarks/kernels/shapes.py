@@ -1,4 +1,4 @@
-"""Shapes at which scripts/benchmark_kernels.py measures."""
+"""Shapes at which the operators are measured."""
 
 from typing import Dict, List, NamedTuple, Tuple
 

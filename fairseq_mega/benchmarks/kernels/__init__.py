@@ -1,0 +1,1 @@
+"""Time and peak memory of every path of the operators."""

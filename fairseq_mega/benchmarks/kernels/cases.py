@@ -1,0 +1,32 @@
+"""All operators that are measured, and what keeps a path of theirs from running."""
+
+from typing import Dict, Optional
+
+import torch
+
+from fairseq_mega.benchmarks.kernels.attention import attention_op
+from fairseq_mega.benchmarks.kernels.ema import ema_op
+from fairseq_mega.benchmarks.kernels.operator import Op, OpPath
+from fairseq_mega.benchmarks.kernels.timestep_norm import norm_op
+from fairseq_mega.ops import native
+
+OPS: Dict[str, Op] = {
+    "ema": ema_op("EMA, causal"),
+    "ema-bidirectional": ema_op("EMA, bidirectional", bidirectional=True),
+    "ema-complex": ema_op("EMA, complex, causal", complex_=True),
+    "attention": attention_op("attention, softmax, equal widths", "softmax", biased=False),
+    "attention-softmax": attention_op("attention, softmax with relative bias", "softmax", biased=True),
+    "attention-laplace": attention_op("attention, laplace with relative bias", "laplace", biased=True),
+    "timestep-norm": norm_op(),
+}
+
+
+def missing(path: OpPath, device: torch.device) -> Optional[str]:
+    """Why a path cannot run on the device, or None."""
+    if path.cuda_only and device.type != "cuda":
+        return "a path for CUDA"
+    if not path.compiled:
+        return None
+    if native.obstacle(device) is None:
+        return None
+    return "no compiled kernels" if native.PROBLEM is not None else "no compiled kernels for this device"
