@@ -51,6 +51,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
 # No initcheck: it does not see what torch's kernels write, as only ours are instrumented. The tests fill what the
 # operators allocate with NaN instead.
 TOOLS = ("memcheck", "racecheck", "synccheck")
+BENCHMARK = (sys.executable, "-m", "fairseq_mega.benchmarks")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -85,7 +86,7 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
         install = [*pip, "--no-index", "--no-deps", "--upgrade", "--target", str(out / "site"), *wheels]
         found.append(Stage("wheels", "setup", [install]))
     before = tuple(stage.name for stage in found)
-    describe = [sys.executable, "-m", "fairseq_mega.benchmarks.device", "--device", device, str(out / "gpu.json")]
+    describe = [*BENCHMARK, "device", "--device", device, str(out / "gpu.json")]
     off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # there is nothing to load yet
     found.append(Stage("describe", "setup", [describe], before, environment=off))
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
@@ -147,17 +148,16 @@ def benchmark_stages(arguments: argparse.Namespace) -> List[Stage]:
     layers = ["--tokens", "65536", "--repeat", "10", "--sweeps", "1"]
     if arguments.smoke:
         sizes = {"lengths": ["--smoke"], "paper": ["--smoke", "--preset", "paper", "--shrink", "64"]}
-        layers = ["--lengths", "16", "--tokens", "32", "--embed-dim", "8", "--hidden-dim", "16", "--z-dim", "4"]
-        layers += ["--n-dim", "2", "--chunk-size", "8", "--heads", "2", "--repeat", "1", "--sweeps", "1"]
+        layers = ["--smoke"]
     found = []
     for dtype in ("float32", "bfloat16"):
-        scripts: List[Tuple[str, str, List[str]]] = [
-            *((f"kernels-{name}-{dtype}", "benchmark_kernels.py", options) for name, options in sizes.items()),
-            (f"layer-{dtype}", "benchmark_layer.py", layers),
+        measured: List[Tuple[str, str, List[str]]] = [
+            *((f"kernels-{name}-{dtype}", "kernels", options) for name, options in sizes.items()),
+            (f"layer-{dtype}", "layer", layers),
         ]
-        for name, script, options in scripts:
+        for name, benchmark, options in measured:
             files = ["--rows", str(out / f"{name}.rows.jsonl"), "--json", str(out / f"{name}.json")]
-            command = [sys.executable, f"scripts/{script}", *options, "--dtype", dtype, *common, *files]
+            command = [*BENCHMARK, benchmark, *options, "--dtype", dtype, *common, *files]
             found.append(Stage(name, "benchmarks", [command], ("build",)))
     return found
 

@@ -64,7 +64,7 @@ check_then_run cells
 measure_speed() {
   local where=cuda
   ((gpus > 0)) || where=cpu
-  python "$repo_root/scripts/benchmark_lra_speed.py" --length 4096 --json "$work_dir/speed.json" --device "$where" >&2
+  python -m fairseq_mega.benchmarks lra-speed --length 4096 --json "$work_dir/speed.json" --device "$where" >&2
 }
 if [[ ,$task, == *,text,* && ! $no_speed && ! $smoke ]]; then
   run_stage speed measure_speed

@@ -1,19 +1,18 @@
-"""What the measurements of scripts/gpu_check.sh ran on, as a JSON file.
-
-python -m fairseq_mega.benchmarks.device gpu.json
-"""
+"""A description of the GPU that measurements ran on."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict
 
 import torch
 
+from fairseq_mega.benchmarks.options import Benchmark
+
 
 def describe(device: str) -> Dict[str, Any]:
-    """The GPU (with ``device`` "cpu": none), and the versions of torch, CUDA and Python.
+    """Describe the GPU (with ``device`` "cpu": none) and the versions of torch, CUDA and Python.
 
     Raises:
         SystemExit: where torch sees no GPU.
@@ -37,15 +36,17 @@ def describe(device: str) -> Dict[str, Any]:
     }
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``device``."""
     parser.add_argument("output", type=Path, help="file to write")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda", help="cpu: leave the GPU out")
-    parsed = parser.parse_args(arguments)
-    text = json.dumps(describe(parsed.device), indent=2)
-    parsed.output.write_text(text)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the description to a file, and print it."""
+    text = json.dumps(describe(arguments.device), indent=2)
+    arguments.output.write_text(text)
     print(text)
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark("Describe the GPU and the versions of torch, CUDA and Python as a JSON file.", add_options, run)

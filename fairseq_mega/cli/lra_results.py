@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, TextIO, Tuple
 
-from fairseq_mega.benchmarks.measure import resident_mib
+from fairseq_mega.benchmarks.measuring import resident_mib
 from fairseq_mega.cli import console
 from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.reports.log_progress import parse_statistics

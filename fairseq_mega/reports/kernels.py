@@ -1,4 +1,4 @@
-"""Plot of scripts/benchmark_kernels.py: time per token over the sequence length, one panel per operator.
+"""Plot measurements of the operators: time per token over the sequence length, one panel per operator.
 
 python -m fairseq_mega.reports.kernels --json RESULT.json --output PLOT.png
 """
@@ -46,7 +46,7 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, required=True, help="result file of scripts/benchmark_kernels.py")
+    parser.add_argument("--json", type=Path, required=True, help="result file of that command")
     parser.add_argument("--output", type=Path, required=True, help="image to write, for instance kernels.png")
     parsed = parser.parse_args(arguments)
     plot_rows(read_result(parsed.json)["rows"], parsed.output)

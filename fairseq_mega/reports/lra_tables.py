@@ -249,7 +249,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     add = parser.add_argument
     add("table", type=int, choices=(2, 3, 4), help="number of the table")
     add("results", type=Path, help="folder of result files")
-    add("--speed", type=Path, help="result file of scripts/benchmark_lra_speed.py, for Table 2")
+    add("--speed", type=Path, help="result file of python -m fairseq_mega.benchmarks lra-speed, for Table 2")
     add("--chunk", type=int, help="chunk of Tables 3 (default: -1, full attention) and 4 (default: 1000)")
     add("--smoke", action="store_true", help="read the results of a --smoke run")
     options = parser.parse_args(arguments)

@@ -1,47 +1,33 @@
-"""The benchmark scripts: they run, refuse to print where a path is wrong, and say what they leave out."""
+"""Benchmarks of operators and layers: they run, print nothing where a path is wrong, and name what they leave out."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-from fairseq_mega.benchmarks import measure
-from fairseq_mega.benchmarks.kernels import cases, shapes
+from fairseq_mega.benchmarks import command, measuring
+from fairseq_mega.benchmarks.kernels import cases, measurements, shapes
 from fairseq_mega.ops import native
 from fairseq_mega.reports.results import read_result
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-def load(name):
-    """A script as a module."""
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.support.helpers import REPOSITORY
 
 
-def run(script, *arguments):
-    """Run a script; returns the finished process."""
+def run(*arguments):
+    """Run a benchmark; returns the finished process."""
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-m", "fairseq_mega.benchmarks", *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
 
 
 def call_main(monkeypatch, *arguments):
     """The kernel benchmark's main function in this process."""
-    module = load("benchmark_kernels")
-    monkeypatch.setattr(sys, "argv", ["benchmark_kernels.py", *arguments])
-    monkeypatch.setattr(module, "measure_apart", lambda what, arguments: module.measure(what, arguments))
+    monkeypatch.setattr(measurements, "measure_apart", measurements.measure)
     threads = torch.get_num_threads()
     try:
-        module.main()
+        command.main(["kernels", *arguments])
     finally:
         torch.set_num_threads(threads)
 
@@ -49,7 +35,7 @@ def call_main(monkeypatch, *arguments):
 def test_smoke_of_the_kernel_benchmark(tmp_path, device):
     pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
     result, plot = tmp_path / "kernels.json", tmp_path / "kernels.png"
-    done = run("benchmark_kernels.py", "--smoke", "--device", device.type, "--json", result, "--plot", plot)
+    done = run("kernels", "--smoke", "--device", device.type, "--json", result, "--plot", plot)
     assert done.returncode == 0, done.stderr
     written = read_result(result)
     measured = [row for row in written["rows"] if not row["skipped"]]
@@ -70,10 +56,9 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_measurement_runs_in_a_process_of_its_own(monkeypatch):
-    module = load("benchmark_kernels")
-    monkeypatch.setattr(sys, "argv", [str(SCRIPTS / "benchmark_kernels.py"), "--repeat", "1"])
-    found = module.measure_apart("timestep-norm:torch:2,256,1,512", module.parse_arguments())
+def test_a_measurement_runs_in_a_process_of_its_own():
+    arguments = command.parse(["kernels", "--repeat", "1"])
+    found = measurements.measure_apart("timestep-norm:torch:2,256,1,512", arguments)
     assert found["seconds"] > 0 and found["forward_seconds"] > 0
     assert found["memory_mib"] > 1  # at the very least the input's gradient, 1 MiB
 
@@ -129,7 +114,7 @@ def test_a_run_goes_on_from_its_rows(dtype, monkeypatch, capsys, tmp_path):
         module_calls.append(1)
         return {"seconds": 1, "memory_mib": 0}
 
-    monkeypatch.setattr(measure, "time_and_memory", count)
+    monkeypatch.setattr(measuring, "time_and_memory", count)
     call_main(monkeypatch, *options, "--stop-after", "600")
     assert len(module_calls) == 1
     call_main(monkeypatch, *options, "--stop-after", "0")
@@ -157,18 +142,17 @@ def test_without_matplotlib_nothing_is_measured(monkeypatch, capsys):
 
 def test_a_gpu_is_measured_in_this_process(monkeypatch):
     """A process of its own for each of some hundred measurements would take longer than they do."""
-    module = load("benchmark_kernels")
-    monkeypatch.setattr(sys, "argv", ["benchmark_kernels.py", "--device", "cuda"])
+    arguments = command.parse(["kernels", "--device", "cuda"])
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(measure, "run_apart", lambda *_: pytest.fail("a process was started"))
-    monkeypatch.setattr(module, "measure", lambda what, _: {"seconds": 1.0, "what": what})
-    assert module.measure_apart("bandwidth", module.parse_arguments()) == {"seconds": 1.0, "what": "bandwidth"}
+    monkeypatch.setattr(measuring, "run_apart", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(measurements, "measure", lambda what, _: {"seconds": 1.0, "what": what})
+    assert measurements.measure_apart("bandwidth", arguments) == {"seconds": 1.0, "what": "bandwidth"}
 
     def too_large(*_):
         raise torch.cuda.OutOfMemoryError
 
-    monkeypatch.setattr(module, "measure", too_large)
-    assert "memory does not suffice" in module.measure_apart("ema:scan:1,1,1,1", module.parse_arguments())["skipped"]
+    monkeypatch.setattr(measurements, "measure", too_large)
+    assert "memory does not suffice" in measurements.measure_apart("ema:scan:1,1,1,1", arguments)["skipped"]
 
 
 def test_what_takes_too_long_is_left_out(monkeypatch, capsys):
@@ -198,6 +182,6 @@ def test_errors(options, message, monkeypatch):
 def test_the_layer_benchmark_runs(device):
     sizes = ["--lengths", 16, "--tokens", 32, "--embed-dim", 8, "--hidden-dim", 16, "--z-dim", 4, "--n-dim", 2]
     options = ["--chunk-size", 8, "--heads", 2, "--repeat", 1, "--sweeps", 1, "--device", device.type]
-    done = run("benchmark_layer.py", *sizes, *options)
+    done = run("layer", *sizes, *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("| 16 |") == 5

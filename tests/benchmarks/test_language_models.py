@@ -20,16 +20,16 @@ def test_models_have_equally_many_parameters(width):
     assert abs(mega - transformer) < 4 * width + 4  # the FFN's width is a whole number
 
 
-def run(script, *options):
-    command = [sys.executable, str(REPOSITORY / "scripts" / script), "--smoke", *options]
-    done = subprocess.run(command, capture_output=True, text=True)
+def run(benchmark, *options):
+    command = [sys.executable, "-m", "fairseq_mega.benchmarks", benchmark, "--smoke", *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.slow
 def test_decoding(tmp_path):
-    output = run("benchmark_decoding.py", "--json", str(tmp_path / "decoding.json"))
+    output = run("decoding", "--json", str(tmp_path / "decoding.json"))
     found = re.findall(r"^\| (mega, chunk 16|mega-full|transformer) \| [\d,]+ \| (10|90) \|", output, re.MULTILINE)
     assert len(found) == 6
     scores = read_result(tmp_path / "decoding.json")["scores"]
@@ -40,7 +40,7 @@ def test_decoding(tmp_path):
 @pytest.mark.slow
 def test_decoding_with_beams_and_several_chunks(tmp_path):
     options = ["--batch", "2", "--beam", "3", "--chunk", "16,4096"]
-    output = run("benchmark_decoding.py", "--models", "mega,mega-full", *options, "--json", str(tmp_path / "beam.json"))
+    output = run("decoding", "--models", "mega,mega-full", *options, "--json", str(tmp_path / "beam.json"))
     found = re.findall(r"^\| (mega, chunk 16|mega, chunk 4096|mega-full) \| [\d,]+ \| (10|90) \|", output, re.M)
     assert len(found) == 6
     scores = read_result(tmp_path / "beam.json")["scores"]
@@ -51,8 +51,8 @@ def test_decoding_with_beams_and_several_chunks(tmp_path):
 
 @pytest.mark.slow
 def test_length(tmp_path):
-    output = run("benchmark_lm_length.py", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
+    output = run("lm-length", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
     assert len(re.findall(r"^\| (mega, chunk 16|transformer) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)) == 4
     assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
-    output = run("benchmark_lm_length.py", "--time-limit", "0", "--models", "mega")
+    output = run("lm-length", "--time-limit", "0", "--models", "mega")
     assert "| mega | 64 | left out: would take about" in output

@@ -89,11 +89,11 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
 
 
 def test_speed(tmp_path):
-    script = REPOSITORY / "scripts" / "benchmark_lra_speed.py"
-    output = run(sys.executable, script, "--smoke", "--json", tmp_path / "speed.json")
+    command = [sys.executable, "-m", "fairseq_mega.benchmarks", "lra-speed"]
+    output = run(*command, "--smoke", "--json", tmp_path / "speed.json")
     assert "| transformer-explicit | " in output and "1.00x, 1.00x | 1x, 1x |" in output
     scores = read_result(tmp_path / "speed.json")["scores"]
     for model in ("transformer", "mega", "mega-chunk"):
         ratio = scores["transformer-explicit seconds"] / scores[f"{model} seconds"]
         assert scores[f"{model} speed"] == pytest.approx(ratio) and scores[f"{model} memory"] > 0
-    assert "choose from" in run(sys.executable, script, "--models", "rnn", status=1)
+    assert "choose from" in run(*command, "--models", "rnn", status=1)

@@ -1,6 +1,6 @@
 """Multi-dimensional damped EMA (MEGA, section 3.1; MEGALODON, section 3.1): one public function and its paths.
 
-How :func:`damped_ema` chooses, measured by scripts/benchmark_kernels.py:
+How :func:`damped_ema` chooses, measured by ``python -m fairseq_mega.benchmarks kernels``:
 
 * ``scan``, the compiled kernels, wherever they are built for the tensor's device and dtype. Their work grows with N,
   that of an FFT does not; still, for N = 16 they take a sixth to a twentieth of its time.

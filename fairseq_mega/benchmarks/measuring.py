@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: time and peak memory of some work, in a process of its own, and the result file."""
+"""Time and peak memory of some work, in a process of its own, and the result file."""
 
 import argparse
 import json
@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, List
 import torch
 
 from fairseq_mega.reports.results import make_result, write_result
+
+MODULE = "fairseq_mega.benchmarks"
 
 
 def resident_mib(field: str) -> float:
@@ -75,27 +77,27 @@ def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
 
 
 def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:
-    """Run this script once more with ``--measure part`` in a fresh process, and return the JSON object it prints last.
+    """Run this benchmark once more with ``--measure part`` in a fresh process; return the JSON object it prints last.
 
-    Raises SystemExit, with what the process wrote, where it fails.
+    Raises:
+        SystemExit: where it fails, with the messages of the process.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, *sys.argv, "--measure", part]
+    command = [sys.executable, "-m", MODULE, *arguments.given, "--measure", part]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"measuring {title} failed (exit status {done.returncode}):\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def write_measurements(
-    arguments: argparse.Namespace, benchmark: str, scores: Dict[str, float], examples: int, **details: Any
-) -> None:
-    """Write what a script measured to its ``--json``, if given, with its other options as the settings."""
+def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], examples: int, **details: Any) -> None:
+    """Write the measurements to ``--json``, if it is given, with the other options as the settings."""
     if arguments.json is None:
         return
-    left_out = ("json", "plot", "measure", "rows", "stop_after")
+    left_out = ("json", "plot", "measure", "rows", "stop_after", "benchmark", "given")
     settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
-    command = " ".join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    command = " ".join(["python", "-m", MODULE, *arguments.given])
+    benchmark = arguments.benchmark
     label = f"{benchmark}-{arguments.device}"
     write_result(arguments.json, make_result(benchmark, label, scores, examples, command, settings=settings, **details))
 

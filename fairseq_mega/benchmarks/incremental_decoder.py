@@ -1,0 +1,49 @@
+"""Decoding with fairseq's incremental state."""
+
+from typing import Any, Dict
+
+import torch
+from fairseq.modules import MultiheadAttention
+
+from fairseq_mega.modules.time_buffer import TimeBuffer
+
+
+class IncrementalDecoder:
+    """Decodes with fairseq's incremental state, as its generators do."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.memory: Dict[str, Any] = {}
+
+    def read(self, tokens: Any) -> None:
+        """Fill an empty memory as if ``tokens`` (B, t) had been read."""
+        attentions = [part for part in self.model.decoder.modules() if isinstance(part, MultiheadAttention)]
+        if not attentions:
+            self.step(tokens)
+        for attention in attentions:
+            shape = (tokens.size(0), attention.num_heads, tokens.size(1), attention.head_dim)
+            names = ("prev_key", "prev_value")
+            memory: Dict[str, Any] = {name: torch.randn(shape, device=tokens.device) for name in names}
+            attention._set_input_buffer(self.memory, {**memory, "prev_key_padding_mask": None})
+
+    def step(self, tokens: Any) -> Any:
+        """Return the logits (B, V) after ``tokens`` (B, t); those that were read before are remembered."""
+        return self.model.decoder(tokens, incremental_state=self.memory)[0][:, -1]
+
+    def reorder(self, order: Any) -> None:
+        """Continue with the hypotheses ``order`` (B,)."""
+        self.model.decoder.reorder_incremental_state_scripting(self.memory, order)
+
+    def bytes(self) -> int:
+        """Size of the memory."""
+        return _bytes(self.memory)
+
+
+def _bytes(item: Any) -> int:
+    if isinstance(item, torch.Tensor):
+        return item.numel() * item.element_size()
+    if isinstance(item, TimeBuffer):
+        return item.bytes()
+    if isinstance(item, dict):
+        return sum(map(_bytes, item.values()))
+    return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 0

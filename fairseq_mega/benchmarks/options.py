@@ -1,0 +1,50 @@
+"""The benchmarks as data, and the options that several of them share."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+
+
+class Benchmark(NamedTuple):
+    """A subcommand of ``python -m fairseq_mega.benchmarks``."""
+
+    description: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+    # Measures one part in a process of its own, see :func:`fairseq_mega.benchmarks.measure.run_apart`.
+    measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
+    smoke: Sequence[str] = ()  # stands for --smoke; options that are given beside it win
+
+
+def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -> None:
+    """Add the options of every benchmark; ``repeat`` is how often it times something, None where that is fixed."""
+    add = parser.add_argument
+    if repeat is not None:
+        add("--repeat", type=int, default=repeat, help="timed runs; the median is reported (default: %(default)s)")
+    add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
+    add("--measure", help=argparse.SUPPRESS)
+    add("--smoke", action="store_true", help="tiny sizes, to see that it works")
+
+
+def add_sweep_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of benchmarks with many measurements, which go on where they stopped."""
+    add = parser.add_argument
+    add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of all tensors (default: %(default)s)")
+    add("--sweeps", type=int, default=2, help="passes; the fastest median counts (default: %(default)s)")
+    add("--rows", type=Path, metavar="FILE", help="keep every measurement here at once; those there are not repeated")
+    add("--stop-after", type=float, metavar="SECONDS", help="measure nothing more after this time and exit with 75")
+
+
+def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
+    """Split a comma-separated option into its names.
+
+    Raises:
+        SystemExit: if one of them is unknown.
+    """
+    names = given.split(",")
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"{option} {given}: {unknown[0]!r} is unknown, choose from {', '.join(known)}")
+    return names

@@ -1,0 +1,49 @@
+"""The one command of all benchmarks: its options, and what it records."""
+
+import json
+import sys
+
+import pytest
+
+from fairseq_mega.benchmarks import command
+from fairseq_mega.reports.results import read_result
+
+
+def test_given_options_win_over_those_of_smoke():
+    arguments = command.parse(["decoding", "--smoke", "--chunk", "16,4096"])
+    assert (arguments.chunk, arguments.width, arguments.smoke) == ("16,4096", 32, True)
+    assert command.parse(["decoding"]).width == 256
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["lra-speed", "--models", "rnn"], "--models rnn: 'rnn' is unknown, choose from transformer-explicit, "),
+        (["lm-length", "--models", "mega,rnn"], "--models mega,rnn: 'rnn' is unknown, choose from mega, "),
+        (["decoding", "--models", "rnn"], "--models rnn: 'rnn' is unknown"),
+        (["layer", "--models", "rnn"], "--models rnn: 'rnn' is unknown"),
+        (["layer", "--tokens", "16"], "--tokens 16 must be at least the longest of --lengths 512,"),
+    ],
+)
+def test_options_that_cannot_be_measured(given, message):
+    with pytest.raises(SystemExit, match=message):
+        command.main(given)
+
+
+def test_the_result_says_how_it_was_measured(tmp_path, capsys):
+    """A part is measured with the options of the command, which are recorded with the command itself."""
+    file = tmp_path / "layer.json"
+    given = ["layer", "--smoke", "--models", "mega-chunk", "--json", str(file)]
+    command.main(given)
+    assert capsys.readouterr().out.count("| 16 | mega-chunk 8 |") == 1
+    result = read_result(file)
+    assert result["command"] == " ".join(["python -m fairseq_mega.benchmarks", *given])
+    assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
+    assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
+
+
+def test_device(tmp_path, capsys):
+    command.main(["device", "--device", "cpu", str(tmp_path / "gpu.json")])
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["gpu"] is None and found["python"] == sys.version.split()[0]
+    assert json.loads(capsys.readouterr().out) == found
