@@ -95,4 +95,4 @@ for model in ${models//,/ }; do
   run_stage "train-$model" train "$model"
   run_stage "score-$model" score "$model"
 done
-python -m fairseq_mega.reports.classifiers "$out/results"
+python -m fairseq_mega.reports classifiers "$out/results"

@@ -97,4 +97,4 @@ for model in ${models//,/ }; do
   run_stage "train-$model" logged_training "$model" "train_$model"
   run_stage "score-$model" "score_$model"
 done
-python -m fairseq_mega.reports.language_models "$out/results" --benchmark compare-language-models
+python -m fairseq_mega.reports language-models "$out/results" --benchmark compare-language-models

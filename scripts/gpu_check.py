@@ -167,7 +167,7 @@ def plot_stages(arguments: argparse.Namespace) -> List[Stage]:
     for dtype in ("float32", "bfloat16"):
         name = f"kernels-lengths-{dtype}"
         files = ["--json", str(arguments.out / f"{name}.json"), "--output", str(arguments.out / f"{name}.png")]
-        command = [sys.executable, "-m", "fairseq_mega.reports.kernels", *files]
+        command = [sys.executable, "-m", "fairseq_mega.reports", "kernels", *files]
         found.append(Stage(f"plot-{dtype}", "plots", [command], (name,)))
     return found
 

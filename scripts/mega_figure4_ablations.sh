@@ -55,4 +55,4 @@ cells() {
   done
 }
 check_then_run cells
-python -m fairseq_mega.reports.lra_plots 4 "$results" --chunk "$chunk" --output "${output:-$work_dir/figure4.png}" ${smoke:+--smoke}
+python -m fairseq_mega.reports figure4 "$results" --chunk "$chunk" --output "${output:-$work_dir/figure4.png}" ${smoke:+--smoke}

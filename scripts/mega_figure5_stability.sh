@@ -39,4 +39,4 @@ cells() {
   done
 }
 check_then_run cells
-python -m fairseq_mega.reports.lra_plots 5 "$results" --chunk "$chunk" --output "${output:-$work_dir/figure5.png}" ${smoke:+--smoke}
+python -m fairseq_mega.reports figure5 "$results" --chunk "$chunk" --output "${output:-$work_dir/figure5.png}" ${smoke:+--smoke}

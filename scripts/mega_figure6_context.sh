@@ -85,5 +85,5 @@ score() {
 }
 score --segments "$segments" --chunk-size "$chunk"
 score --segments "$right_segments" --chunk-size "$chunks"
-python -m fairseq_mega.reports.figure6 "$results_dir" --benchmark figure6 --label "$label" --chunk "$chunk" --segments "$right_segments" \
+python -m fairseq_mega.reports figure6 "$results_dir" --benchmark figure6 --label "$label" --chunk "$chunk" --segments "$right_segments" \
   --output "$results_dir/figure6.png"

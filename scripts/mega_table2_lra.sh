@@ -71,4 +71,4 @@ if [[ ,$task, == *,text,* && ! $no_speed && ! $smoke ]]; then
 fi
 speed=()
 [[ ! -e $work_dir/speed.json ]] || speed=(--speed "$work_dir/speed.json")
-python -m fairseq_mega.reports.lra_tables 2 "$results" ${speed[@]+"${speed[@]}"} ${smoke:+--smoke}
+python -m fairseq_mega.reports table2 "$results" ${speed[@]+"${speed[@]}"} ${smoke:+--smoke}

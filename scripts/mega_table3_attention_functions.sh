@@ -43,4 +43,4 @@ cells() {
   done
 }
 check_then_run cells
-python -m fairseq_mega.reports.lra_tables 3 "$results" --chunk "$chunk" ${smoke:+--smoke}
+python -m fairseq_mega.reports table3 "$results" --chunk "$chunk" ${smoke:+--smoke}

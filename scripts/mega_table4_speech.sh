@@ -40,4 +40,4 @@ cells() {
   done
 }
 check_then_run cells
-python -m fairseq_mega.reports.lra_tables 4 "$results" --chunk "$chunk" ${smoke:+--smoke}
+python -m fairseq_mega.reports table4 "$results" --chunk "$chunk" ${smoke:+--smoke}

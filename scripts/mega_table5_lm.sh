@@ -168,4 +168,4 @@ for one in "${selected[@]}"; do
   run_stage "$one.seed$seed.train" train "$one" "$run_dir"
   [[ $only_train ]] || run_stage "$one.seed$seed.score" score "$one" "$run_dir"
 done
-[[ $only_train ]] || python -m fairseq_mega.reports.table5 "$results_dir" ${smoke:+--smoke}
+[[ $only_train ]] || python -m fairseq_mega.reports table5 "$results_dir" ${smoke:+--smoke}

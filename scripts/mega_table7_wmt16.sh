@@ -231,7 +231,7 @@ score() {
   local source_lang=$1 target_lang=$2 function=$3 seed=$4 run_dir=$5 name=$6
   local label=$source_lang-$target_lang.$function.seed$seed.$name official=()
   [[ $smoke ]] || official=(--sacrebleu-test-set wmt14/full)
-  python -m fairseq_mega.reports.translations "$run_dir/generate.$name.txt" --expect "$sentences" \
+  python -m fairseq_mega.reports translations "$run_dir/generate.$name.txt" --expect "$sentences" \
     --source-lang "$source_lang" --target-lang "$target_lang" --source "$work_dir/raw/newstest2014.$source_lang" \
     --reference "$work_dir/raw/newstest2014.$target_lang" --detokenize en --compound-split \
     --tokenized-reference "$work_dir/tokenized/newstest2014.$target_lang" ${official[@]+"${official[@]}"} --examples 3 \
@@ -276,5 +276,5 @@ for stage in fetch unpack tokenize learn_bpe apply_bpe clean binarize; do
   run_stage "$stage" "$stage"
 done
 all_runs
-python -m fairseq_mega.reports.table7 --results "$results_dir" ${smoke:+--smoke}
+python -m fairseq_mega.reports table7 "$results_dir" ${smoke:+--smoke}
 log "result files: $results_dir/$benchmark.*.json"

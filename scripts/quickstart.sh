@@ -237,7 +237,7 @@ count_test() {
 }
 
 score() {
-  python -m fairseq_mega.reports.translations "$work_dir/logs/generate.log" --reference "$work_dir/text/test.$target_lang" \
+  python -m fairseq_mega.reports translations "$work_dir/logs/generate.log" --reference "$work_dir/text/test.$target_lang" \
     --source "$work_dir/text/test.$source_lang" --target-lang "$target_lang" --expect "$(count_test)" --examples 5 \
     --json "$work_dir/result.json" --command "$command_line" --seed "$seed" --label quickstart
 }

@@ -21,7 +21,7 @@ from fairseq_mega.benchmarks.measuring import resident_mib
 from fairseq_mega.cli import console
 from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.reports.log_progress import parse_statistics
-from fairseq_mega.reports.lra_tables import BENCHMARK
+from fairseq_mega.reports.lra_runs import BENCHMARK
 from fairseq_mega.reports.results import ResultError, make_result, write_result
 from fairseq_mega.tasks.speech_commands import scaling_of
 

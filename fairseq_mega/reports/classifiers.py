@@ -1,22 +1,20 @@
-"""Print what scripts/compare_classifiers.sh measured, as a Markdown table, and plot the validation accuracies.
-
-python -m fairseq_mega.reports.classifiers RESULTS... --plot curves.png
-"""
+"""The classifiers that scripts/compare_classifiers.sh trained: a table, and a plot of their validation accuracies."""
 
 import argparse
-import sys
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
-from fairseq_mega.reports.lra_tables import TASKS, Result
+from fairseq_mega.reports.lra_runs import TASKS, Result
 from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.report import Report
 from fairseq_mega.reports.results import ResultError, read_results
+from fairseq_mega.reports.text_tables import markdown
 
 BENCHMARK = "compare-classifiers"
 TITLES = {"mega": "MEGA", "mega-n0": "MEGA without EMA (N = 0)", "transformer": "Transformer, full attention"}
-HEADER = (
-    "| task | model | learning rate | seed | parameters | updates x examples | test accuracy "
-    "| best validation accuracy | examples/s in training | peak GiB |\n|---|---|---|---|---|---|---|---|---|---|"
+COLUMNS = (
+    *("task", "model", "learning rate", "seed", "parameters", "updates x examples", "test accuracy"),
+    *("best validation accuracy", "examples/s in training", "peak GiB"),
 )
 
 
@@ -37,18 +35,22 @@ def title(result: Result) -> str:
     return TITLES[result["label"]] + chunk
 
 
-def row(result: Result) -> str:
-    """One line of the table."""
+def row(result: Result) -> List[str]:
+    """Cells of a line of the table."""
     scores, settings = result["scores"], result["settings"]
-    seconds = scores.get("seconds_per_epoch")
-    speed = "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}"
-    memory = scores.get("peak_memory_gib")
-    return (
-        f"| {TASKS[settings['task']].title} | {title(result)} | {settings['lr']} | {result['seed']} "
-        f"| {settings['parameters']:,} | {settings['updates']:,} x {settings['batch']} "
-        f"| {scores['test_accuracy']:.2f} % of {result['examples']:,} | {scores['best_valid_accuracy']:.2f} % "
-        f"| {speed} | {'-' if memory is None else f'{memory:.2f}'} |"
-    )
+    seconds, memory = scores.get("seconds_per_epoch"), scores.get("peak_memory_gib")
+    return [
+        TASKS[settings["task"]].title,
+        title(result),
+        str(settings["lr"]),
+        str(result["seed"]),
+        f"{settings['parameters']:,}",
+        f"{settings['updates']:,} x {settings['batch']}",
+        f"{scores['test_accuracy']:.2f} % of {result['examples']:,}",
+        f"{scores['best_valid_accuracy']:.2f} %",
+        "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}",
+        "-" if memory is None else f"{memory:.2f}",
+    ]
 
 
 def plot(results: Sequence[Result], output: Path) -> None:
@@ -76,27 +78,21 @@ def plot(results: Sequence[Result], output: Path) -> None:
     save(figure, output)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="classifiers", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``classifiers``."""
     parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
-    options = parser.parse_args(arguments)
-    try:
-        results = sorted(
-            (result for folder in options.results for result in read_results(folder, BENCHMARK)), key=order
-        )
-        if not results:
-            where = ", ".join(map(str, options.results))
-            raise ResultError(f"no result of {BENCHMARK} in {where}: run scripts/compare_classifiers.sh")
-        print("\n".join([HEADER, *map(row, results)]))
-        if options.plot:
-            plot(results, options.plot)
-    except (OSError, ResultError) as error:
-        print(f"classifiers: error: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(options: argparse.Namespace) -> None:
+    """Print the table, and draw the plot."""
+    results = sorted((result for folder in options.results for result in read_results(folder, BENCHMARK)), key=order)
+    if not results:
+        where = ", ".join(map(str, options.results))
+        raise ResultError(f"no result of {BENCHMARK} in {where}: run scripts/compare_classifiers.sh")
+    print(markdown(COLUMNS, list(map(row, results))))
+    if options.plot:
+        plot(results, options.plot)
+
+
+REPORT = Report("Print the classifiers of scripts/compare_classifiers.sh as a Markdown table.", add_options, run)

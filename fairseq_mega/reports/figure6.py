@@ -1,11 +1,11 @@
 """Plot perplexity over the context and over the chunk size, from the result files of evaluate_lm (MEGA, Figure 6)."""
 
 import argparse
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.report import Report
 from fairseq_mega.reports.results import read_results
 
 Points = List[Tuple[float, float]]
@@ -39,9 +39,8 @@ def plot(context: Points, chunks: Points, output: Path) -> None:
     save(figure, output)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="figure6", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``figure6``."""
     add = parser.add_argument
     add("results", type=Path, help="folder of result files")
     add("--benchmark", default="figure6", help="name in the result files (default: figure6)")
@@ -49,25 +48,21 @@ def main(arguments: Optional[List[str]] = None) -> int:
     add("--chunk", type=int, required=True, help="chunk of the left panel")
     add("--segments", type=int, required=True, help="segments of the right panel")
     add("--output", type=Path, required=True, help="image to write")
-    options = parser.parse_args(arguments)
-    try:
-        results = read_results(options.results, options.benchmark)
-        chosen = [result for result in results if options.label in (None, result["label"])]
-        context, chunks = curves(chosen, options.chunk, options.segments)
-    except (OSError, ValueError) as error:
-        print(f"figure6: error: {error}", file=sys.stderr)
-        return 1
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the numbers of both curves, and draw them."""
+    results = read_results(options.results, options.benchmark)
+    chosen = [result for result in results if options.label in (None, result["label"])]
+    context, chunks = curves(chosen, options.chunk, options.segments)
     for option, value, points in (("--chunk", options.chunk, context), ("--segments", options.segments, chunks)):
         if not points:
-            print(f"figure6: error: {option} {value}: {options.results} has no such result", file=sys.stderr)
-            return 1
+            raise ValueError(f"{option} {value}: {options.results} has no such result")
     for title, points in (("context", context), ("chunk size", chunks)):
         print(f"{title:>12} perplexity")
         print("\n".join(f"{x:>12,.0f} {y:>10.3f}" for x, y in points))
     plot(context, chunks, options.output)
     print(f"plot: {options.output}")
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+REPORT = Report("Plot MEGA's Figure 6: perplexity over the context and over the chunk.", add_options, run)

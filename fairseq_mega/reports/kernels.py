@@ -1,13 +1,11 @@
-"""Plot measurements of the operators: time per token over the sequence length, one panel per operator.
-
-python -m fairseq_mega.reports.kernels --json RESULT.json --output PLOT.png
-"""
+"""A plot of the operators' measurements: time per token over the sequence length, one panel per operator."""
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List
 
 from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.report import Report
 from fairseq_mega.reports.results import read_result
 
 
@@ -44,13 +42,16 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
     save(figure, output)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, required=True, help="result file of that command")
-    parser.add_argument("--output", type=Path, required=True, help="image to write, for instance kernels.png")
-    parsed = parser.parse_args(arguments)
-    plot_rows(read_result(parsed.json)["rows"], parsed.output)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``kernels``."""
+    add = parser.add_argument
+    add("--json", type=Path, required=True, help="result file of python -m fairseq_mega.benchmarks kernels")
+    add("--output", type=Path, required=True, help="image to write, for instance kernels.png")
 
 
-if __name__ == "__main__":
-    main()
+def run(options: argparse.Namespace) -> None:
+    """Draw the plot."""
+    plot_rows(read_result(options.json)["rows"], options.output)
+
+
+REPORT = Report("Plot the time per token of the operators over the sequence length.", add_options, run)

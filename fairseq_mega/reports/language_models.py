@@ -1,11 +1,12 @@
-"""Print the result files of language models as a table: perplexity and bits per token over contexts and chunks."""
+"""Result files of language models as a table: perplexity and bits per token over contexts and chunks."""
 
 import argparse
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
+from fairseq_mega.reports.report import Report
 from fairseq_mega.reports.results import read_results
+from fairseq_mega.reports.text_tables import markdown
 
 COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexity", "bits per token", "tokens/s")
 
@@ -46,26 +47,18 @@ def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
     return found
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="language_models", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``language-models``."""
     parser.add_argument("results", type=Path, help="folder of result files")
     parser.add_argument("--benchmark", default="language-modeling", help="name in the result files")
-    options = parser.parse_args(arguments)
-    try:
-        results = read_results(options.results, options.benchmark)
-    except (OSError, ValueError) as error:
-        print(f"language_models: error: {error}", file=sys.stderr)
-        return 1
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table."""
+    results = read_results(options.results, options.benchmark)
     if not results:
-        print(f"language_models: error: {options.results} holds no result of {options.benchmark!r}", file=sys.stderr)
-        return 1
-    print("| " + " | ".join(COLUMNS) + " |")
-    print("|" + "---|" * len(COLUMNS))
-    for row in rows(results):
-        print("| " + " | ".join(row) + " |")
-    return 0
+        raise ValueError(f"{options.results} holds no result of {options.benchmark!r}")
+    print(markdown(COLUMNS, rows(results)))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+REPORT = Report("Print results of cli.evaluate_lm as a Markdown table over contexts and chunks.", add_options, run)

@@ -1,14 +1,9 @@
-"""Print the measured rows of MEGA's Table 5 (WikiText-103 perplexity, enwik8 bits per character) beside the paper's.
-
-python -m fairseq_mega.reports.table5 DIR
-"""
+"""MEGA's Table 5: WikiText-103 perplexity and enwik8 bits per character, measured beside the paper's."""
 
 import argparse
-import sys
-from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-from fairseq_mega.reports.results import read_results
+from fairseq_mega.reports.report import Report, add_results, given_results, warn_of_smoke
 
 # MEGA (Ma et al., ICLR 2023), Table 5: parameters, test score, tokens per second (hardware not stated).
 PAPER = {
@@ -43,19 +38,10 @@ def table(results: Sequence[Dict[str, Any]]) -> str:
     return "\n".join(lines[1:])
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="table5", description=__doc__)
-    parser.add_argument("results", type=Path, help="folder of result files")
-    parser.add_argument("--smoke", action="store_true", help="read the results of a --smoke run")
-    options = parser.parse_args(arguments)
-    try:
-        print(table(read_results(options.results, "table5-smoke" if options.smoke else "table5")))
-    except (OSError, ValueError) as error:
-        print(f"table5: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+def run(options: argparse.Namespace) -> None:
+    """Print the table."""
+    print(table(given_results(options, "table5")))
+    warn_of_smoke(options)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+REPORT = Report("Print MEGA's Table 5: language models.", add_results, run)

@@ -1,15 +1,12 @@
-"""Print the measured row of MEGA's Table 7 (WMT'16 English-German, newstest2014) beside the paper's.
-
-python -m fairseq_mega.reports.table7 --results DIR
-"""
+"""MEGA's Table 7: WMT'16 English-German, newstest2014, measured beside the paper's."""
 
 import argparse
 import statistics
-import sys
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.reports.results import ResultError, read_results
+from fairseq_mega.reports.report import Report, add_results, given_results, warn_of_smoke
+from fairseq_mega.reports.results import ResultError
+from fairseq_mega.reports.text_tables import aligned
 
 BENCHMARK = "wmt16-newstest2014"
 DIRECTIONS = ("en-de", "de-en")
@@ -23,7 +20,7 @@ PAPER: Dict[str, Tuple[Optional[float], ...]] = {
     "MEGA laplace": (28.95, 28.27, 32.81, 32.22),
 }
 CHECKPOINTS = {"best": "best checkpoint", "average": "averaged checkpoints"}
-WIDTH = 34
+WIDTHS = (34, 18)
 
 
 def measured_cells(results: Sequence[Dict[str, Any]], attention: str, checkpoint: str) -> List[str]:
@@ -54,45 +51,32 @@ def measured_cells(results: Sequence[Dict[str, Any]], attention: str, checkpoint
 def table(results: Sequence[Dict[str, Any]]) -> str:
     """Return the table: the paper's rows, and under each MEGA row what was measured."""
     titles = [f"{direction} {name}" for direction in DIRECTIONS for _metric, name in METRICS]
-    lines = [_row("newstest2014, BLEU", titles)]
+    lines = [aligned("newstest2014, BLEU", titles, *WIDTHS)]
     for model, scores in PAPER.items():
-        lines.append(_row(f"{model}, paper", ["-" if score is None else f"{score:.2f}" for score in scores]))
+        lines.append(
+            aligned(f"{model}, paper", ["-" if score is None else f"{score:.2f}" for score in scores], *WIDTHS)
+        )
         attention = model.rpartition(" ")[2]
         for checkpoint, name in CHECKPOINTS.items() if model.startswith("MEGA") else ():
             cells = measured_cells(results, attention, checkpoint)
             if any(cell != "-" for cell in cells):
-                lines.append(_row(f"  measured, {name}", cells))
+                lines.append(aligned(f"  measured, {name}", cells, *WIDTHS))
     return "\n".join(lines)
 
 
-def _row(title: str, cells: Sequence[str]) -> str:
-    return title.ljust(WIDTH) + "".join(cell.rjust(18) for cell in cells)
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; returns the exit status (0, or 1 after an error message)."""
-    parser = argparse.ArgumentParser(prog="table7", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="folder of the JSON result files")
-    parser.add_argument("--smoke", action="store_true", help="read the results of a smoke run")
-    args = parser.parse_args(argv)
-    benchmark = BENCHMARK + ("-smoke" if args.smoke else "")
-    try:
-        results = read_results(args.results, benchmark)
-        if not results:
-            raise ResultError(f"{args.results} has no result of {benchmark}; run scripts/mega_table7_wmt16.sh first")
-    except (ResultError, OSError) as error:
-        print(f"table7: error: {error}", file=sys.stderr)
-        return 1
+def run(options: argparse.Namespace) -> None:
+    """Print the table, and what was measured how often."""
+    results = given_results(options, BENCHMARK)
+    if not results:
+        name = BENCHMARK + ("-smoke" if options.smoke else "")
+        raise ResultError(f"{options.results} has no result of {name}; run scripts/mega_table7_wmt16.sh first")
     print(table(results))
     seeds = sorted({result["seed"] for result in results}, key=str)
     print(
         f"paper: mean of 5 seeds; measured: seeds {', '.join(map(str, seeds))}; "
         f"{results[0]['examples']} sentences; tokenised = compounds split"
     )
-    if args.smoke:
-        print("SMOKE RUN on invented text: these numbers mean nothing")
-    return 0
+    warn_of_smoke(options, "invented text")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+REPORT = Report("Print MEGA's Table 7: translation.", add_results, run)

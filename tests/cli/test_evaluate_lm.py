@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_mega.cli import evaluate_lm
-from fairseq_mega.reports import language_models
+from fairseq_mega.reports import command as reports
 from tests.support.helpers import random_sentences, run_fairseq
 
 TOKENS = 449
@@ -108,7 +108,7 @@ def test_finished_results_are_kept_and_printed(trained, device, tmp_path, capsys
     evaluate(trained, device, "transformer", tmp_path)
     assert file.stat().st_mtime_ns == before
     capsys.readouterr()
-    assert language_models.main([str(tmp_path)]) == 0
+    assert reports.main(["language-models", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
     assert re.search(
@@ -140,7 +140,8 @@ def test_bad_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         evaluate_lm.main(["data", "--path", "x", "--label", "x", "--output", str(tmp_path), "--segments", "3,0"])
     assert "'3,0': give whole numbers above 0" in capsys.readouterr().err
-    assert language_models.main([str(tmp_path / "no")]) == 1 and language_models.main([str(tmp_path)]) == 1
+    for folder in (tmp_path / "no", tmp_path):
+        assert reports.main(["language-models", str(folder)]) == 1
     assert "holds no result of 'language-modeling'" in capsys.readouterr().err
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fairseq_mega.reports import classifiers
+from fairseq_mega.reports import command as reports
 from fairseq_mega.reports.results import make_result, read_result, read_results, write_result
 from tests.support import lra_data
 from tests.support.helpers import REPOSITORY
@@ -63,7 +63,7 @@ def test_bad_options(options, message, tmp_path):
 
 def test_table_of_nothing_is_an_error(tmp_path, capsys):
     write_result(tmp_path / "a.json", make_result("another", "mega", {"a": 1.0}, 1, "command"))
-    assert classifiers.main([str(tmp_path)]) == 1
+    assert reports.main(["classifiers", str(tmp_path)]) == 1
     assert f"classifiers: error: no result of compare-classifiers in {tmp_path}" in capsys.readouterr().err
 
 
@@ -77,7 +77,7 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
             result = make_result("compare-classifiers", label, scores, 50, "command", seed, settings, curve=curve)
             write_result(tmp_path / task / f"{label}.{seed}.json", result)
     picture = tmp_path / "curves.png"
-    assert classifiers.main([str(tmp_path / "image"), str(tmp_path / "text"), "--plot", str(picture)]) == 0
+    assert reports.main(["classifiers", str(tmp_path / "image"), str(tmp_path / "text"), "--plot", str(picture)]) == 0
     rows = [line.split(" | ")[:4] for line in capsys.readouterr().out.splitlines()[2:]]
     expected = (
         ("Text", "MEGA, chunk 8", "0.002"),

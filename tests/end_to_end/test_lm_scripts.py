@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from fairseq_mega.reports import figure6, table5
+from fairseq_mega.reports import command
 from fairseq_mega.reports.results import make_result, read_results, write_result
 from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
 
@@ -97,18 +97,18 @@ def test_bad_options(script, options, message):
 
 
 def test_tables_and_plots_say_what_is_missing(tmp_path, capsys):
-    assert table5.main([str(tmp_path)]) == 0
+    assert command.main(["table5", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("not yet") == 2
-    assert table5.main([str(tmp_path / "no")]) == 1
+    assert command.main(["table5", str(tmp_path / "no")]) == 1
     settings = {"segments": 10, "chunk_size": 2048, "mean_segment": 24000.0}
     result = make_result("figure6", "mega", {"perplexity": 18.0}, 5, "command", settings=settings)
     write_result(tmp_path / "one.json", result)
     write_result(tmp_path / "other.json", {**result, "label": "other"})
-    options = [str(tmp_path), "--output", str(tmp_path / "plot.png"), "--segments", "10", "--chunk"]
-    assert figure6.main([*options, "2048"]) == 1
+    options = ["figure6", str(tmp_path), "--output", str(tmp_path / "plot.png"), "--segments", "10", "--chunk"]
+    assert command.main([*options, "2048"]) == 1
     assert "several models, mega (None), other (None)" in capsys.readouterr().err
-    options[1:1] = ["--label", "mega"]
-    assert figure6.main([*options, "1024"]) == 1
+    options[2:2] = ["--label", "mega"]
+    assert command.main([*options, "1024"]) == 1
     assert "--chunk 1024" in capsys.readouterr().err
-    assert figure6.main([*options, "2048"]) == 0
+    assert command.main([*options, "2048"]) == 0
     assert (tmp_path / "plot.png").exists()

@@ -9,7 +9,8 @@ import pytest
 
 from fairseq_mega.cli import lra_results
 from fairseq_mega.corpora.classification import made_up
-from fairseq_mega.reports import lra_plots, lra_tables
+from fairseq_mega.reports import command
+from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.results import make_result, read_result, write_result
 from tests.support import lra_data
 from tests.support.helpers import captured_output, forget_earlier_runs
@@ -122,7 +123,7 @@ def store(folder: Path, task: str, accuracy: float, seed: int = 1, best: Optiona
     settings: Dict[str, Any] = {
         "task": task,
         "model": "mega",
-        "attention": lra_tables.TASKS[task].attention,
+        "attention": TASKS[task].attention,
         "ema_dim": 16,
         "chunk": -1,
         "updates": 100,
@@ -140,8 +141,8 @@ def store(folder: Path, task: str, accuracy: float, seed: int = 1, best: Optiona
     write_result(folder / f"{task}.{abs(hash(tuple(map(str, settings.values()))))}.{seed}.json", result)
 
 
-def printed(capsys: Any, *arguments: object) -> List[str]:
-    assert lra_tables.main([str(argument) for argument in arguments]) == 0
+def printed(capsys: Any, table: int, *arguments: object) -> List[str]:
+    assert command.main([f"table{table}", *map(str, arguments)]) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -181,6 +182,8 @@ def test_table2(tmp_path: Path, capsys: Any) -> None:
     assert "N=0" not in text  # what is not in the table is not among its runs
     assert "beside transformer-explicit (1x), on" in text
     (run,) = [line for line in lines if line.startswith("pathx mega laplace N=16 C=4096")]
+    (titles,) = [line for line in lines if line.startswith("Runs")]
+    assert titles.index("parameters") + len("parameters") == run.index("1,000") + len("1,000") == 42 + 8 * 14
     assert run.split()[5:] == ["1", "50", "100", "33.00", "2", "12.5", "3.25", "1,000", "on", "1", "x", "H200"]
 
 
@@ -222,10 +225,10 @@ def test_scales_of_speech_are_rows_of_their_own(tmp_path: Path, capsys: Any) -> 
 
 def test_empty_and_missing_folders(tmp_path: Path, capsys: Any) -> None:
     assert all("not yet" in "\n".join(printed(capsys, table, tmp_path)) for table in (2, 3, 4))
-    assert lra_tables.main(["2", str(tmp_path / "no")]) == 1
+    assert command.main(["table2", str(tmp_path / "no")]) == 1
     assert "does not exist" in capsys.readouterr().err
     for figure, message in (("4", "no result of MEGA on Text or Image"), ("5", "no result of MEGA on Pathfinder")):
-        assert lra_plots.main([figure, str(tmp_path), "--output", str(tmp_path / "x.png")]) == 1
+        assert command.main([f"figure{figure}", str(tmp_path), "--output", str(tmp_path / "x.png")]) == 1
         assert message in capsys.readouterr().err
     assert not (tmp_path / "x.png").exists()
 
@@ -239,7 +242,7 @@ def test_figures(tmp_path: Path, capsys: Any) -> None:
         store(tmp_path, "pathfinder", accuracy, attention=function)
     for figure in ("4", "5"):
         image = tmp_path / f"figure{figure}.png"
-        assert lra_plots.main([figure, str(tmp_path), "--output", str(image)]) == 0
+        assert command.main([f"figure{figure}", str(tmp_path), "--output", str(image)]) == 0
         assert image.stat().st_size > 10000
     lines = capsys.readouterr().out.splitlines()
     values = [line.split()[1:] for line in lines if line.strip().startswith("Text")]

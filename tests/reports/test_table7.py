@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fairseq_mega.reports import results, table7
+from fairseq_mega.reports import command, results, table7
 
 
 def store(
@@ -20,7 +20,7 @@ def test_the_measured_row_stands_under_the_papers(tmp_path: Path, capsys: Any) -
     store(tmp_path, "en-de", 11, 30.0, 28.5)
     store(tmp_path, "de-en", 1, 32.5, 32.25)
     store(tmp_path, "de-en", 1, 99.0, 99.0, benchmark=table7.BENCHMARK + "-smoke")
-    assert table7.main(["--results", str(tmp_path)]) == 0
+    assert command.main(["table7", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     paper = next(i for i, line in enumerate(lines) if line.startswith("MEGA softmax, paper"))
     assert lines[paper].split()[-4:] == ["29.18", "28.47", "32.90", "32.35"]
@@ -32,8 +32,8 @@ def test_the_measured_row_stands_under_the_papers(tmp_path: Path, capsys: Any) -
 
 
 def test_no_results_are_an_error(tmp_path: Path, capsys: Any) -> None:
-    assert table7.main(["--results", str(tmp_path / "absent")]) == 1
+    assert command.main(["table7", str(tmp_path / "absent")]) == 1
     assert "does not exist" in capsys.readouterr().err
     store(tmp_path, "en-de", 1, 29.0, 28.0)
-    assert table7.main(["--results", str(tmp_path), "--smoke"]) == 1
+    assert command.main(["table7", str(tmp_path), "--smoke"]) == 1
     assert "has no result of wmt16-newstest2014-smoke" in capsys.readouterr().err

@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from fairseq_mega.reports import results, translations
-from fairseq_mega.reports.translations import compound_split_bleu, sacre_bleu, split_compounds
+from fairseq_mega.reports import bleu, command, results
+from fairseq_mega.reports.bleu import compound_split_bleu, sacre_bleu, split_compounds
 
 REFERENCES = [f"das ist Satz Nummer {number} von elf kurzen Sätzen ." for number in range(11)]
 
@@ -37,8 +37,8 @@ def generation(hypotheses: Dict[int, str], detokenized: bool = True) -> List[str
 def run(tmp_path: Path, lines: Sequence[str], *options: str, expect: int = 11, references: Any = REFERENCES) -> int:
     output = write_lines(tmp_path / "generate.txt", lines)
     reference = write_lines(tmp_path / "reference.de", references)
-    argv = [str(output), "--reference", str(reference), "--target-lang", "de", "--expect", str(expect), *options]
-    return translations.main(argv)
+    given = [str(output), "--reference", str(reference), "--target-lang", "de", "--expect", str(expect), *options]
+    return command.main(["translations", *given])
 
 
 @pytest.mark.parametrize("detokenized", [True, False])
@@ -206,7 +206,7 @@ def test_incomplete_results_are_refused(tmp_path: Path, change: Dict[str, Any], 
 def test_the_official_test_set_is_used_where_it_lies_and_its_absence_is_said(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset = translations.DATASETS["wmt14/full"]
+    dataset = bleu.DATASETS["wmt14/full"]
     monkeypatch.setattr(dataset, "_outdir", str(tmp_path / "cache"))
     lines = generation(dict(enumerate(REFERENCES)))
     options = ["--sacrebleu-test-set", "wmt14/full", "--source-lang", "en"]
