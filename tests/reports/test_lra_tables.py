@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_mega.cli import lra_results
 from fairseq_mega.corpora.classification import made_up
-from fairseq_mega.reports import command
+from fairseq_mega.reports import classifier_scores, command, training_log
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.results import make_result, read_result, write_result
 from tests.support import lra_data
@@ -32,8 +32,8 @@ def inner(ups: float, **more: Any) -> str:
     return f"{STAMP} | train_inner | {json.dumps({'epoch': 1, 'ups': str(ups), 'num_updates': '1', **more})}\n"
 
 
-def read(text: str) -> lra_results.Training:
-    return lra_results.read_training(text.splitlines(), "train.log")
+def read(text: str) -> training_log.Training:
+    return training_log.read_training(text.splitlines(), "train.log")
 
 
 # --- the log
@@ -55,7 +55,7 @@ def test_log_of_a_training_that_was_interrupted() -> None:
     assert found.best.updates == 300  # of equals the last, which is what fairseq keeps
     assert [found.after(epoch).updates for epoch in (1, 2, 20)] == [100, 200, 350]
     assert (found.updates_per_second, found.peak_gib, found.gpus) == (4.0, 1.5, [])
-    scores = lra_results.scores_of(found, early_epoch=2, batch=15)
+    scores = classifier_scores.scores_of(found, early_epoch=2, batch=15)
     assert scores == {
         "best_valid_accuracy": 70.0,
         "early_valid_accuracy": 70.0,
