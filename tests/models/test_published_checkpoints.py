@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_mega.cli.convert_checkpoint import convert_checkpoint, convert_name
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.published_checkpoints import convert_checkpoint, convert_name
 from tests.support.tiny_mega import dictionary
 
 GOLDENS = Path(__file__).parent.parent / "goldens"

@@ -1,0 +1,99 @@
+"""The mean of the weights of several checkpoints."""
+
+from pathlib import Path
+from typing import Any, Dict, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.compat.loading import load_checkpoint
+
+DROPPED = ("last_optimizer_state",)
+
+
+class AveragingError(ValueError):
+    """The checkpoints cannot be averaged; the message names the file, what was found and the remedy."""
+
+
+def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
+    """Raise :class:`AveragingError`, naming file and key, unless both hold the same keys, shapes and dtypes."""
+    for key in first:
+        if key not in other:
+            raise AveragingError(f"{path} lacks the key {key!r} of {first_path}; average checkpoints of one model")
+    for key, tensor in other.items():
+        if key not in first:
+            raise AveragingError(
+                f"{path} has the key {key!r} that {first_path} lacks; average checkpoints of one model"
+            )
+        if tensor.shape != first[key].shape or tensor.dtype != first[key].dtype:
+            raise AveragingError(
+                f"{path}: {key!r} is {tensor.dtype} {tuple(tensor.shape)}, in {first_path} it is "
+                f"{first[key].dtype} {tuple(first[key].shape)}; average checkpoints of one model"
+            )
+
+
+def holds_dictionary(key: str) -> bool:
+    """Whether a tensor of a model says with which dictionaries it was trained, see models.checkpoints.fingerprint."""
+    return key.split(".")[-1] in ("dictionary_fingerprint", "dictionary_fingerprints")
+
+
+def check_same_dictionaries(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
+    """Raise :class:`AveragingError` where models of the same shapes were trained with different dictionaries."""
+    if any(holds_dictionary(key) and not first[key].equal(other[key]) for key in first):
+        raise AveragingError(
+            f"{path} was trained with another dict.txt than {first_path}: the same row of their embeddings stands for "
+            f"different symbols; average checkpoints of one training, or of trainings on one data folder"
+        )
+
+
+def average(paths: Sequence[Path]) -> Dict[str, Any]:
+    """Return the last of the checkpoints with its weights replaced by the mean over all of them.
+
+    Sums are kept in float64 and results cast back; integer and boolean entries are those of the last file.
+    Configuration and training history are kept, optimiser and EMA state are dropped. One file is held in
+    memory at a time. Raises :class:`AveragingError` for mismatching files, and what
+    :func:`fairseq_mega.compat.loading.load` raises.
+    """
+    if not paths:
+        raise AveragingError("no checkpoints to average")
+    sums: Dict[str, Tensor] = {}
+    first: Dict[str, Tensor] = {}
+    checkpoint: Dict[str, Any] = {}
+    for path in paths:
+        checkpoint = load_checkpoint(path)
+        model = checkpoint["model"]
+        strange = [key for key, tensor in model.items() if not isinstance(tensor, Tensor)]
+        if strange:
+            raise AveragingError(f"{path}: {strange[0]!r} of its model is no tensor; give files of a --save-dir")
+        # Empty stand-ins remember shapes and dtypes without the memory of a second model.
+        first = first or {
+            key: tensor if holds_dictionary(key) else torch.empty_like(tensor, device="meta")
+            for key, tensor in model.items()
+        }
+        check_same_shape(first, model, paths[0], path)
+        check_same_dictionaries(first, model, paths[0], path)
+        for key, tensor in model.items():
+            if tensor.is_floating_point() or tensor.is_complex():
+                wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+                sums[key] = sums[key] + wide if key in sums else wide
+    checkpoint["model"] = _means(checkpoint["model"], sums, len(paths))
+    for key in DROPPED:
+        checkpoint.pop(key, None)
+    if isinstance(checkpoint.get("extra_state"), dict):
+        checkpoint["extra_state"].pop("ema", None)
+    return checkpoint
+
+
+def _means(model: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
+    # Tied embeddings appear under several keys: keep them one tensor, or the file grows by a copy for each.
+    shared: Dict[Tuple[Any, ...], Tensor] = {}
+    means = {}
+    for key, tensor in model.items():
+        if key not in sums:
+            means[key] = tensor
+            continue
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() == 0 or place not in shared:
+            shared[place] = (sums[key] / count).to(tensor.dtype)
+        means[key] = shared[place]
+    return means
