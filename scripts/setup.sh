@@ -103,7 +103,7 @@ pinned() {
 build_apex() {
   [[ $apex ]] || return 0
   log "apex from $apex (ten minutes and more where its kernels are compiled)"
-  "$venv/bin/python" "$repo_root/fairseq_mega/cli/apex_source.py" "$apex" --quiet --constraint "$constraints"
+  "$venv/bin/python" "$repo_root/scripts/apex_source.py" "$apex" --quiet --constraint "$constraints"
 }
 
 is_installed() { # NAME==VERSION; a local version suffix such as +cu126 is ignored

@@ -1,8 +1,8 @@
 """Build NVIDIA's apex from a folder of its sources into the environment of this Python; needed by nothing here.
 
-    python fairseq_mega/cli/apex_source.py FOLDER [PIP_OPTION...]
+    python scripts/apex_source.py FOLDER [PIP_OPTION...]
 
-Run by its path it imports nothing of the package. Sources that were built before are not built again.
+It imports nothing of the package. Sources that were built before are not built again.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def build_options(folder: Path) -> Dict[str, List[str]]:
-    """What asks for the kernels, as the README beside the sources has it: environment variables, or options of pip."""
+    """Ask for the kernels as the README beside the sources does: by environment variables, or by options of pip."""
     if "APEX_CUDA_EXT" in (folder / "setup.py").read_text(encoding="utf-8"):
         return {"environment": ["APEX_CPP_EXT", "APEX_CUDA_EXT"], "options": []}
     # In one word for setuptools to split: pip before 23.1 keeps the last setting of a name only.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.cli import apex_source
+from scripts import apex_source
 from tests.support import helpers
 
 STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
@@ -104,6 +104,6 @@ def test_setup_builds_it_also_where_all_else_is_up_to_date(tmp_path: Path, statu
     assert done.returncode == status, done.stderr
     constraints = helpers.REPOSITORY / "scripts" / "constraints.txt"
     called = (tmp_path / "calls").read_text()
-    assert called.endswith(f"cli/apex_source.py {STAND_IN} --quiet --constraint {constraints}\n")
+    assert called.endswith(f"scripts/apex_source.py {STAND_IN} --quiet --constraint {constraints}\n")
     refused = subprocess.run([*script, str(tmp_path / "nowhere")], capture_output=True, text=True)
     assert refused.returncode == 1 and "nowhere', which is no folder" in refused.stderr
