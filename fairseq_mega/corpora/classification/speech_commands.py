@@ -1,9 +1,7 @@
 """Raw Speech Commands, SC10: one second of sound, ten words (Warden, 2018; MEGA, section 4.2)."""
 
 import argparse
-import io
 import re
-import wave
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -17,6 +15,7 @@ from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import Progress, say
+from fairseq_mega.data.wave_files import read_wave
 from fairseq_mega.tasks.speech_commands import SCALINGS
 
 ARCHIVE = Archive(
@@ -71,23 +70,6 @@ def _splitter() -> Any:
     except ImportError as error:
         raise ValueError("the split follows scikit-learn, which is not installed: pip install scikit-learn") from error
     return train_test_split
-
-
-def read_wave(name: str, content: bytes) -> np.ndarray:
-    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raises ValueError naming any other file."""
-    try:
-        with wave.open(io.BytesIO(content)) as clip:
-            form = (clip.getnchannels(), clip.getsampwidth(), clip.getframerate())
-            data = clip.readframes(clip.getnframes())
-    except (wave.Error, EOFError) as error:
-        raise ValueError(f"{name} cannot be read as WAV: {error}; get a new copy") from error
-    if form != (1, 2, SAMPLES):
-        raise ValueError(
-            f"{name}: one channel of 16 bits at {SAMPLES} Hz is needed, "
-            f"found {form[0]} of {8 * form[1]} bits at {form[2]} Hz; convert it, for example with "
-            f"`ffmpeg -i IN.wav -ac 1 -ar {SAMPLES} -c:a pcm_s16le OUT.wav`"
-        )
-    return np.frombuffer(data[: len(data) // 2 * 2], dtype="<i2")
 
 
 def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:

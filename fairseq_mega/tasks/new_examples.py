@@ -1,0 +1,105 @@
+"""New texts and recordings for a trained classifier, and its answers."""
+
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor, nn
+
+from fairseq_mega.data.clip_scale import ClipScale
+from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.data.wave_files import read_wave
+
+from .lra_text import FIRST, LRATextTask
+from .speech_commands import FOLDER, SpeechCommandsTask
+
+BYTE_ORDER_MARK = "\ufeff"
+Item = Tuple[str, Dict[str, Tensor]]  # what is printed of it, and the model's input
+
+
+class TextReader:
+    """New texts as the inputs of a classifier of texts.
+
+    Args:
+        task: of the classifier.
+    """
+
+    def __init__(self, task: LRATextTask) -> None:
+        self.task = task
+        folder = Path(task.cfg.data) / FIRST
+        self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")))
+        special = task.label_dictionary.nspecial
+        self.labels: List[str] = task.label_dictionary.symbols[special:]
+
+    def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
+        """Items of lines of text; in retrieval, two texts to a line, separated by TAB."""
+        for number, line in enumerate(lines, start=1):
+            line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
+            yield line, self._inputs(line, f"line {number}")
+
+    def read_file(self, path: Path) -> Item:
+        """Item of a file of text."""
+        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+        return str(path), self._inputs(text, str(path))
+
+    def _inputs(self, text: str, place: str) -> Dict[str, Tensor]:
+        documents = text.split("\t") if self.task.documents == 2 else [text]
+        if len(documents) != self.task.documents:
+            raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
+        names = ("src_tokens", "src1_tokens")
+        return {name: self._tokens(document) for name, document in zip(names, documents)}
+
+    def _tokens(self, text: str) -> Tensor:
+        """Tokens (1, L) as the task's data have them."""
+        dictionary = self.task.dictionary
+        tokens = dictionary.encode_line(self._symbols(text), add_if_not_exist=False).long()
+        if self.task.pooling == "cls":
+            tokens = torch.cat([tokens.new_tensor([self.task.cls_index]), tokens])
+        return tokens[: self.task.longest].unsqueeze(0)
+
+    def _symbols(self, text: str) -> str:
+        if self.unit.name != "bytes":
+            return self.unit.encode(text)
+        return " ".join(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are bytes like all others
+
+
+class ClipReader:
+    """New recordings as the inputs of a classifier of raw speech.
+
+    Args:
+        task: of the classifier.
+    """
+
+    def __init__(self, task: SpeechCommandsTask) -> None:
+        self.scale = ClipScale.load(Path(task.cfg.data) / FOLDER)
+        self.labels = self.scale.labels
+
+    def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
+        """Items of the recordings whose names stand on the lines."""
+        for line in lines:
+            yield self.read_file(Path(line.rstrip("\r\n")))
+
+    def read_file(self, path: Path) -> Item:
+        """Item of a WAV file."""
+        samples = read_wave(str(path), path.read_bytes())
+        return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
+
+
+def reader_of(task: Any) -> Union[TextReader, ClipReader]:
+    """Return the reader of new examples for a task; raises ValueError for a task that has none."""
+    if isinstance(task, LRATextTask):
+        return TextReader(task)
+    if isinstance(task, SpeechCommandsTask):
+        return ClipReader(task)
+    raise ValueError(f"{type(task).__name__}: classifiers of --task lra-text and speech_commands can be asked")
+
+
+@torch.no_grad()
+def answers_to(model: nn.Module, inputs: Dict[str, Tensor], labels: Sequence[str]) -> List[Tuple[str, float]]:
+    """Labels with their probabilities, likeliest first; classes beyond the labels are named by number."""
+    device = next(model.parameters()).device
+    logits = model(**{key: value.to(device) for key, value in inputs.items()})
+    shares, classes = logits[0].float().softmax(dim=0).sort(descending=True)
+    names = (labels[number] if number < len(labels) else f"class-{number}" for number in classes.tolist())
+    return list(zip(names, shares.tolist()))
