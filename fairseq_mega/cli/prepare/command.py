@@ -30,7 +30,6 @@ from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.reports.environment import git_revision, installed_versions
-from fairseq_mega.reports.results import git_revision, installed_versions
 
 PROGRAM = "fairseq-mega-prepare"
 DATASETS: Dict[str, Dataset] = {

@@ -8,12 +8,12 @@ from typing import Dict, List, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.corpora.classification.clip_scale import ClipScale, fit_length
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.speech_commands import FILE_NAMES, FOLDER, read_wave
 from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
+from fairseq_mega.data.clip_scale import ClipScale, fit_length
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}
