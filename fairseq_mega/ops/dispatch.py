@@ -1,0 +1,187 @@
+"""The paths of an operator: which one computes a call, and why another one cannot, from one description.
+
+    PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+    ...
+    if PATHS.choose(path, x) == "native":
+
+Paths are called ``reference`` (the definition), ``torch...`` (other arrangements in PyTorch) and ``native...`` (the
+compiled kernels). A caller forces one by its argument ``path``, a user by FAIRSEQ_MEGA_PATHS: ``reference`` or
+``native`` for all operators, ``ema=torch_fft,attention=torch`` for some, ``reference,gate=auto`` for all but one.
+"""
+
+import os
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import native
+from .gpus import gpu_obstacle
+
+VARIABLE = "FAIRSEQ_MEGA_PATHS"
+BLANKETS = ("auto", "reference", "native")
+
+# Every operator, with the names that its paths had before; they are still accepted. So are the variables of that time,
+# FAIRSEQ_MEGA_<OPERATOR>_PATH, where FAIRSEQ_MEGA_PATHS does not mention the operator.
+FORMER_NAMES: Dict[str, Dict[str, str]] = {
+    "ema": {"fft": "torch_fft", "scan": "native", "fft_kernel": "native_fft"},
+    "attention": {"dense": "torch", "blockwise": "torch_blockwise", "fused": "native"},
+    "gate": {"fused": "native"},
+    "timestep_norm": {},
+    "decoding": {"fused": "native"},
+}
+
+
+def no_obstacle(*call: Any) -> Optional[str]:
+    """The obstacle of a path that runs on any tensors."""
+    return None
+
+
+def always(*call: Any) -> bool:
+    """The preference for a path that is taken wherever it runs."""
+    return True
+
+
+class Path(NamedTuple):
+    """One way to compute an operator; the functions take what :meth:`Operator.choose` is given of a call."""
+
+    name: str
+    obstacle: Callable[..., Optional[str]] = no_obstacle  # says why the path cannot run, or None
+    dtypes: Tuple[torch.dtype, ...] = ()  # of the call's first tensor; empty: any
+    suits: Callable[..., bool] = always  # whether the automatic choice takes the path where it runs
+
+
+class Operator:
+    """An operator and its paths.
+
+    Args:
+        name: one of FORMER_NAMES.
+        paths: from the plainest to the fastest; the first one is the reference, which runs on any tensors. The
+            automatic choice is the last one that suits the call and runs.
+    """
+
+    def __init__(self, name: str, *paths: Path) -> None:
+        self.name = name
+        self.former_names = FORMER_NAMES[name]
+        self.variable = f"FAIRSEQ_MEGA_{name.upper()}_PATH"
+        self.paths = {path.name: path for path in paths}
+        self.names = tuple(self.paths)
+        self._fastest_first = paths[::-1]
+
+    def forced(self, path: Optional[str] = None) -> str:
+        """Name of the path that the argument asks for or, where it is None, the environment; else "auto".
+
+        Raises:
+            ValueError: for an unknown name, or a variable that cannot be read.
+        """
+        source = f"argument `path`; {VARIABLE} or {self.variable} where it is None"
+        if path is None:
+            path, source = _from_environment(self.name, self.variable)
+        path = self.former_names.get(path, path)
+        if path != "auto" and path not in self.paths:
+            choices = ", ".join(("auto", *self.names))
+            raise ValueError(f"unknown {self.name} path {path!r} ({source}): choose from {choices}")
+        return path
+
+    def choose(self, path: Optional[str], *call: Any) -> str:
+        """Name of the path that computes a call.
+
+        Args:
+            path: as in :meth:`forced`.
+            call: what the obstacles and preferences of the paths are asked about; a tensor first.
+
+        Raises:
+            ValueError: as :meth:`forced`.
+            RuntimeError: where a forced path cannot run on these tensors.
+            TypeError: where it does not compute their dtype.
+        """
+        name = self.forced(path)
+        if name == "auto":
+            return self._automatic(*call)
+        chosen = self.paths[name]
+        problem = chosen.obstacle(*call)
+        if problem is not None:
+            raise RuntimeError(f"{self.name} path {name!r} cannot run: {problem}")
+        if not _computes(chosen, call[0]):
+            computed = ", ".join(str(dtype).replace("torch.", "") for dtype in chosen.dtypes)
+            raise TypeError(f"{self.name} path {name!r} computes {computed}, found {call[0].dtype}")
+        return name
+
+    def _automatic(self, *call: Any) -> str:
+        for path in self._fastest_first:
+            if path.suits(*call) and _computes(path, call[0]) and path.obstacle(*call) is None:
+                return path.name
+        raise AssertionError(f"{self.name}: the reference has an obstacle")
+
+
+def _computes(path: Path, tensor: Tensor) -> bool:
+    return not path.dtypes or tensor.dtype in path.dtypes
+
+
+def _from_environment(operator: str, former_variable: str) -> Tuple[str, str]:
+    """The path that the environment asks for, or "auto", and where that stands."""
+    text = os.environ.get(VARIABLE)
+    if text:
+        entries = _entries(text)
+        if operator in entries:
+            return entries[operator], f"{VARIABLE}={text}"
+    path = os.environ.get(former_variable)
+    return path or "auto", f"{former_variable}={path}"
+
+
+# The compiler takes the environment as it finds it, see gpus.py.
+_from_environment._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _entries(text: str) -> Dict[str, str]:
+    """Paths by operator from the value of FAIRSEQ_MEGA_PATHS; a later entry overrides an earlier one."""
+    entries: Dict[str, str] = {}
+    for entry in text.split(","):
+        operator, equals, path = (part.strip() for part in entry.partition("="))
+        if not equals and operator in BLANKETS:
+            entries = dict.fromkeys(FORMER_NAMES, operator)
+        elif not equals:
+            words = f"one word for all operators ({', '.join(BLANKETS)}) or operator=path"
+            raise ValueError(f"{VARIABLE}={text}: {entry!r} is neither {words}")
+        elif operator not in FORMER_NAMES:
+            choices = ", ".join(FORMER_NAMES)
+            raise ValueError(f"{VARIABLE}={text}: unknown operator {operator!r}, choose from {choices}")
+        else:
+            entries[operator] = path
+    return entries
+
+
+def device_obstacle(device: torch.device) -> Optional[str]:
+    """Why the compiled kernels cannot work on a device, with the remedy, or None."""
+    if native.PROBLEM is not None:
+        return f"it needs the compiled kernels, which cannot be used: {native.PROBLEM}; {native.REMEDY}"
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda" or not native.HAS_CUDA:
+        remedy = native.REMEDY.replace("=cpu", "=cuda")
+        return f"it needs compiled kernels, and there are none for tensors on {device.type}; {remedy}"
+    problem = gpu_obstacle(torch.cuda.current_device() if device.index is None else device.index)
+    return None if problem is None else f"it needs the compiled kernels, which cannot be used: {problem}"
+
+
+def kernels_obstacle(x: Tensor, *call: Any) -> Optional[str]:
+    """The obstacle of a path whose kernels are compiled for every device of the extension."""
+    return device_obstacle(x.device)
+
+
+def check_devices(operator: str, **tensors: Optional[Tensor]) -> None:
+    """Raise RuntimeError unless all tensors of a call are on the device of the first one.
+
+    Args:
+        operator: for the message.
+        tensors: by the names of the operator's arguments.
+    """
+    first = ""
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if not first:
+            first, device = name, tensor.device
+        elif tensor.device != device:
+            places = f"{name} is on {tensor.device}, {first} on {device}"
+            raise RuntimeError(f"{operator}: {places}; move them to one device")

@@ -1,0 +1,55 @@
+"""Which GPUs the compiled kernels run on; every GPU is asked once."""
+
+import logging
+from typing import Dict, NamedTuple, Optional
+
+import torch
+
+from . import native
+
+logger = logging.getLogger(__name__)
+
+
+class Gpu(NamedTuple):
+    """The properties on which it depends whether the compiled kernels run on a GPU."""
+
+    name: str
+    capability: int  # ten times the compute capability: 80 for 8.0
+    shared_memory: int  # bytes that a block may have
+
+
+# By the number of the device.
+_GPUS: Dict[int, Gpu] = {}
+_OBSTACLES: Dict[int, Optional[str]] = {}
+
+
+def gpu(index: int) -> Gpu:
+    """The GPU of that number, by CUDA's own account."""
+    if index not in _GPUS:
+        found = torch.cuda.get_device_properties(index)
+        shared = getattr(found, "shared_memory_per_block_optin", native.SHARED_MEMORY)  # some builds of torch lack it
+        _GPUS[index] = Gpu(found.name, 10 * found.major + found.minor, shared)
+    return _GPUS[index]
+
+
+def gpu_obstacle(index: int) -> Optional[str]:
+    """Why the compiled kernels do not run on a GPU, or None; the first time it is also logged."""
+    if index not in _OBSTACLES:
+        found = gpu(index)
+        problem = None
+        if found.shared_memory < native.SHARED_MEMORY:
+            have, need = found.shared_memory / 1024, native.SHARED_MEMORY / 1024
+            problem = f"it has {have:.0f} KiB of shared memory for a block, they need {need:.0f}"
+        elif found.capability < native.OLDEST_CAPABILITY:
+            remedy = f"TORCH_CUDA_ARCH_LIST={found.capability / 10} builds for it"
+            problem = f"they were built for {native.OLDEST_CAPABILITY / 10} and later ({remedy})"
+        if problem is not None:
+            capability = f"compute capability {found.capability / 10}"
+            problem = f"they do not run on cuda:{index}, {found.name}, {capability}: {problem}"
+            logger.warning(f"without the compiled kernels, more slowly: {problem}")
+        _OBSTACLES[index] = problem
+    return _OBSTACLES[index]
+
+
+# What torch.compiler.assume_constant_result does, which would import the whole compiler: it may not look into this.
+gpu_obstacle._dynamo_marked_constant = True  # type: ignore[attr-defined]

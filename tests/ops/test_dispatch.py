@@ -1,0 +1,153 @@
+"""The choice of paths from their description: the automatic one, forced ones, their names and their errors."""
+
+import pytest
+import torch
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE, Operator, Path, check_devices, device_obstacle
+
+
+def too_long(x: torch.Tensor, *call: object) -> "str | None":
+    return f"it serves up to 4 steps, found {x.size(0)}" if x.size(0) > 4 else None
+
+
+EMA = Operator(
+    "ema",
+    Path("reference"),
+    Path("torch_fft"),
+    Path("native", too_long, (torch.float32,)),
+    Path("native_fft", too_long, suits=lambda x: x.size(0) == 3),
+)
+NORM = Operator("timestep_norm", Path("reference"), Path("native"))
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for variable in (VARIABLE, "FAIRSEQ_MEGA_EMA_PATH", "FAIRSEQ_MEGA_TIMESTEP_NORM_PATH"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("length", "dtype", "chosen"),
+    [
+        (2, torch.float32, "native"),
+        (3, torch.float32, "native_fft"),
+        (3, torch.float64, "native_fft"),
+        (2, torch.float64, "torch_fft"),
+        (5, torch.float32, "torch_fft"),
+    ],
+)
+def test_the_fastest_path_that_suits_and_runs_is_chosen(length, dtype, chosen):
+    assert EMA.choose(None, torch.zeros(length, dtype=dtype)) == chosen
+
+
+def test_a_forced_path_that_cannot_run_is_an_error_with_the_obstacle():
+    for path in ("native", "native_fft"):
+        with pytest.raises(RuntimeError, match=f"ema path '{path}' cannot run: it serves up to 4 steps, found 5"):
+            EMA.choose(path, torch.zeros(5))
+    with pytest.raises(TypeError, match="ema path 'native' computes float32, found torch.float64"):
+        EMA.choose("native", torch.zeros(2, dtype=torch.float64))
+    assert EMA.choose("native_fft", torch.zeros(2)) == "native_fft"  # preferences bind the automatic choice only
+
+
+def test_the_argument_precedes_the_variable_and_that_the_former_one(monkeypatch):
+    x = torch.zeros(2)
+    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", "reference")
+    assert EMA.choose(None, x) == "reference"
+    assert NORM.choose(None, x) == "native"
+    monkeypatch.setenv(VARIABLE, "timestep_norm=reference")
+    assert EMA.choose(None, x) == "reference"
+    assert NORM.choose(None, x) == "reference"
+    monkeypatch.setenv(VARIABLE, "ema=torch_fft")
+    assert EMA.choose(None, x) == "torch_fft"
+    assert EMA.choose("native_fft", x) == "native_fft"
+    assert EMA.choose("auto", x) == "native"
+
+
+@pytest.mark.parametrize(
+    ("text", "ema", "norm"),
+    [
+        ("reference", "reference", "reference"),
+        ("native", "native", "native"),
+        ("auto", "auto", "auto"),
+        ("", "torch_fft", "auto"),
+        ("reference,ema=native_fft", "native_fft", "reference"),
+        (" ema = native , timestep_norm=auto ", "native", "auto"),
+        ("ema=auto", "auto", "auto"),
+    ],
+)
+def test_one_variable_serves_all_operators(monkeypatch, text, ema, norm):
+    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", "torch_fft")
+    monkeypatch.setenv(VARIABLE, text)
+    assert (EMA.forced(), NORM.forced()) == (ema, norm)
+
+
+@pytest.mark.parametrize(("former", "name"), FORMER_NAMES["ema"].items())
+def test_former_names_are_accepted(monkeypatch, former, name):
+    assert EMA.forced(former) == name
+    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", former)
+    assert EMA.forced() == name
+    monkeypatch.setenv(VARIABLE, f"ema={former}")
+    assert EMA.forced() == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fast", "=fast: 'fast' is neither one word for all operators .auto, reference, native. or operator=path"),
+        ("ema=native,", "FAIRSEQ_MEGA_PATHS=ema=native,: '' is neither one word"),
+        ("norm=native", "FAIRSEQ_MEGA_PATHS=norm=native: unknown operator 'norm', choose from ema, attention, gate, "),
+        ("ema=fast", "unknown ema path 'fast' .FAIRSEQ_MEGA_PATHS=ema=fast.: choose from auto, reference, torch_fft, "),
+        ("ema=", "unknown ema path '' .FAIRSEQ_MEGA_PATHS=ema=.: choose from auto, reference, torch_fft, native, "),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_an_error(monkeypatch, text, message):
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(ValueError, match=message):
+        EMA.choose(None, torch.zeros(2))
+
+
+def test_unknown_names_are_errors_that_say_where_they_come_from(monkeypatch):
+    variables = "FAIRSEQ_MEGA_PATHS or FAIRSEQ_MEGA_EMA_PATH where it is None"
+    choices = "choose from auto, reference, torch_fft, native, native_fft"
+    with pytest.raises(ValueError, match=rf"unknown ema path 'quick' \(argument `path`; {variables}\): {choices}$"):
+        EMA.choose("quick", torch.zeros(2))
+    monkeypatch.setenv("FAIRSEQ_MEGA_EMA_PATH", "quick")
+    with pytest.raises(ValueError, match=rf"unknown ema path 'quick' \(FAIRSEQ_MEGA_EMA_PATH=quick\): {choices}$"):
+        EMA.choose(None, torch.zeros(2))
+
+
+def test_devices_without_compiled_kernels(monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
+    for device in ("cpu", "cuda", "meta"):
+        message = device_obstacle(torch.device(device))
+        assert message is not None and message.startswith("it needs the compiled kernels, which cannot be used: _C.so ")
+        assert message.endswith(native.REMEDY)
+    monkeypatch.setattr(native, "PROBLEM", None)
+    monkeypatch.setattr(native, "HAS_CUDA", False)
+    assert device_obstacle(torch.device("cpu")) is None
+    for device in ("cuda", "meta"):
+        message = device_obstacle(torch.device(device))
+        assert message is not None and f"there are none for tensors on {device}; build it with: " in message
+        assert "FAIRSEQ_MEGA_BUILD=cuda" in message
+
+
+def test_tensors_on_several_devices_are_an_error_in_words():
+    x, other = torch.zeros(1), torch.zeros(1, device="meta")
+    check_devices("gate", residual=None, update=x, candidate=x, addend=None)
+    with pytest.raises(RuntimeError, match="gate: candidate is on meta, update on cpu; move them to one device"):
+        check_devices("gate", residual=None, update=x, candidate=other)
+
+
+def test_the_choice_does_not_break_a_compiled_graph(monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setenv(VARIABLE, "timestep_norm=reference")
+
+    @torch.compile(fullgraph=True, backend="eager")
+    def function(x: torch.Tensor) -> torch.Tensor:
+        check_devices("ema", x=x)
+        x = x + (1 if EMA.choose(None, x) == "native" else 0)
+        return x + (2 if NORM.choose(None, x) == "reference" else 0)
+
+    assert torch.equal(function(torch.zeros(2)), torch.full((2,), 3.0))
+    assert torch.equal(function(torch.zeros(5)), torch.full((5,), 2.0))
