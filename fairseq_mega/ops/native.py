@@ -62,6 +62,9 @@ HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
 OLDEST_CAPABILITY = torch.ops.fairseq_mega.cuda_architecture() if PROBLEM is None else 0
 SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is None else 0
 
+# The operators of the extension: ``operators.ema_scan(...)``.
+operators: Any = getattr(torch.ops, NAMESPACE)
+
 # Each op's Python half (shapes for the compiler, gradients) as a function of the library's namespace.
 _REGISTRATIONS: List[Callable[[str], None]] = []
 
@@ -80,8 +83,8 @@ def register_all(namespace: str) -> None:
 
 
 def ops() -> Any:
-    """The operators of the extension: ``ops().ema_scan(...)``."""
-    return getattr(torch.ops, NAMESPACE)
+    """The operators of the extension."""
+    return operators
 
 
 class Gpu(NamedTuple):

@@ -1,4 +1,4 @@
-"""The fused update gate against the formula: values and every gradient."""
+"""The update gate's kernels against the formula: values and every gradient."""
 
 import pytest
 import torch
@@ -28,13 +28,13 @@ def literal(inputs):
 
 @pytest.mark.parametrize("addend", [False, True])
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 8), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (1, 1, 16)])
-def test_fused_equals_formula(kernel_device, shape, addend):
+def test_kernels_equal_formula(kernel_device, shape, addend):
     plain = tensors(*shape, addend=addend)
     results = {}
     for key, path, dtype, where in (
         ("want", None, torch.float64, "cpu"),
         ("baseline", "reference", torch.float32, "cpu"),
-        ("got", "fused", torch.float32, kernel_device),
+        ("got", "native", torch.float32, kernel_device),
     ):
         inputs = leaves({name: tensor.to(where) for name, tensor in plain.items()}, dtype)
         out = literal(inputs) if path is None else gated_residual(**inputs, path=path)
@@ -48,16 +48,16 @@ def test_fused_equals_formula(kernel_device, shape, addend):
 def test_rows_may_lie_apart(kernel_device):
     wide = torch.randn(2, 5, 40, generator=torch.Generator().manual_seed(2)).to(kernel_device)
     parts = dict(zip(NAMES, wide.split([10, 10, 10, 10], dim=-1)))
-    torch.testing.assert_close(gated_residual(**parts, path="fused"), gated_residual(**parts, path="reference"))
+    torch.testing.assert_close(gated_residual(**parts, path="native"), gated_residual(**parts, path="reference"))
     for name in NAMES:  # every input has a stride of its own
         mixed = {**parts, name: parts[name].contiguous()}
-        torch.testing.assert_close(gated_residual(**mixed, path="fused"), gated_residual(**mixed, path="reference"))
+        torch.testing.assert_close(gated_residual(**mixed, path="native"), gated_residual(**mixed, path="reference"))
     turned = {name: part.transpose(0, 1) for name, part in parts.items()}
-    torch.testing.assert_close(gated_residual(**turned, path="fused"), gated_residual(**turned, path="reference"))
+    torch.testing.assert_close(gated_residual(**turned, path="native"), gated_residual(**turned, path="reference"))
     odd = {name: part[:, ::2] for name, part in parts.items()}
-    torch.testing.assert_close(gated_residual(**odd, path="fused"), gated_residual(**odd, path="reference"))
+    torch.testing.assert_close(gated_residual(**odd, path="native"), gated_residual(**odd, path="reference"))
     one = {name: part[:, :1] for name, part in parts.items()}
-    torch.testing.assert_close(gated_residual(**one, path="fused"), gated_residual(**one, path="reference"))
+    torch.testing.assert_close(gated_residual(**one, path="native"), gated_residual(**one, path="reference"))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -65,7 +65,7 @@ def test_half_precision_computes_in_float32(kernel_device, dtype):
     rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors(4, 37).items()}
     inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
     exact = leaves({name: tensor.cpu() for name, tensor in rounded.items()}, torch.float64)
-    out, want = gated_residual(**inputs, path="fused"), literal(exact)
+    out, want = gated_residual(**inputs, path="native"), literal(exact)
     assert_close("output", out.cpu(), want, want.to(dtype))
     expected = gradients(want, exact)
     for name, gradient in gradients(out, inputs).items():
@@ -75,7 +75,7 @@ def test_half_precision_computes_in_float32(kernel_device, dtype):
 @pytest.mark.parametrize("scale", [100.0, 1e4])
 def test_extremes_stay_finite(kernel_device, scale):
     inputs = leaves({n: t.to(kernel_device) for n, t in tensors(4, 37, scale=scale).items()}, torch.float32)
-    out = gated_residual(**inputs, path="fused")
+    out = gated_residual(**inputs, path="native")
     torch.testing.assert_close(out, gated_residual(**inputs, path="reference"))
     for name, gradient in gradients(out, inputs).items():
         assert torch.isfinite(gradient).all(), name
@@ -83,10 +83,10 @@ def test_extremes_stay_finite(kernel_device, scale):
 
 def test_operator_keeps_torchs_rules(kernel_device):
     inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors(2, 5).items()}, torch.float32)
-    torch.library.opcheck(native.ops().gated_residual.default, tuple(inputs.values()))
-    torch.library.opcheck(native.ops().gated_residual.default, (*list(inputs.values())[:3], None))
+    torch.library.opcheck(native.operators.gated_residual.default, tuple(inputs.values()))
+    torch.library.opcheck(native.operators.gated_residual.default, (*list(inputs.values())[:3], None))
     plain = [tensor.detach() for tensor in inputs.values()]
-    torch.library.opcheck(native.ops().gated_residual_backward.default, (plain[0], *plain))
+    torch.library.opcheck(native.operators.gated_residual_backward.default, (plain[0], *plain))
 
 
 def test_errors(kernel_device):
@@ -94,4 +94,4 @@ def test_errors(kernel_device):
     with pytest.raises(ValueError, match="FAIRSEQ_MEGA_GATE_PATH"):
         gated_residual(**inputs, path="quick")
     with pytest.raises(RuntimeError, match="must have one shape and type"):
-        gated_residual(**{**inputs, "update": inputs["update"][:1]}, path="fused")
+        gated_residual(**{**inputs, "update": inputs["update"][:1]}, path="native")

@@ -1,0 +1,80 @@
+"""The update gate of MEGA's sub-layers: :func:`gated_residual`, its paths, and the Python half of its kernels."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import native
+from .dispatch import Operator, Path, check_devices, kernels_obstacle
+
+__all__ = ["gated_residual"]
+
+
+def _one_dtype(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
+    """Whether the kernels take the tensors as they are; the reference promotes their types."""
+    return update.dtype == candidate.dtype == residual.dtype and (addend is None or addend.dtype == residual.dtype)
+
+
+PATHS = Operator(
+    "gate",
+    Path("reference"),
+    Path("native", kernels_obstacle, native.DTYPES, suits=_one_dtype),
+)
+
+
+def gated_residual(
+    residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor] = None, *, path: Optional[str] = None
+) -> Tensor:
+    """Mix the candidate into the residual: ``residual + sigmoid(update) (candidate - residual)``.
+
+    Args:
+        residual: (..., D).
+        update: (..., D), logits of the update gate.
+        candidate: (..., D).
+        addend: (..., D); where given, the candidate is ``SiLU(candidate + addend)``.
+        path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever its kernels can
+            run, None for the environment's choice (see :mod:`fairseq_mega.ops.dispatch`).
+
+    Returns:
+        (..., D).
+
+    Raises:
+        ValueError: for an unknown path.
+        RuntimeError, TypeError: where "native" is forced and cannot run (the message says how to build it), or for
+            tensors on several devices.
+
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 13 to 15.
+    """
+    check_devices("gate", residual=residual, update=update, candidate=candidate, addend=addend)
+    if PATHS.choose(path, residual, update, candidate, addend) == "native":
+        return native.operators.gated_residual(residual, update, candidate, addend)
+    if addend is not None:
+        candidate = F.silu(candidate + addend)
+    return torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
+        return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
+
+    def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, update, candidate, addend = ctx.saved_tensors
+        found = operators.gated_residual_backward(grad, x, update, candidate, addend)
+        return (*found, None if addend is None else found[2])
+
+    torch.library.register_fake(f"{namespace}::gated_residual")(fake)
+    torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)
+    torch.library.register_autograd(f"{namespace}::gated_residual", backward, setup_context=setup_context)
+
+
+native.register(_register)
