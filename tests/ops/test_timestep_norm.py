@@ -315,10 +315,10 @@ def test_operators_are_registered_properly(masked, kernel_device):
     count = torch.tensor(COUNTS, device=kernel_device)
     mask = padding("interior", 5).to(kernel_device) if masked else None
     tensors = (inputs["x"], inputs["weight"], inputs["bias"], count, inputs["mean"], inputs["variance"], mask, 1e-5)
-    torch.library.opcheck(native.ops().timestep_norm.default, tensors)
+    torch.library.opcheck(native.operators.timestep_norm.default, tensors)
     x, mean = inputs["x"].detach(), inputs["mean"].detach()
     rest = [value.detach() if isinstance(value, torch.Tensor) else value for value in tensors[3:]]
-    backward = native.ops().timestep_norm_backward.default
+    backward = native.operators.timestep_norm_backward.default
     torch.library.opcheck(backward, (torch.ones_like(x), mean, mean, x, inputs["weight"].detach(), *rest))
 
 
@@ -391,7 +391,7 @@ def test_kernels_are_the_choice_where_they_can_be(kernel_device):
     tensors = {name: value.float().to(kernel_device) for name, value in draw(20).items()}
     assert torch.equal(run(tensors, None)["y"], run(tensors, "native")["y"])
     with pytest.raises(RuntimeError, match="must be float32"):
-        native.ops().timestep_norm(
+        native.operators.timestep_norm(
             tensors["x"],
             tensors["weight"].double(),
             tensors["bias"],

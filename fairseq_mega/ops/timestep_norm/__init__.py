@@ -5,15 +5,16 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import native
-from ..paths import Paths
-from .kernels import timestep_norm_native
-from .parallel import timestep_norm_parallel
+from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.native import DTYPES
+
+from .native import timestep_norm_native
 from .reference import TimestepNormState, timestep_norm_reference
+from .torch_parallel import timestep_norm_torch
 
 __all__ = ["TimestepNormState", "timestep_norm"]
 
-PATHS = Paths("timestep norm", ("reference", "torch", "native"), "FAIRSEQ_MEGA_TIMESTEP_NORM_PATH")
+PATHS = Operator("timestep_norm", Path("reference"), Path("torch"), Path("native", kernels_obstacle, DTYPES))
 
 
 def timestep_norm(
@@ -39,9 +40,9 @@ def timestep_norm(
             play no part.
         padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics pass over it.
         eps: added to the variance.
-        path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" or None for the compiled
-            kernels where they can be used and PyTorch elsewhere; the environment variable
-            FAIRSEQ_MEGA_TIMESTEP_NORM_PATH forces it where the argument is None.
+        path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" for the compiled kernels where
+            they can be used and PyTorch elsewhere, None for the environment's choice (see
+            :mod:`fairseq_mega.ops.dispatch`).
 
     Returns:
         y (B, L, D) in the dtype of x, and the state after the last step, its mean and variance in float32 (float64);
@@ -50,12 +51,13 @@ def timestep_norm(
     Raises:
         ValueError: for groups that do not divide D, a weight, bias, state or mask that does not fit x, or an unknown
             path.
-        RuntimeError: where path "native" is forced and there are no compiled kernels for x.
+        RuntimeError: where path "native" is forced and there are no compiled kernels for x, or for tensors on several
+            devices.
         TypeError: where path "native" is forced for a dtype the kernels do not compute.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2, Eq. 4; counts, prior and padding as in the published code.
     """
-    path = PATHS.forced(path)
+    path = PATHS.choose(path, x)
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         _check_groups(x, groups)
@@ -66,13 +68,11 @@ def timestep_norm(
     state = TimestepNormState(state.count, state.mean.to(dtype), state.variance.to(dtype))
     weight, bias = weight.to(dtype), bias.to(dtype)
 
-    if path == "native":
-        native.require(x, f"timestep norm path {path!r}")
     if x.numel() == 0:  # the product has no element, and gradients of zero
         return x * (weight.sum() + bias.sum()).to(x.dtype), state
-    if path == "native" or (path == "auto" and native.usable(x)):
+    if path == "native":
         return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
-    run = timestep_norm_reference if path == "reference" else timestep_norm_parallel
+    run = timestep_norm_reference if path == "reference" else timestep_norm_torch
     if padding_mask is not None:
         x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)  # whatever stands there must reach no gradient
     with torch.autocast(x.device.type, enabled=False):
@@ -93,7 +93,7 @@ def _check(
     state: TimestepNormState,
     padding_mask: Optional[Tensor],
 ) -> None:
-    """Raise ValueError for a tensor that does not fit x."""
+    """Raise ValueError for a tensor that does not fit x, RuntimeError for one on another device."""
     _check_groups(x, groups)
     batch, length, width = x.shape
     expected = {
@@ -105,6 +105,7 @@ def _check(
     }
     if padding_mask is not None:
         expected["padding mask"] = (padding_mask, (batch, length))
+    check_devices("timestep norm", x=x, **{name: tensor for name, (tensor, _) in expected.items()})
     for name, (tensor, shape) in expected.items():
         if tensor.shape != shape:
             raise ValueError(f"timestep norm: {name} has shape {tuple(tensor.shape)}, expected {tuple(shape)}")

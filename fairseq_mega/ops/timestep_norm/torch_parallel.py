@@ -54,7 +54,7 @@ def prefixes(steps: Statistics) -> Statistics:
     return Statistics(*fields)
 
 
-def timestep_norm_parallel(
+def timestep_norm_torch(
     x: Tensor, weight: Tensor, bias: Tensor, state: TimestepNormState, padding_mask: Optional[Tensor], eps: float
 ) -> Tuple[Tensor, TimestepNormState]:
     """The norm of all steps at once; arguments and result as those of the reference, L at least 1, x 0 where padded."""

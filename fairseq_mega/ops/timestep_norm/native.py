@@ -5,7 +5,8 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import native
+from fairseq_mega.ops import native
+
 from .reference import TimestepNormState
 
 
@@ -16,7 +17,7 @@ def timestep_norm_native(
 
     Arguments and result as those of the reference; x and y may also be bfloat16 or float16.
     """
-    y, mean, variance = native.ops().timestep_norm(
+    y, mean, variance = native.operators.timestep_norm(
         x, weight, bias, state.count, state.mean, state.variance, padding_mask, eps
     )
     steps = x.size(1) if padding_mask is None else (~padding_mask).sum(1)
