@@ -73,7 +73,7 @@ EMA_CASES: Dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["reference", "fft"])
+@pytest.mark.parametrize("path", ["reference", "torch_fft"])
 @pytest.mark.parametrize("case", EMA_CASES)
 def test_ema(case, path, monkeypatch):
     options, padded, first, last, total = EMA_CASES[case]

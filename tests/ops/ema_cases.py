@@ -65,7 +65,7 @@ def compare(tensors, dtype, path, device="cpu", **options):
     baselines = once(outputs_and_gradients, tensors, dtype, "reference", **options)
     found = outputs_and_gradients(tensors, dtype, path, device, **options)
     # The rounding of an FFT goes with its largest terms, and no path can be measured by float64 in float64: RMS only.
-    measured = dtype == torch.float32 and (path == "scan" or "theta" not in tensors)
+    measured = dtype == torch.float32 and (path == "native" or "theta" not in tensors)
     for kind, factor, *dictionaries in (
         ("", OUTPUT_FACTOR, wanted[0], baselines[0], found[0]),
         ("gradient of ", GRADIENT_FACTOR, wanted[1], baselines[1], found[1]),

@@ -75,14 +75,14 @@ class FencedInputs(TorchDispatchMode):
 
 
 class FencedWeights:
-    """The operators as ``native.ops()`` gives them, those that write in place fenced: others call them unseen.
+    """The operators as ``native.operators`` gives them, those that write in place fenced: others call them unseen.
 
     Args:
         mode: that fences.
     """
 
     def __init__(self, mode: FencedInputs) -> None:
-        self.mode, self.operators = mode, native.ops()
+        self.mode, self.operators = mode, native.operators
 
     def __getattr__(self, name: str) -> Any:
         operator = getattr(self.operators, name)
@@ -113,7 +113,7 @@ def run_ema(dtype: torch.dtype) -> None:
                 options.update(return_state=True, state=torch.randn(2, width, dims, dtype=kind).requires_grad_())
             else:
                 options["truncation"] = truncation
-            y, state = damped_ema(draw(2, 45, width, dtype=dtype), coefficients, path="scan", **options)
+            y, state = damped_ema(draw(2, 45, width, dtype=dtype), coefficients, path="native", **options)
             backward(y, *(() if state is None else (state,)))
 
 
@@ -139,7 +139,7 @@ def run_rows(dtype: torch.dtype) -> None:
     """The gate and the timestep norm, whose rows end in the middle of a vector."""
     for width in (1, 7, 33):
         for count in (3, 4):
-            backward(gated_residual(*(draw(2, 5, width, dtype=dtype) for _ in range(count)), path="fused"))
+            backward(gated_residual(*(draw(2, 5, width, dtype=dtype) for _ in range(count)), path="native"))
     for width, groups in ((27, 9), (24, 1), (7, 7)):
         x, weight, bias = draw(3, 19, width, dtype=dtype), draw(width), draw(width)
         y, state = timestep_norm(x, weight, bias, groups, padding_mask=torch.rand(3, 19) < 0.2, path="native")
@@ -163,7 +163,7 @@ def run_all(side: str) -> Set[str]:
     torch.manual_seed(1)
     mode = FencedInputs(side)
     weights = FencedWeights(mode)
-    with mode, mock.patch.object(native, "ops", lambda: weights):
+    with mode, mock.patch.object(native, "operators", weights):
         for dtype in (torch.float32, torch.bfloat16):
             run_ema(dtype)
             run_attention(dtype)

@@ -1,6 +1,6 @@
 """The EMA's paths against the recurrence: values, final state, every gradient.
 
-A path is "fft", or one by a set of compiled kernels: "scan-cpu", "fft_kernel-simulator", "scan-cuda", ...
+A path is "torch_fft", or one by a set of compiled kernels: "native-cpu", "native_fft-simulator", "native-cuda", ...
 """
 
 import pytest
@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mega.ops.ema import ema_coefficients, ema_kernel, gated_ema_step
 from fairseq_mega.ops.ema.coefficients import power_tables
-from fairseq_mega.ops.ema.fft import fast_fft_size
+from fairseq_mega.ops.ema.torch_fft import fast_fft_size
 from tests.ops.ema_cases import (
     BATCH,
     MODES,
@@ -25,10 +25,10 @@ from tests.support import kernels
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 LENGTHS = (1, 2, 7, 31, 32, 33, 100)
-SCANS = [f"scan-{name}" for name in kernels.KERNELS]
+SCANS = [f"native-{name}" for name in kernels.KERNELS]
 
 
-@pytest.fixture(params=["fft", *SCANS])
+@pytest.fixture(params=["torch_fft", *SCANS])
 def any_path(request, kernel_choice):
     """Every fast path in turn, as (path, device)."""
     return kernel_choice(request.param)
@@ -52,11 +52,11 @@ def test_paths_equal_recurrence(any_path, kind, mode, length):
     path, device = any_path
     tensors, options = case(mode, length, kind)
     compare(tensors, torch.float32, path, device, **options)
-    if path == "fft":
+    if path == "torch_fft":
         compare(tensors, torch.float64, path, device, **options)
 
 
-@pytest.mark.parametrize("path", ["fft_kernel-simulator", "fft_kernel-cuda"])
+@pytest.mark.parametrize("path", ["native_fft-simulator", "native_fft-cuda"])
 @pytest.mark.parametrize("mode", MODES)
 def test_fft_in_shared_memory(kernel_choice, path, mode):
     path, device = kernel_choice(path)
@@ -67,7 +67,7 @@ def test_fft_in_shared_memory(kernel_choice, path, mode):
 
 @pytest.mark.parametrize("mode", ["carried", "two-way documents"])
 @pytest.mark.parametrize("width, n", [(1, 3), (31, 1), (32, 16), (33, 17), (70, 5)])
-@pytest.mark.parametrize("choice", ["fft", *SCANS, "fft_kernel-simulator", "fft_kernel-cuda"])
+@pytest.mark.parametrize("choice", ["torch_fft", *SCANS, "native_fft-simulator", "native_fft-cuda"])
 def test_widths_and_dimensions(kernel_choice, choice, mode, width, n):
     path, device = kernel_choice(choice)
     for kind in ("real", "complex"):
@@ -90,7 +90,7 @@ def test_a_sequence_of_tiles(any_path, mode):
 @pytest.mark.parametrize("truncation", [1, 5, 32, 40, 99])
 def test_truncation(any_path, truncation, bidirectional):
     path, device = any_path
-    dtype = torch.float64 if path == "fft" else torch.float32
+    dtype = torch.float64 if path == "torch_fft" else torch.float32
     reset_mask = torch.rand(BATCH, 45, generator=torch.Generator().manual_seed(3)) < 0.05
     for kind in ("real", "complex"):
         tensors, _ = case("shifted" if bidirectional else "causal", 45, kind)
@@ -112,7 +112,7 @@ def test_truncation_limits_the_parallel_form_only(any_path):
     torch.testing.assert_close(state, last)
 
 
-@pytest.mark.parametrize("path", ["reference", "fft", "auto"])
+@pytest.mark.parametrize("path", ["reference", "torch_fft", "auto"])
 def test_padding_counts_as_zero(path):
     tensors = {**parameters(2 * WIDTH), "x": signal(12)}
     mask = torch.zeros(BATCH, 12, dtype=torch.bool)
@@ -142,16 +142,16 @@ def test_pieces_equal_the_whole(pieces):
 
 def test_causality_and_reversal():
     tensors = {**parameters(), "x": signal(16)}
-    before, _ = run(tensors, "fft")
+    before, _ = run(tensors, "torch_fft")
     tensors["x"][:, 9] += 1.0
-    after, _ = run(tensors, "fft")
+    after, _ = run(tensors, "torch_fft")
     torch.testing.assert_close(before[:, :9], after[:, :9])
     assert (before[:, 9:] - after[:, 9:]).abs().max() > 1e-3
 
     both = {**parameters(2 * WIDTH), "x": signal(16)}
     swapped = {name: torch.cat([both[name][WIDTH:], both[name][:WIDTH]]) for name in ("alpha", "delta", "beta", "eta")}
-    forward, _ = run(both, "fft", bidirectional=True)
-    backward, _ = run({**swapped, "x": both["x"].flip(1)}, "fft", bidirectional=True)
+    forward, _ = run(both, "torch_fft", bidirectional=True)
+    backward, _ = run({**swapped, "x": both["x"].flip(1)}, "torch_fft", bidirectional=True)
     torch.testing.assert_close(forward, backward.flip(1))
 
 
@@ -183,8 +183,8 @@ def test_slow_decays_keep_their_digits_in_a_scan(kernel_choice):
     tensors = parameters()
     tensors["alpha"], tensors["delta"] = tensors["alpha"] - 6.0, tensors["delta"] - 6.0
     tensors["x"] = torch.ones(1, 20000, WIDTH, dtype=torch.float64)
-    path, _ = kernel_choice("scan-cpu")
-    want, last = run(tensors, "fft", return_state=True)
+    path, _ = kernel_choice("native-cpu")
+    want, last = run(tensors, "torch_fft", return_state=True)
     inputs = leaves(tensors, torch.float32)
     y, state = run(inputs, path, return_state=True)
     for got, exact in ((y, want), (state, last)):
@@ -194,7 +194,7 @@ def test_slow_decays_keep_their_digits_in_a_scan(kernel_choice):
         coefficients = coefficients_of(inputs)
         for t in range(steps):
             _, single = gated_ema_step(inputs["x"][:, t], coefficients, torch.zeros(WIDTH), single)
-    _, exact = run({**tensors, "x": tensors["x"][:, :steps]}, "fft", return_state=True)
+    _, exact = run({**tensors, "x": tensors["x"][:, :steps]}, "torch_fft", return_state=True)
     assert ((single.double() - exact).norm() / exact.norm()).item() < 5e-6
 
 
@@ -238,7 +238,7 @@ def test_no_ema():
     assert y.eq(0).all() and state.shape == (BATCH, WIDTH, 0)
 
 
-@pytest.mark.parametrize("path", ["reference", "fft"])
+@pytest.mark.parametrize("path", ["reference", "torch_fft"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["real", "complex"])
 def test_gradcheck(path, mode, kind):

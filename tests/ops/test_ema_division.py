@@ -31,7 +31,7 @@ class Division(NamedTuple):
 
 
 def divide(batch: int, length: int, width: int, bidirectional: bool, multiprocessors: int = H200) -> Division:
-    return Division(*native.ops().ema_scan_division(batch, length, width, bidirectional, multiprocessors))
+    return Division(*native.operators.ema_scan_division(batch, length, width, bidirectional, multiprocessors))
 
 
 def rounded_up(division: Division, multiprocessors: int = H200) -> Division:

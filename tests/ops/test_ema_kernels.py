@@ -24,10 +24,10 @@ def test_operators_keep_torchs_rules(kernel_device, mode, kind):
 
             return call
 
-    operators = native.ops()
+    operators = native.operators
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "ops", Recorder)
-        run(inputs, "scan", **options)
+        patch.setattr(native, "operators", Recorder())
+        run(inputs, "native", **options)
     (operator, arguments), *_ = calls
     detached = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
     torch.library.opcheck(operator, tuple(detached))
@@ -43,7 +43,7 @@ def test_compiles_into_one_graph(kernel_device):
     names = list(inputs)
 
     def function(*values):
-        y, state = run(dict(zip(names, values)), "scan", **options)
+        y, state = run(dict(zip(names, values)), "native", **options)
         return torch.cat([y.flatten(), state.flatten()])
 
     torch._dynamo.reset()
@@ -82,13 +82,13 @@ def test_kernels_read_any_strides(kernel_device):
     plain = {name: tensor.float().to(kernel_device) for name, tensor in tensors.items()}
     turned = {**plain, "x": plain["x"].transpose(0, 1).contiguous().transpose(0, 1)}
     assert not turned["x"].is_contiguous()
-    torch.testing.assert_close(run(turned, "scan", **options), run(plain, "scan", **options))
+    torch.testing.assert_close(run(turned, "native", **options), run(plain, "native", **options))
 
 
 def test_kernel_errors(kernel_device):
     x = torch.zeros(2, 5, 3, device=kernel_device)
     rows = [torch.zeros(3, 4, device=kernel_device) for _ in range(3)]
-    scan = native.ops().ema_scan
+    scan = native.operators.ema_scan
     rest = (None, None, None, False, False, 0)
     for arguments, message in (
         ((x[0], *rows, *rest), "x must be \\(B, L, D\\)"),
@@ -107,9 +107,9 @@ def test_kernel_errors(kernel_device):
 
 def test_a_missing_extension_is_named(monkeypatch):
     monkeypatch.setattr(native, "PROBLEM", "it is not there")
-    with pytest.raises(RuntimeError, match="the EMA's scan needs .*it is not there; build it with: "):
-        run({**parameters(), "x": signal(4)}, "scan")
+    with pytest.raises(RuntimeError, match="ema path 'native' cannot run: it needs .*it is not there; build it with: "):
+        run({**parameters(), "x": signal(4)}, "native")
     monkeypatch.undo()
     if native.PROBLEM is None:
         with pytest.raises(TypeError, match="float64"):
-            run({**parameters(), "x": signal(4)}, "scan")
+            run({**parameters(), "x": signal(4)}, "native")

@@ -8,7 +8,7 @@ import torch
 from fairseq_mega.ops import ema, timestep_norm
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
 from fairseq_mega.ops.attention import PATHS as ATTENTION_PATHS
-from fairseq_mega.ops.ema.scan import ema_scan
+from fairseq_mega.ops.ema.native import ema_native
 from fairseq_mega.ops.gate import gated_residual
 from tests.ops.ema_cases import WIDTH, N, coefficients_of, complex_parameters, parameters
 
@@ -32,7 +32,7 @@ def without_gradient(outputs, inputs):
 
 
 @pytest.mark.parametrize(("batch", "length"), EMPTY)
-@pytest.mark.parametrize("path", ["reference", "fft", "scan", None])
+@pytest.mark.parametrize("path", ["reference", "torch_fft", "native", None])
 @pytest.mark.parametrize("mode", MODES)
 def test_ema(batch, length, path, mode, kernel_device):
     two_way, kind = mode in ("bidirectional", "shifted"), complex_parameters if mode == "complex" else parameters
@@ -64,7 +64,7 @@ def test_the_emas_kernels_refuse_what_is_empty(batch, length, kernel_device):
     tensors = {name: value.float().to(kernel_device) for name, value in parameters().items()}
     x = torch.randn(batch, length, WIDTH, device=kernel_device)
     with pytest.raises(RuntimeError, match="ema_scan: x must not be empty"):
-        ema_scan(x, coefficients_of(tensors))
+        ema_native(x, coefficients_of(tensors))
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (2, 0, 3), (2, 0, 0), (2, 3, 0)])
@@ -100,7 +100,7 @@ def test_chunked_attention(batch, length, path, kernel_device):
 
 
 @pytest.mark.parametrize(("batch", "length"), EMPTY)
-@pytest.mark.parametrize("path", ["reference", "fused", None])
+@pytest.mark.parametrize("path", ["reference", "native", None])
 def test_gate(batch, length, path, kernel_device):
     names = ("residual", "update", "candidate", "addend")
     inputs: Dict[str, Any] = {

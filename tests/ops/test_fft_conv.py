@@ -8,16 +8,16 @@ import torch
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.ema import ema_coefficients
-from fairseq_mega.ops.ema.fft import ring_kernel
-from fairseq_mega.ops.ema.fft_conv import (
+from fairseq_mega.ops.ema.native_fft import (
     LONGEST,
-    ema_fft_native,
+    ema_native_fft,
     kernels_usable,
     long_convolution,
     ring_convolution,
     ring_size,
 )
 from fairseq_mega.ops.ema.reference import ema_reference
+from fairseq_mega.ops.ema.torch_fft import ring_kernel
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
 
 WIDTH = 3
@@ -216,7 +216,7 @@ def test_ema_equals_recurrence(kernel_device, length, mode, truncation):
 
     want = run(ema_reference, "cpu", torch.float64)
     baseline = run(ema_reference, "cpu", torch.float32)
-    for name, value in run(ema_fft_native, kernel_device, torch.float32).items():
+    for name, value in run(ema_native_fft, kernel_device, torch.float32).items():
         factor = OUTPUT_FACTOR if name == "y" else GRADIENT_FACTOR
         assert_close(name, value.cpu(), want[name], baseline[name], factor)
 
@@ -226,7 +226,7 @@ def test_ema_equals_recurrence(kernel_device, length, mode, truncation):
 def test_operators_keep_torchs_rules(kernel_device, dtype):
     x, ring, grad_y = (t.to(kernel_device) for t in problem(20))
     x, grad_y = x.to(dtype), grad_y.to(dtype)
-    operators = native.ops()
+    operators = native.operators
     torch.library.opcheck(operators.ring_convolution.default, (x.requires_grad_(), ring.requires_grad_()))
     torch.library.opcheck(operators.ring_convolution_backward.default, (grad_y, x.detach(), ring.detach()))
     view = x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
@@ -269,7 +269,7 @@ def test_compiles_into_one_graph(kernel_device):
 def test_messages_of_the_operator(kernel_device, change, message):
     x, ring, _ = (t.to(kernel_device) for t in problem(20))
     with pytest.raises(RuntimeError, match=f"ring_convolution: .*{message}"):
-        native.ops().ring_convolution(*change(x, ring))
+        native.operators.ring_convolution(*change(x, ring))
 
 
 @with_kernels
@@ -277,7 +277,7 @@ def test_messages_of_the_backward_operator(kernel_device):
     x, ring, grad_y = (t.to(kernel_device) for t in problem(20))
     for wrong in (grad_y[:, :5], grad_y[0], grad_y.bfloat16()):
         with pytest.raises(RuntimeError, match="grad_y must have the shape and the dtype of x"):
-            native.ops().ring_convolution_backward(wrong, x, ring)
+            native.operators.ring_convolution_backward(wrong, x, ring)
 
 
 @with_kernels

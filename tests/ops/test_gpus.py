@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fairseq_mega.ops import gpus as gpu_properties
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import attention
-from fairseq_mega.ops.ema import choose_path, fft_conv
+from fairseq_mega.ops.dispatch import Operator, Path, device_obstacle, kernels_obstacle
+from fairseq_mega.ops.ema import PATHS, native_fft
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.ops.ema_cases import coefficients_of, parameters
@@ -40,11 +42,12 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[int]]:
             "HAS_CUDA": True,
             "OLDEST_CAPABILITY": 80,
             "SHARED_MEMORY": 81952,  # test_the_kernels_need_what_the_stand_ins_grant
-            "_GPUS": {},
-            "_GPU_OBSTACLES": {},
         }
         for name, value in state.items():
             monkeypatch.setattr(native, name, value)
+        monkeypatch.setattr(native, "_GPU_OBSTACLES", {})
+        monkeypatch.setattr(gpu_properties, "_GPUS", {})
+        monkeypatch.setattr(gpu_properties, "_OBSTACLES", {})
         return asked
 
     return pretend
@@ -54,6 +57,13 @@ def on(index: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Ten
     """A tensor without memory that says it is on that GPU."""
     with FakeTensorMode():
         return torch.empty(shape, device=f"cuda:{index}", dtype=dtype)
+
+
+KERNELS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+
+
+def usable(x: torch.Tensor) -> bool:
+    return KERNELS.choose(None, x) == "native"
 
 
 class Displaced(torch.Tensor):
@@ -68,9 +78,9 @@ class Displaced(torch.Tensor):
 def test_gpus_that_the_kernels_run_on(gpus, caplog, found):
     gpus(found)
     with caplog.at_level(logging.WARNING):
-        assert native.usable(on(0, 2))
-        native.require(on(0, 2), "the path")
-    assert not native.usable(on(0, 2, dtype=torch.float64))
+        assert usable(on(0, 2))
+        assert KERNELS.choose("native", on(0, 2)) == "native"
+    assert not usable(on(0, 2, dtype=torch.float64))
     assert caplog.records == []
 
 
@@ -85,14 +95,14 @@ def test_other_gpus_fall_back_with_one_line(gpus, caplog, found, reason):
     asked = gpus(H200, found)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            assert not native.usable(on(1, 2))
-            assert native.usable(on(0, 2))
+            assert not usable(on(1, 2))
+            assert usable(on(0, 2))
     (record,) = caplog.records
     assert "\n" not in record.getMessage()
     assert record.getMessage().startswith("without the compiled kernels, more slowly: they do not run on cuda:1, ")
     assert asked == [1, 0]
-    with pytest.raises(RuntimeError, match=f"the path needs the compiled kernels: .*{reason}"):
-        native.require(on(1, 2), "the path")
+    with pytest.raises(RuntimeError, match=f"gate path 'native' cannot run: it needs the compiled kernels, .*{reason}"):
+        KERNELS.choose("native", on(1, 2))
 
 
 def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkeypatch):
@@ -102,15 +112,15 @@ def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkey
     coefficients = coefficients_of({name: tensor.float() for name, tensor in parameters().items()})
     with FakeTensorMode(allow_non_fake_inputs=True):
         x, vector = on(0, 2, 5, 3), on(0, 3)
-        assert choose_path(x, coefficients) == "fft"
+        assert PATHS.choose(None, x, coefficients, 5, True) == "torch_fft"
         assert gated_residual(x, x, x).device == x.device
         y, _ = timestep_norm(x, vector, vector, 3)
         assert y.device == x.device
         for forced in (
-            lambda: choose_path(x, coefficients, "scan"),
-            lambda: gated_residual(x, x, x, path="fused"),
+            lambda: PATHS.choose("native", x, coefficients, 5, True),
+            lambda: gated_residual(x, x, x, path="native"),
             lambda: timestep_norm(x, vector, vector, 3, path="native"),
-            lambda: fft_conv.ring_convolution(x, x),
+            lambda: native_fft.ring_convolution(x, x),
         ):
             with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
                 forced()
@@ -135,22 +145,22 @@ def test_forced_attention_is_an_error(gpus):
 @pytest.mark.parametrize("found, longest", [(RTX_4090, 8192), (A100, 16384)], ids=lambda found: str(found))
 def test_long_convolutions_ask_for_more_shared_memory(gpus, monkeypatch, found, longest):
     gpus(found)
-    monkeypatch.setitem(fft_conv._DEVICES, native.NAMESPACE, frozenset(["cuda"]))
+    monkeypatch.setitem(native_fft._DEVICES, native.NAMESPACE, frozenset(["cuda"]))
     need = {32768: 139392}  # by the columns of the ring
     operators = SimpleNamespace(ring_shared_memory=lambda columns: need.get(columns, 70144))
-    monkeypatch.setattr(native, "ops", lambda: operators)
-    assert fft_conv.kernels_usable(on(0, 1, longest, 1))
-    assert not fft_conv.kernels_usable(on(0, 1, longest + 1, 1))
+    monkeypatch.setattr(native, "operators", operators)
+    assert native_fft.kernels_usable(on(0, 1, longest, 1))
+    assert not native_fft.kernels_usable(on(0, 1, longest + 1, 1))
     if found is RTX_4090:
         with pytest.raises(RuntimeError, match="8193 steps need 136 KiB of shared memory for a block, RTX 4090 has 99"):
-            fft_conv.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
+            native_fft.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
 
 
 def test_the_kernels_need_what_the_stand_ins_grant(kernel_device, request):
     if request.node.callspec.params["kernel_device"] == "cpu":
         pytest.skip("these are the kernels for a CPU")
-    assert native.ops().ema_scan_shared_memory() == 81952
-    assert [native.ops().ring_shared_memory(2 * size) for size in (4096, 8192, 16384)] == [69760, 69760, 139392]
+    assert native.operators.ema_scan_shared_memory() == 81952
+    assert [native.operators.ring_shared_memory(2 * size) for size in (4096, 8192, 16384)] == [69760, 69760, 139392]
 
 
 @pytest.mark.parametrize("found", [T4, H200], ids=lambda found: found.name)
@@ -161,7 +171,7 @@ def test_the_question_does_not_break_a_compiled_graph(gpus, found):
 
     @torch.compile(fullgraph=True, backend="eager")
     def function(x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if native.obstacle(device) is None else x - 1
+        return x + 1 if device_obstacle(device) is None else x - 1
 
     assert torch.equal(function(torch.zeros(2)), torch.full((2,), 1.0 if found is H200 else -1.0))
     assert asked == [0]

@@ -2,11 +2,11 @@
 
 How :func:`damped_ema` chooses, measured by ``python -m fairseq_mega.benchmarks kernels``:
 
-* ``scan``, the compiled kernels, wherever they are built for the tensor's device and dtype. Their work grows with N,
-  that of an FFT does not; still, for N = 16 they take a sixth to a twentieth of its time.
-* ``fft_kernel``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
+* ``native_fft``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
   16384 steps. (That bound is an estimate from counting operations; no GPU has measured it.)
-* ``fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
+* ``native``, the compiled scan over time, wherever it is built for the tensor's device and dtype. Its work grows with
+  N, that of an FFT does not; still, for N = 16 it takes a sixth to a twentieth of its time.
+* ``torch_fft``, the convolution by torch's FFT, elsewhere (float64, no extension).
 * a single step of a stream without gradients goes through the recurrence, fused in the compiled kernels.
 """
 
@@ -16,20 +16,43 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops import native
-from fairseq_mega.ops.paths import Paths
+from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.native import DTYPES
 
 from .coefficients import EMACoefficients, compute_dtype, ema_coefficients, ema_kernel
-from .fft import ema_fft
-from .fft_conv import ema_fft_native, kernels_usable
+from .native import ema_native, ema_native_step
+from .native_fft import ema_native_fft, ring_obstacle
 from .reference import ema_reference, ema_step
-from .scan import ema_scan, ema_scan_step
 from .streaming import ema_fft_documents, ema_fft_streaming
+from .torch_fft import ema_torch_fft
 
 __all__ = ["EMACoefficients", "damped_ema", "ema_coefficients", "ema_kernel", "gated_ema_step"]
 
-PATHS = Paths("EMA", ("reference", "fft", "fft_kernel", "scan"), "FAIRSEQ_MEGA_EMA_PATH")
 FFT_COMPONENTS = 48
+
+
+def _prefers_kernels(x: Tensor, coefficients: EMACoefficients, length: int, whole: bool) -> bool:
+    return coefficients.expansion.dtype == torch.float32
+
+
+def _prefers_native_fft(x: Tensor, coefficients: EMACoefficients, length: int, whole: bool) -> bool:
+    many = coefficients.expansion.size(-1) > FFT_COMPONENTS
+    return whole and x.is_cuda and many and coefficients.expansion.dtype == torch.float32
+
+
+def _fft_obstacle(x: Tensor, coefficients: EMACoefficients, length: int, whole: bool) -> Optional[str]:
+    return ring_obstacle(x.device, length)
+
+
+# A call is x (B, ..., D), the coefficients, the length of the longest convolution as far as it is known, and whether it
+# is whole: it neither carries states nor separates documents.
+PATHS = Operator(
+    "ema",
+    Path("reference"),
+    Path("torch_fft"),
+    Path("native", kernels_obstacle, DTYPES, suits=_prefers_kernels),
+    Path("native_fft", _fft_obstacle, DTYPES, suits=_prefers_native_fft),
+)
 
 
 def damped_ema(
@@ -59,9 +82,9 @@ def damped_ema(
             takes or returns a state runs the unlimited recurrence, as in the published code.
         state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.
         return_state: also return the memory after the last step.
-        path: "reference", "fft", or one by compiled kernels, "scan" or "fft_kernel" (CUDA), to force a path; "auto" or
-            None for the choice made here; the environment variable FAIRSEQ_MEGA_EMA_PATH forces it where the argument
-            is None.
+        path: "reference", "torch_fft", or one by compiled kernels, "native" or "native_fft" (CUDA), to force a path;
+            "auto" for the choice made here; None for the environment's choice (see
+            :mod:`fairseq_mega.ops.dispatch`).
 
     Returns:
         y (B, L, D) in the dtype of x, and the state (B, D, N) in float32 (float64, or complex of that precision) or
@@ -70,7 +93,8 @@ def damped_ema(
     Raises:
         ValueError: for a state with a bidirectional EMA, a truncation below 1, an unknown path, or coefficients
             that do not fit x.
-        RuntimeError, TypeError: where a forced path cannot run; the message says how to get it.
+        RuntimeError, TypeError: where a forced path cannot run (the message says how to get it), or for tensors on
+            several devices.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;
     bidirectional and padded forms as in the published code.
@@ -83,7 +107,19 @@ def damped_ema(
         raise ValueError("a bidirectional EMA sees the whole sequence and cannot carry a state")
     if truncation is not None and truncation < 1:
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
-    path = choose_path(x, coefficients, path, whole=not streaming and reset_mask is None)
+    log_decay, expansion, projection = coefficients
+    check_devices(
+        "EMA",
+        x=x,
+        log_decay=log_decay,
+        expansion=expansion,
+        projection=projection,
+        padding_mask=padding_mask,
+        reset_mask=reset_mask,
+        state=state,
+    )
+    length = x.size(1) if reset_mask is None else 1
+    path = PATHS.choose(path, x, coefficients, length, not streaming and reset_mask is None)
     with torch.autocast(x.device.type, enabled=False):
         if x.numel() == 0:  # no step is taken; the product has no element, and gradients of zero
             y: Tensor = x * sum(coefficient.real.sum() for coefficient in coefficients)
@@ -93,8 +129,8 @@ def damped_ema(
         elif coefficients.log_decay.size(-1) == 0:
             y = torch.zeros_like(x)
             new_state = x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
-        elif path == "scan":
-            y, new_state = ema_scan(
+        elif path == "native":
+            y, new_state = ema_native(
                 x,
                 coefficients,
                 padding_mask=padding_mask,
@@ -113,7 +149,7 @@ def damped_ema(
                 "shift": shift,
                 "truncation": None if streaming else truncation,
             }
-            convolve = ema_fft_native if path == "fft_kernel" else ema_fft
+            convolve = ema_native_fft if path == "native_fft" else ema_torch_fft
             if path == "reference":
                 y, new_state = ema_reference(inputs, coefficients, reset_mask=reset_mask, state=state, **directions)
             elif reset_mask is not None:
@@ -146,26 +182,8 @@ def gated_ema_step(
     Source: MEGA, Eq. 5 and 6; omega and SiLU are the published code's.
     """
     fused = not torch.is_grad_enabled() and coefficients.log_decay.size(-1) > 0
-    if fused and choose_path(x, coefficients) == "scan":
-        return ema_scan_step(x, coefficients, state, omega.float())
+    if fused and PATHS.choose(None, x, coefficients, 1, False) == "native":
+        return ema_native_step(x, coefficients, state, omega.float())
     y, new_state = damped_ema(x.unsqueeze(1), coefficients, state=state, return_state=True)
     assert new_state is not None
     return F.silu(torch.addcmul(y[:, 0], x, omega.to(x.dtype))), new_state
-
-
-def choose_path(x: Tensor, coefficients: EMACoefficients, path: Optional[str] = None, whole: bool = False) -> str:
-    """Path of one call, one of PATHS other than "auto"; arguments and errors as :func:`damped_ema`.
-
-    ``whole``: the call neither carries states nor separates documents.
-    """
-    path = PATHS.forced(path)
-    if path == "scan":
-        native.require(x, "the EMA's scan")
-    elif path == "auto":
-        if coefficients.expansion.dtype != torch.float32 or not native.usable(x):
-            path = "fft"
-        elif whole and x.is_cuda and coefficients.expansion.size(-1) > FFT_COMPONENTS and kernels_usable(x):
-            path = "fft_kernel"
-        else:
-            path = "scan"
-    return path

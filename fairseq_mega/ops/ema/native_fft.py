@@ -1,7 +1,7 @@
-"""Convolution over time by the compiled FFT kernels: the Python half of the operators, and the choice of path.
+"""Convolution over time by the compiled FFT kernels: the Python half of the operators, and where they run.
 
 The kernels (csrc/fft_conv) work in shared memory, for CUDA tensors of up to 16384 steps. Elsewhere torch's FFT does
-the same, in :mod:`.fft`. Unlike the EMA's scan their work does not depend on the kernel: they are for kernels in
+the same, in :mod:`.torch_fft`. Unlike the EMA's scan their work does not depend on the kernel: they are for kernels in
 general, and for EMAs of many components.
 """
 
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops import native
+from fairseq_mega.ops.dispatch import device_obstacle
+from fairseq_mega.ops.gpus import gpu
 
 from .coefficients import EMACoefficients, compute_dtype
-from .fft import fft_convolution, ring_kernel, two_sided_kernel
+from .torch_fft import fft_convolution, ring_kernel, two_sided_kernel
 
 SHORTEST_RING, LONGEST = 16, 16384
 
@@ -21,28 +23,34 @@ SHORTEST_RING, LONGEST = 16, 16384
 _DEVICES: Dict[str, FrozenSet[str]] = {}
 
 
-def kernels_usable(x: Tensor) -> bool:
-    """Whether the compiled kernels convolve x (B, L, D): its device, dtype and length."""
-    return not _obstacle(x)
-
-
-def _obstacle(x: Tensor) -> str:
-    problem = native.obstacle(x.device)
+def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
+    """Why the compiled kernels cannot convolve sequences of this length, or None."""
+    problem = device_obstacle(device)
     if problem is not None:
         return problem
-    if x.device.type not in _DEVICES.get(native.NAMESPACE, ()):
-        return f"there are no compiled kernels for tensors on {x.device.type}; use torch's FFT"
+    if device.type not in _DEVICES.get(native.NAMESPACE, ()):
+        return f"there are no compiled kernels for tensors on {device.type}; use torch's FFT"
+    if length > LONGEST:
+        return f"it serves up to {LONGEST} steps, found {length}"
+    if device.type == "cuda":
+        need = native.operators.ring_shared_memory(ring_size(length))
+        index = torch.cuda.current_device() if device.index is None else device.index
+        have = gpu(index).shared_memory
+        if have < need:
+            found = f"{length} steps need {need / 1024:.0f} KiB of shared memory for a block"
+            return f"{found}, {gpu(index).name} has {have / 1024:.0f}"
+    return None
+
+
+def _obstacle(x: Tensor) -> Optional[str]:
     if x.dtype not in native.DTYPES:
         return f"it computes float32, bfloat16 and float16, found {x.dtype}"
-    if x.size(1) > LONGEST:
-        return f"it serves up to {LONGEST} steps, found {x.size(1)}"
-    if x.device.type == "cuda":
-        need = native.ops().ring_shared_memory(ring_size(x.size(1)))
-        have = native.gpu(x.device.index).shared_memory
-        if have < need:
-            found = f"{x.size(1)} steps need {need / 1024:.0f} KiB of shared memory for a block"
-            return f"{found}, {native.gpu(x.device.index).name} has {have / 1024:.0f}"
-    return ""
+    return ring_obstacle(x.device, x.size(1))
+
+
+def kernels_usable(x: Tensor) -> bool:
+    """Whether the compiled kernels convolve x (B, L, D): its device, dtype and length."""
+    return _obstacle(x) is None
 
 
 def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
@@ -50,7 +58,7 @@ def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
 
     Args:
         x: (B, L, D), float32, bfloat16 or float16, with any strides.
-        ring: (D, 2S) in float32, S a power of two from 16 to 16384, at least L; see :func:`.fft.ring_kernel`.
+        ring: (D, 2S) in float32, S a power of two from 16 to 16384, at least L; see :func:`.torch_fft.ring_kernel`.
 
     Returns:
         (B, L, D) in the dtype of x, computed in float32.
@@ -59,9 +67,9 @@ def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
         RuntimeError: where the compiled kernels cannot be used for x, or the ring does not fit it.
     """
     obstacle = _obstacle(x)
-    if obstacle:
+    if obstacle is not None:
         raise RuntimeError(f"the FFT convolution kernel cannot run: {obstacle}")
-    return native.ops().ring_convolution(x, ring)
+    return native.operators.ring_convolution(x, ring)
 
 
 def ring_size(length: int) -> int:
@@ -97,7 +105,7 @@ def long_convolution(x: Tensor, kernel: Tensor, *, future: Optional[Tensor] = No
         return fft_convolution(x.to(compute_dtype(x)), kernel, future).to(x.dtype)
 
 
-def ema_fft_native(
+def ema_native_fft(
     x: Tensor,
     coefficients: EMACoefficients,
     *,
@@ -105,7 +113,7 @@ def ema_fft_native(
     shift: bool = False,
     truncation: Optional[int] = None,
 ) -> Tensor:
-    """The EMA as a convolution by the compiled kernels; arguments and result as :func:`.fft.ema_fft`.
+    """The EMA as a convolution by the compiled kernels; arguments and result as :func:`.torch_fft.ema_torch_fft`.
 
     x may be float32, bfloat16 or float16, up to 16384 steps; the coefficients are float32 or complex64.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 from .coefficients import EMACoefficients, ema_kernel
 
 
-def ema_fft(
+def ema_torch_fft(
     x: Tensor,
     coefficients: EMACoefficients,
     *,

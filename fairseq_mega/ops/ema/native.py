@@ -14,7 +14,7 @@ from fairseq_mega.ops import native
 from .coefficients import EMACoefficients
 
 
-def ema_scan(
+def ema_native(
     x: Tensor,
     coefficients: EMACoefficients,
     *,
@@ -32,7 +32,7 @@ def ema_scan(
     log_decay, expansion, projection = _as_real(coefficients)
     if state is not None:
         state = torch.view_as_real(state) if state.is_complex() else state
-    y, final_state = native.ops().ema_scan(
+    y, final_state = native.operators.ema_scan(
         x,
         log_decay,
         expansion,
@@ -49,7 +49,7 @@ def ema_scan(
     return y, torch.view_as_complex(final_state) if log_decay.dim() == 3 else final_state
 
 
-def ema_scan_step(
+def ema_native_step(
     x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor], omega: Optional[Tensor] = None
 ) -> Tuple[Tensor, Tensor]:
     """One step without gradients, with the skip and the SiLU of MEGA's EMA sub-layer where ``omega`` is given.
@@ -66,7 +66,7 @@ def ema_scan_step(
     log_decay, expansion, projection = _as_real(coefficients)
     if state is not None and state.is_complex():
         state = torch.view_as_real(state)
-    y, new_state = native.ops().ema_step(x, log_decay, expansion, projection, omega, state)
+    y, new_state = native.operators.ema_step(x, log_decay, expansion, projection, omega, state)
     return y, torch.view_as_complex(new_state) if log_decay.dim() == 3 else new_state
 
 
