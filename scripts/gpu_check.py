@@ -30,7 +30,7 @@ NEEDED = {"tests": "pytest", "sanitizer": "pytest", "plots": "matplotlib"}
 TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "ema": (("ops/test_ema.py", "ops/test_ema_kernels.py"), ""),
     "fft": (("ops/test_fft_conv.py",), ""),
-    "attention-fused": (("ops/test_attention_fused.py",), ""),
+    "attention-native": (("ops/test_attention_native.py",), ""),
     "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
     "norm-gate": (("ops/test_timestep_norm.py", "ops/test_gate.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
@@ -43,7 +43,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "ema-widths": (("ops/test_ema.py",), "widths or tiles or half_precision or in_shared_memory"),
     "ema-truncation": (("ops/test_ema.py", "ops/test_ema_kernels.py"), "truncation or step or strides"),
     "fft": (("ops/test_fft_conv.py",), "channels_and_rows or strides or half or rings_of"),
-    "attention": (("ops/test_attention_fused.py",), "(equals_reference and shape2) or long_rows or groups or chunks"),
+    "attention": (("ops/test_attention_native.py",), "(equals_reference and shape2) or long_rows or groups or chunks"),
     "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
     "norm": (("ops/test_timestep_norm.py",), "kernels and (equal or many or padding or half)"),
     "gate": (("ops/test_gate.py",), "formula or apart or half"),

@@ -103,7 +103,8 @@ class Operator:
         if problem is not None:
             raise RuntimeError(f"{self.name} path {name!r} cannot run: {problem}")
         if not _computes(chosen, call[0]):
-            computed = ", ".join(str(dtype).replace("torch.", "") for dtype in chosen.dtypes)
+            *others, last = (str(dtype).replace("torch.", "") for dtype in chosen.dtypes)
+            computed = f"{', '.join(others)} and {last}" if others else last
             raise TypeError(f"{self.name} path {name!r} computes {computed}, found {call[0].dtype}")
         return name
 

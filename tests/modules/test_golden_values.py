@@ -119,7 +119,7 @@ ATTENTION_CASES: Dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("path", ["reference", "torch", "torch_blockwise"])
 @pytest.mark.parametrize("case", ATTENTION_CASES)
 def test_gated_attention(case, path, monkeypatch):
     options, padded, first, last, total = ATTENTION_CASES[case]

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import attention, fused
+from fairseq_mega.ops.attention import attention
+from fairseq_mega.ops.attention import native as kernels
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves, once
 
 
@@ -67,5 +68,5 @@ def compare(inputs, path, device="cpu", dtype=torch.float32, mask=None, **option
 def block_size(request, monkeypatch):
     """Runs a test with blocks that hold everything, and with some of several groups or of 16 queries."""
     if request.param == "many blocks":
-        monkeypatch.setattr(fused, "BLOCK_WEIGHTS", {"cpu": 1 << 11, "cuda": 1 << 11})
-        monkeypatch.setattr(fused, "MIN_QUERIES", 16)
+        monkeypatch.setattr(kernels, "BLOCK_WEIGHTS", {"cpu": 1 << 11, "cuda": 1 << 11})
+        monkeypatch.setattr(kernels, "MIN_QUERIES", 16)

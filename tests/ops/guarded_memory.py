@@ -130,7 +130,7 @@ def run_attention(dtype: torch.dtype) -> None:
             padding_mask=torch.rand(2, keys) < 0.2,
             dropout=0.1,
             drop_key=0.1,
-            path="fused",
+            path="native",
         )
         backward(out)
 

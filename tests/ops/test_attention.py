@@ -44,7 +44,7 @@ def test_reference_is_the_definition(function, causal, side, shape):
     torch.testing.assert_close(out, literal(inputs, function, causal, mask))
 
 
-@pytest.mark.parametrize("path", ["dense", "blockwise"])
+@pytest.mark.parametrize("path", ["torch", "torch_blockwise"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("side", [None, "right", "left"])
@@ -57,7 +57,7 @@ def test_paths_equal_reference(path, function, causal, side, shape, monkeypatch)
     compare(inputs, path, mask=mask, function=function, causal=causal)
 
 
-@pytest.mark.parametrize("path", ["dense", "blockwise"])
+@pytest.mark.parametrize("path", ["torch", "torch_blockwise"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("queries", [1, 5])
 def test_paths_without_a_bias(path, function, queries):
@@ -66,7 +66,7 @@ def test_paths_without_a_bias(path, function, queries):
     compare(inputs, path, function=function, causal=True)
 
 
-@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("path", ["reference", "torch", "torch_blockwise"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_gradcheck(path, function):
     inputs = leaves(tensors(4, 6), torch.float64)
@@ -120,7 +120,7 @@ def test_toeplitz():
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("path", ["reference", "torch", "torch_blockwise"])
 def test_nothing_to_attend_to_stays_finite(path, function):
     inputs = leaves(tensors(6, 6), torch.float32)
     mask = torch.ones(2, 6, dtype=torch.bool)
@@ -131,7 +131,7 @@ def test_nothing_to_attend_to_stays_finite(path, function):
         assert torch.isfinite(gradient).all(), name
 
 
-@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("path", ["reference", "torch", "torch_blockwise"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("queries", [1, 64])
 def test_dropout_drops_weights(path, function, queries):
@@ -152,7 +152,7 @@ def test_recomputed_blocks_drop_the_same_weights(function, monkeypatch):
 
     def run(*values):
         torch.manual_seed(7)
-        return attention(*values[:3], bias=values[3], function=function, dropout=0.3, path="blockwise")
+        return attention(*values[:3], bias=values[3], function=function, dropout=0.3, path="torch_blockwise")
 
     assert torch.autograd.gradcheck(run, tuple(inputs.values()), nondet_tol=0.0)
 
@@ -197,7 +197,7 @@ def test_weights_of_softmax_sum_to_one():
 
 def test_errors():
     inputs = tensors(3, 3)
-    with pytest.raises(ValueError, match="--attention-activation-fn.*softmax, relu2, laplace"):
+    with pytest.raises(ValueError, match="argument `function`.*softmax, relu2, laplace"):
         attention(**inputs, function="sigmoid")
     with pytest.raises(ValueError, match="FAIRSEQ_MEGA_ATTENTION_PATH"):
         attention(**inputs, path="flash")

@@ -17,7 +17,7 @@ def dropped_weights(inputs, device, **options):
     keys = inputs["k"].size(-2)
     v = torch.eye(keys, device=device).expand(*inputs["k"].shape[:-2], keys, keys)
     torch.manual_seed(11)
-    return attention(inputs["q"], inputs["k"], v, bias=inputs["bias"], path="fused", **options)
+    return attention(inputs["q"], inputs["k"], v, bias=inputs["bias"], path="native", **options)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -82,7 +82,7 @@ def test_dropping_is_the_formula_with_its_mask(kernel_device, block_size, functi
     kept_keys, kept = masks_of({name: tensor.float() for name, tensor in inputs.items()}, kernel_device, rates)
     torch.manual_seed(11)
     options = {"function": function, "causal": True, "dropout": dropout, "drop_key": drop_key}
-    got = output_and_gradients(inputs, torch.float32, "fused", kernel_device, None, **options)
+    got = output_and_gradients(inputs, torch.float32, "native", kernel_device, None, **options)
     want, baseline = (
         once(formula, inputs, dtype, function, kept_keys, kept, dropout) for dtype in (torch.float64, torch.float32)
     )
@@ -124,12 +124,12 @@ def test_every_device_drops_the_same_weights(kernel_device, block_size):
 
 def test_calls_drop_different_weights(kernel_device):
     inputs = {name: tensor.float().to(kernel_device) for name, tensor in tensors(20, 20).items()}
-    first, second = (attention(**inputs, dropout=0.5, path="fused") for _ in range(2))
+    first, second = (attention(**inputs, dropout=0.5, path="native") for _ in range(2))
     assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("path", ["reference", "torch", "torch_blockwise"])
 def test_torch_paths_drop_keys(path, function):
     """Without the kernels: the share of lost keys, no rescaling but softmax's own, zeros where nothing is left."""
     inputs = {name: tensor.float() for name, tensor in tensors(48, 4, (8,)).items()}
@@ -149,7 +149,7 @@ def test_torch_paths_drop_keys(path, function):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("path", ["reference", "dense", "blockwise"])
+@pytest.mark.parametrize("path", ["reference", "torch", "torch_blockwise"])
 def test_gradients_of_dropped_keys(path, function):
     inputs = leaves(tensors(7, 7, (1,), 3, 2), torch.float64)
     mask = torch.zeros(1, 7, dtype=torch.bool)

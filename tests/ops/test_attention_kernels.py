@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fairseq_mega.ops import native
-from fairseq_mega.ops.attention import FUNCTIONS, attention, fused
+from fairseq_mega.ops.attention import FUNCTIONS, attention
+from fairseq_mega.ops.attention import native as kernels
 from tests.ops.attention_cases import tensors
 from tests.support.numerics import leaves
 
@@ -20,7 +21,7 @@ def arguments(device, function="softmax", shape=(2, 5, 7), seed=True):
     return {
         "bias": torch.randn(queries + keys - 1, device=device),
         "padding": padding,
-        "counts": fused.visible_counts(padding, queries, False),
+        "counts": kernels.visible_counts(padding, queries, False),
         "seed": torch.tensor(5, device=device) if seed else None,
         "statistics": torch.rand(groups, queries, 2, device=device) if function == "softmax" else None,
         "function": FUNCTIONS.index(function),
@@ -39,10 +40,10 @@ def test_operators_on_blocks_are_well_registered(kernel_device, function):
     logits = torch.randn(2, 5, 7, device=kernel_device)
     options = arguments(kernel_device, function)
     tests = ("test_schema", "test_faketensor")  # they write into buffers, which autograd never sees
-    torch.library.opcheck(native.ops().attention_weights_.default, (logits, None), options, test_utils=tests)
+    torch.library.opcheck(native.operators.attention_weights_.default, (logits, None), options, test_utils=tests)
     grad_bias = torch.zeros(11, dtype=torch.float64, device=kernel_device)
     values = (logits, torch.randn_like(logits), None, None, grad_bias)
-    torch.library.opcheck(native.ops().attention_weights_backward_.default, values, options, test_utils=tests)
+    torch.library.opcheck(native.operators.attention_weights_backward_.default, values, options, test_utils=tests)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -61,7 +62,7 @@ def check_compiled(device, function, backend):
     inputs = leaves({n: t.to(device) for n, t in tensors(9, 9).items()}, torch.float32)
 
     def run(q, k, v, bias, dropout):
-        return attention(q * 2, k, v, bias=bias, function=function, causal=True, dropout=dropout, path="fused") + 1
+        return attention(q * 2, k, v, bias=bias, function=function, causal=True, dropout=dropout, path="native") + 1
 
     compiled = torch.compile(run, fullgraph=True, backend=backend, dynamic=False)
     found, wanted = compiled(**inputs, dropout=0.0), run(**inputs, dropout=0.0)
@@ -88,16 +89,16 @@ def test_memory_is_linear_in_the_length(kernel_device, function, training, reque
     length = 4096
     if request.node.callspec.params["kernel_device"] == "simulator":  # which is slow
         length = 512
-        monkeypatch.setattr(fused, "BLOCK_WEIGHTS", {"cpu": 1 << 11})
-        monkeypatch.setattr(fused, "MIN_QUERIES", 4)
+        monkeypatch.setattr(kernels, "BLOCK_WEIGHTS", {"cpu": 1 << 11})
+        monkeypatch.setattr(kernels, "MIN_QUERIES", 4)
     elif kernel_device.type == "cuda":  # a usual block of a GPU holds more weights than the matrix of this test
-        monkeypatch.setattr(fused, "BLOCK_WEIGHTS", {"cuda": 1 << 17})
-        monkeypatch.setattr(fused, "MIN_QUERIES", 32)
+        monkeypatch.setattr(kernels, "BLOCK_WEIGHTS", {"cuda": 1 << 17})
+        monkeypatch.setattr(kernels, "MIN_QUERIES", 32)
     inputs = leaves({n: t.to(kernel_device) for n, t in tensors(length, length, (1,), 4, 4).items()}, torch.float32)
 
     def work():
         with torch.set_grad_enabled(training):
-            out = attention(**inputs, function=function, path="fused", causal=True, dropout=0.1)
+            out = attention(**inputs, function=function, path="native", causal=True, dropout=0.1)
         if training:
             out.sum().backward()
 
@@ -129,7 +130,7 @@ def test_gradients_repeat_to_the_last_bit(kernel_device, function):
     inputs = leaves({n: t.to(kernel_device) for n, t in tensors(70, 70, (3,)).items()}, torch.float32)
     runs = []
     for _ in range(2):
-        out = attention(**inputs, function=function, path="fused")
+        out = attention(**inputs, function=function, path="native")
         runs.append(torch.autograd.grad(out.square().sum(), list(inputs.values())))
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
@@ -141,8 +142,8 @@ def weights_of(x, function, device):
     rest.update(padding=None, counts=None, bias=torch.zeros(keys, device=device), scale=1.0)
     rest["bias"] += x  # logits of zero: nothing is rounded on the way
     logits, gradient = torch.zeros(1, 1, keys, device=device), torch.ones(1, 1, keys, device=device)
-    native.ops().attention_weights_(logits, None, **rest)
-    native.ops().attention_weights_backward_(torch.zeros_like(logits), gradient, None, None, None, **rest)
+    native.operators.attention_weights_(logits, None, **rest)
+    native.operators.attention_weights_backward_(torch.zeros_like(logits), gradient, None, None, None, **rest)
     return logits[0, 0].cpu().double(), gradient[0, 0].cpu().double() * keys
 
 
@@ -171,10 +172,12 @@ def test_forced_path_is_an_error_where_it_cannot_run(monkeypatch):
     inputs = tensors(3, 3)
     monkeypatch.setattr(native, "PROBLEM", None)
     with pytest.raises(TypeError, match="float32, bfloat16 and float16.*float64"):
-        attention(**inputs, path="fused")
+        attention(**inputs, path="native")
     monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
-    with pytest.raises(RuntimeError, match='attention path "fused" needs the compiled kernels.*build it with'):
-        attention(**{n: t.float() for n, t in inputs.items()}, path="fused")
+    with pytest.raises(
+        RuntimeError, match="path 'native' cannot run: it needs the compiled kernels.*build it with"
+    ):
+        attention(**{n: t.float() for n, t in inputs.items()}, path="native")
 
 
 def test_without_the_kernels_the_torch_paths_serve(monkeypatch):
@@ -187,7 +190,7 @@ def test_without_the_kernels_the_torch_paths_serve(monkeypatch):
 
 def test_the_kernels_are_chosen(kernel_device, monkeypatch):
     calls = []
-    monkeypatch.setattr("fairseq_mega.ops.attention.fused_attention", lambda q, *_, **__: calls.append(q.shape))
+    monkeypatch.setattr("fairseq_mega.ops.attention.native_attention", lambda q, *_, **__: calls.append(q.shape))
     small, large = ({n: t.float().to(kernel_device) for n, t in tensors(size, size).items()} for size in (4, 300))
     attention(**small)
     assert not calls
@@ -214,4 +217,4 @@ def test_errors_of_the_operators(kernel_device, change, message):
     change = {n: v.to(kernel_device) if isinstance(v, torch.Tensor) else v for n, v in change.items()}
     options = {**arguments(kernel_device), **change}
     with pytest.raises(RuntimeError, match=f"attention_weights_: .*{message}"):
-        native.ops().attention_weights_(torch.zeros(2, 5, 7, device=kernel_device), None, **options)
+        native.operators.attention_weights_(torch.zeros(2, 5, 7, device=kernel_device), None, **options)

@@ -45,7 +45,6 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[int]]:
         }
         for name, value in state.items():
             monkeypatch.setattr(native, name, value)
-        monkeypatch.setattr(native, "_GPU_OBSTACLES", {})
         monkeypatch.setattr(gpu_properties, "_GPUS", {})
         monkeypatch.setattr(gpu_properties, "_OBSTACLES", {})
         return asked
@@ -128,9 +127,9 @@ def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkey
 
 def test_attention_falls_back(gpus, monkeypatch):
     q = torch.randn(1, 300, 8)
-    want = attention(q, q, q, path="dense")
+    want = attention(q, q, q, path="torch")
     gpus(T4)
-    monkeypatch.setattr("fairseq_mega.ops.attention.fused_attention", None)  # not to be called
+    monkeypatch.setattr("fairseq_mega.ops.attention.native_attention", None)  # not to be called
     got = attention(*(q.as_subclass(Displaced) for _ in range(3)))
     torch.testing.assert_close(got.as_subclass(torch.Tensor), want)
 
@@ -139,7 +138,7 @@ def test_forced_attention_is_an_error(gpus):
     gpus(T4)
     q = torch.zeros(1, 4, 2).as_subclass(Displaced)
     with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
-        attention(q, q, q, path="fused")
+        attention(q, q, q, path="native")
 
 
 @pytest.mark.parametrize("found, longest", [(RTX_4090, 8192), (A100, 16384)], ids=lambda found: str(found))

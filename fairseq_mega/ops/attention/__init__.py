@@ -1,20 +1,19 @@
 """Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and their paths."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from .. import native
-from ..paths import Paths
-from .blockwise import blockwise_attention
-from .dense import dense_attention
-from .fused import fused_attention
+from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.native import DTYPES
+
+from .native import native_attention
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
+from .torch_blockwise import blockwise_attention
+from .torch_dense import dense_attention
 
 __all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
-
-PATHS = Paths("attention", ("reference", "dense", "blockwise", "fused"), "FAIRSEQ_MEGA_ATTENTION_PATH")
 
 # Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
 # blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
@@ -22,7 +21,31 @@ DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
 
 # From these numbers of weights on, in training and in evaluation, the compiled kernels are used where they work; below
 # them their set-up costs more than they save (measured on a CPU).
-FUSED_FROM = (1 << 16, 1 << 12)
+NATIVE_FROM = (1 << 16, 1 << 12)
+
+
+def _prefers_native(q: Tensor, weights: int) -> bool:
+    return q.size(-2) > 1 and weights >= NATIVE_FROM[0 if torch.is_grad_enabled() else 1]
+
+
+def _prefers_dense(q: Tensor, weights: int) -> bool:
+    if q.size(-2) == 1:  # a single query has as many weights as keys
+        return True
+    return weights <= _dense_limits(q)[0 if torch.is_grad_enabled() else 1]
+
+
+def _dense_limits(q: Tensor) -> Tuple[int, int]:
+    return DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]
+
+
+# A call is q and its number of weights.
+PATHS = Operator(
+    "attention",
+    Path("reference"),
+    Path("torch_blockwise"),
+    Path("torch", suits=_prefers_dense),
+    Path("native", kernels_obstacle, DTYPES, suits=_prefers_native),
+)
 
 
 def attention(
@@ -52,25 +75,24 @@ def attention(
         dropout: probability of dropping an attention weight (pass 0 in evaluation).
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
             rescaling, and a query that lost all its keys gives zeros.
-        path: "reference", "dense", "blockwise" or "fused" (the compiled kernels) to force a path, "auto" or None for
-            the choice made here (see FUSED_FROM and DENSE_LIMIT); the environment variable
-            FAIRSEQ_MEGA_ATTENTION_PATH forces it where the argument is None.
+        path: "reference", "torch" (all weights at once), "torch_blockwise" or "native" (compiled kernels) to force a
+            path, "auto" for the choice made here (see NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
+            (see :mod:`fairseq_mega.ops.dispatch`).
 
     Returns:
         (..., n, v) in the dtype of v.
 
     Raises:
         ValueError: for an unknown function or path, or a probability out of range.
-        RuntimeError: if "fused" is forced and the compiled kernels are missing.
-        TypeError: if "fused" is forced for float64.
+        RuntimeError: if "native" is forced and the compiled kernels are missing, or for tensors on several devices.
+        TypeError: if "native" is forced for float64.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16; DropKey: MEGALODON (Ma et al., 2024), its code.
     """
     if function not in FUNCTIONS:
         raise ValueError(
-            f"unknown attention function {function!r} (--attention-activation-fn): choose from {', '.join(FUNCTIONS)}"
+            f"unknown attention function {function!r} (argument `function`): choose from {', '.join(FUNCTIONS)}"
         )
-    path = PATHS.forced(path)
     if not (0.0 <= dropout <= 1.0 and 0.0 <= drop_key < 1.0):
         raise ValueError(f"dropout and drop_key are probabilities, drop_key less than 1; found {dropout}, {drop_key}")
     options: Dict[str, Any] = {
@@ -80,7 +102,9 @@ def attention(
         "padding_mask": padding_mask,
         "drop_key": drop_key,
     }
+    check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=padding_mask)
     rows = q[..., 0].numel()  # batch x queries
+    path = PATHS.choose(path, q, rows * k.size(-2))
     if rows * k.size(-2) == 0:  # there is no weight: an empty result or zeros, and gradients of zero
         weights = torch.matmul(q, k.transpose(-2, -1))
         return torch.matmul(weights if bias is None else weights + bias.sum(), v)
@@ -88,17 +112,12 @@ def attention(
         weights = attention_weights(q, k, **options)
         return torch.matmul(torch.dropout(weights, dropout, dropout > 0.0), v)
     options["dropout"] = dropout
-    smallest = FUSED_FROM[0 if torch.is_grad_enabled() else 1]
-    if path == "auto" and q.size(-2) == 1:
-        path = "dense"  # a single query has as many weights as keys
-    if path == "fused" or (path == "auto" and rows * k.size(-2) >= smallest and native.usable(q)):
-        return fused_attention(q, k, v, **options)
-    limits = DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]
-    limit = limits[0] if torch.is_grad_enabled() else limits[1]
-    if path == "dense" or (path == "auto" and rows * k.size(-2) <= limit):
+    if path == "native":
+        return native_attention(q, k, v, **options)
+    if path == "torch":
         return dense_attention(q, k, v, **options)
     weights_per_query = rows // q.size(-2) * k.size(-2)
-    return blockwise_attention(q, k, v, **options, block_size=max(16, limits[1] // weights_per_query))
+    return blockwise_attention(q, k, v, **options, block_size=max(16, _dense_limits(q)[1] // weights_per_query))
 
 
 def chunked_attention(

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention, fused
+from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
+from fairseq_mega.ops.attention import native as kernels
 from tests.ops.attention_cases import block_size, compare, padding, tensors
 from tests.support.numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
 
@@ -22,7 +23,7 @@ def test_equals_reference(kernel_device, block_size, function, causal, side, sha
     batch = (3,) if shape[0] < 100 else (2,)
     queries, keys = shape
     inputs = tensors(queries, keys, batch)
-    compare(inputs, "fused", kernel_device, mask=padding(batch, keys, side), function=function, causal=causal)
+    compare(inputs, "native", kernel_device, mask=padding(batch, keys, side), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -30,14 +31,14 @@ def test_equals_reference(kernel_device, block_size, function, causal, side, sha
 @pytest.mark.parametrize("shape", LONG_ROWS)
 def test_long_rows(kernel_device, function, causal, shape):
     inputs = tensors(*shape)
-    compare(inputs, "fused", kernel_device, mask=padding((2,), shape[1], "right"), function=function, causal=causal)
+    compare(inputs, "native", kernel_device, mask=padding((2,), shape[1], "right"), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_many_groups(kernel_device, function):
     """More than the kernels sum apart for the bias's gradient."""
     mask = padding((131,), 5, "left")
-    compare(tensors(5, 5, (131,)), "fused", kernel_device, mask=mask, function=function, causal=True)
+    compare(tensors(5, 5, (131,)), "native", kernel_device, mask=mask, function=function, causal=True)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -49,7 +50,7 @@ def test_leading_dimensions_and_strides(kernel_device, function, leading):
     mask = torch.zeros(*leading, 11, dtype=torch.bool, device=kernel_device)
     mask[..., -1] = True
     options = {"function": function, "padding_mask": mask}
-    out = attention(q, k, v, path="fused", **options)
+    out = attention(q, k, v, path="native", **options)
     torch.testing.assert_close(out, attention(q, k, v, path="reference", **options), rtol=2e-5, atol=2e-6)
 
 
@@ -59,7 +60,7 @@ def test_masks_are_broadcast_and_a_bias_may_have_strides(kernel_device, side):
     wide = torch.randn(2 * inputs["bias"].numel(), device=kernel_device)
     inputs["bias"] = wide[::2]
     mask = padding((2, 1), 11, side).to(kernel_device)
-    out = attention(**inputs, padding_mask=mask, path="fused")
+    out = attention(**inputs, padding_mask=mask, path="native")
     torch.testing.assert_close(out, attention(**inputs, padding_mask=mask, path="reference"), rtol=2e-5, atol=2e-6)
 
 
@@ -68,7 +69,7 @@ def test_masks_are_broadcast_and_a_bias_may_have_strides(kernel_device, side):
 @pytest.mark.parametrize("causal", [False, True])
 def test_sixteen_bits(kernel_device, block_size, function, causal, dtype):
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
-    compare(inputs, "fused", kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=causal)
+    compare(inputs, "native", kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -76,21 +77,21 @@ def test_sixteen_bits(kernel_device, block_size, function, causal, dtype):
 def test_weights_of_sixteen_bits(kernel_device, block_size, function, dtype, monkeypatch, request):
     """What GPUs do: products of 16-bit factors into float32 logits, 16-bit weights. Here also in the simulator."""
     if kernel_device.type == "cpu":  # whose products cannot mix types
-        monkeypatch.setattr(fused, "working_dtype", lambda q: q.dtype)
-        monkeypatch.setattr(fused, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
+        monkeypatch.setattr(kernels, "working_dtype", lambda q: q.dtype)
+        monkeypatch.setattr(kernels, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
     if request.node.callspec.params["kernel_device"] == "cpu":
         with pytest.raises(RuntimeError, match="on the CPU the weights replace the logits"):
-            compare(inputs, "fused", kernel_device, dtype, function=function)
+            compare(inputs, "native", kernel_device, dtype, function=function)
         return
-    compare(inputs, "fused", kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=True)
+    compare(inputs, "native", kernel_device, dtype, padding((2,), 45, "right"), function=function, causal=True)
 
 
 def test_autocast(kernel_device):
     """Types as torch's own products have them under autocast, and gradients in those of the inputs."""
     inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors(9, 9).items()}, torch.float32)
     with torch.autocast(kernel_device.type, torch.bfloat16):
-        out = attention(inputs["q"], inputs["k"], inputs["v"].bfloat16(), bias=inputs["bias"], path="fused")
+        out = attention(inputs["q"], inputs["k"], inputs["v"].bfloat16(), bias=inputs["bias"], path="native")
     assert out.dtype == torch.bfloat16
     want = attention(**{name: tensor.detach().double() for name, tensor in inputs.items()}, path="reference")
     assert_close("output", out, want)
@@ -116,7 +117,7 @@ def test_chunks(kernel_device, function, causal, length):
             padding_mask=mask,
             path=path,
         )
-        for path in ("fused", "reference")
+        for path in ("native", "reference")
     ]
     torch.testing.assert_close(*outputs, rtol=2e-5, atol=2e-6)
 
@@ -126,7 +127,7 @@ def test_nothing_to_attend_to_stays_finite(kernel_device, block_size, function):
     inputs = tensors(21, 21, (2,))
     mask = torch.ones(2, 21, dtype=torch.bool)
     mask[0, 4:] = False
-    compare(inputs, "fused", kernel_device, mask=mask, function=function, causal=True)
+    compare(inputs, "native", kernel_device, mask=mask, function=function, causal=True)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -136,7 +137,7 @@ def test_extreme_logits(kernel_device, function, level, drop):
     """All logits far from zero, with rows that end within a vector."""
     inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors(13, 13).items()}, torch.float32)
     shifted = {**inputs, "q": inputs["q"] * 100, "bias": inputs["bias"] + level}
-    out = attention(**shifted, function=function, causal=True, path="fused", **drop)
+    out = attention(**shifted, function=function, causal=True, path="native", **drop)
     found = gradients(out, inputs)
     assert torch.isfinite(out).all()
     assert all(torch.isfinite(gradient).all() for gradient in found.values())

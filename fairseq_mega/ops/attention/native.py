@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import native
+from fairseq_mega.ops import native
+
 from .reference import FUNCTIONS
 
 # Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block has
@@ -140,7 +141,7 @@ def _forward(
     q, k, factor = q.to(call.dtype), k.to(call.dtype), v.to(call.dtype)
     buffer = call.buffer(torch.float32, q)
     narrow = None if call.dtype == torch.float32 else call.buffer(call.dtype, q)
-    run = native.ops().attention_weights_
+    run = native.operators.attention_weights_
     for block in call.blocks:
         logits = _view(buffer, block)
         multiply(q[block.groups, block.rows], k[block.groups, : block.keys].transpose(1, 2), logits)
@@ -184,7 +185,7 @@ def _backward(
     narrow: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
     if call.dtype != torch.float32:
         narrow = call.buffer(call.dtype, q), call.buffer(call.dtype, q)
-    run = native.ops().attention_weights_backward_
+    run = native.operators.attention_weights_backward_
     for block in call.blocks:
         here = block.groups, slice(0, block.keys)
         first = block.rows.stop == q.size(1)
@@ -253,7 +254,7 @@ def _register(namespace: str) -> None:
 native.register(_register)
 
 
-def fused_attention(
+def native_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -268,12 +269,7 @@ def fused_attention(
     """Attention with the compiled kernels; arguments and result as :func:`fairseq_mega.ops.attention.attention`.
 
     Memory grows with n + m, in training too. What is dropped follows torch's seed, but differs from the torch paths.
-
-    Raises:
-        RuntimeError: where the kernels are missing, or cannot work on the tensors' device.
-        TypeError: for other types than float32, bfloat16 and float16.
     """
-    native.require(q, 'attention path "fused"')
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .dense import dense_attention
+from .torch_dense import dense_attention
 
 
 def blockwise_attention(
