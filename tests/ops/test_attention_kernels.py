@@ -174,9 +174,7 @@ def test_forced_path_is_an_error_where_it_cannot_run(monkeypatch):
     with pytest.raises(TypeError, match="float32, bfloat16 and float16.*float64"):
         attention(**inputs, path="native")
     monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
-    with pytest.raises(
-        RuntimeError, match="path 'native' cannot run: it needs the compiled kernels.*build it with"
-    ):
+    with pytest.raises(RuntimeError, match="path 'native' cannot run: it needs the compiled kernels.*build it with"):
         attention(**{n: t.float() for n, t in inputs.items()}, path="native")
 
 

@@ -59,7 +59,7 @@ def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, path):
     path("reference")
     for dtype, parts in ((torch.float64, [21]), (torch.float32, [1] * 21)):
         results[dtype] = stream(built.to(dtype), x.to(dtype), parts)
-    path("fused")
+    path("native")
     for pieces in ([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4]):
         got, state = stream(built, x.float(), pieces)
         assert_close(f"output of {pieces}", got, results[torch.float64][0], results[torch.float32][0])
@@ -70,7 +70,7 @@ def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, path):
 
 
 def test_the_kernels_are_what_runs(path, monkeypatch):
-    calls, built, compiled = [], attention(), native.ops()
+    calls, built, compiled = [], attention(), native.operators
 
     class Counting:
         def __getattr__(self, name):
@@ -78,7 +78,7 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
                 calls.append(name)
             return getattr(compiled, name)
 
-    monkeypatch.setattr(native, "ops", Counting)
+    monkeypatch.setattr(native, "operators", Counting())
     x = hidden(2, 9, 11).float()
     stream(built, x, (1,) * 9)
     assert len(calls) == 9
@@ -100,13 +100,13 @@ def test_long_texts_do_not_drift(path):
     x = hidden(1, 5000, 16)
     path("reference")
     want = stream(built.double(), x, (5000,))[1].ema
-    path("fused")
+    path("native")
     got = stream(built.float(), x.float(), (1,) * 5000)[1].ema
     assert_close("state", got, want)
 
 
 def test_a_state_may_be_continued_twice(path):
-    path("fused")
+    path("native")
     built = attention(chunk_size=8)
     x, other = hidden(2, 14, 11).float(), hidden(2, 9, 11, seed=7).float()
     prefix = x[:, :5]
@@ -127,7 +127,7 @@ def test_a_state_may_be_continued_twice(path):
 
 
 def test_states_follow_their_rows(path):
-    path("fused")
+    path("native")
     built = attention()
     x = hidden(3, 8, 11).float()
     order = torch.tensor([2, 0, 0, 1])
@@ -139,7 +139,7 @@ def test_states_follow_their_rows(path):
 
 
 def test_padding_takes_the_other_path(path):
-    path("fused")
+    path("native")
     built = attention()
     x = hidden(2, 3, 11).float()
     mask = torch.tensor([[True, False, False], [False, False, False]])
@@ -154,13 +154,13 @@ def test_padding_takes_the_other_path(path):
 
 def test_bad_input(path):
     path("quick")
-    with pytest.raises(ValueError, match="unknown decoding path 'quick'.*choose from auto, reference, fused"):
+    with pytest.raises(ValueError, match="unknown decoding path 'quick'.*choose from auto, reference, native"):
         stream(attention(), hidden(1, 1, 11).float(), (1,))
     room, gates = torch.zeros(1, 4, 2), torch.zeros(1, 2 * 3 + 2 + 2)
-    scale = torch.zeros(2, 2)
+    scale, step = torch.zeros(2, 2), native.operators.attention_step
     with pytest.raises(RuntimeError, match="no room for step 4 in 4"):
-        native.ops().attention_step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(5), room, room.clone(), 4, 0)
+        step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(5), room, room.clone(), 4, 0)
     with pytest.raises(RuntimeError, match="bias must be a contiguous float32 tensor"):
-        native.ops().attention_step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(3), room, room.clone(), 3, 0)
+        step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(3), room, room.clone(), 3, 0)
     with pytest.raises(RuntimeError, match="values must be a contiguous float32 tensor"):
-        native.ops().attention_step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(4), room, room.double(), 3, 0)
+        step(gates, torch.zeros(1, 2), scale, scale, torch.zeros(4), room, room.double(), 3, 0)

@@ -118,7 +118,7 @@ def test_every_tensor_has_to_be_on_one_device(kernel_device, request):
     found = [name for name in operators(key) if name not in ("attention", "attention_backward", "probe")]
     assert len(found) >= 11, found
     for name in found:
-        operator = getattr(native.ops(), name).default
+        operator = getattr(native.operators, name).default
         given = {
             name: value.to(kernel_device) if isinstance(value, torch.Tensor) else value
             for name, value in arguments(name, kernels).items()

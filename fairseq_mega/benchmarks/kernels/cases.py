@@ -9,6 +9,7 @@ from fairseq_mega.benchmarks.kernels.ema import ema_op
 from fairseq_mega.benchmarks.kernels.operator import Op, OpPath
 from fairseq_mega.benchmarks.kernels.timestep_norm import norm_op
 from fairseq_mega.ops import native
+from fairseq_mega.ops.dispatch import device_obstacle
 
 OPS: Dict[str, Op] = {
     "ema": ema_op("EMA, causal"),
@@ -27,6 +28,6 @@ def missing(path: OpPath, device: torch.device) -> Optional[str]:
         return "a path for CUDA"
     if not path.compiled:
         return None
-    if native.obstacle(device) is None:
+    if device_obstacle(device) is None:
         return None
     return "no compiled kernels" if native.PROBLEM is not None else "no compiled kernels for this device"

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
+from fairseq_mega.ops.dispatch import Operator, Path, kernels_obstacle
 from fairseq_mega.ops.ema import EMACoefficients
-from fairseq_mega.ops.paths import Paths
 
 __all__ = ["StepAverage", "fused", "gated_attention_step", "step_average"]
 
-PATHS = Paths("decoding", ("reference", "fused"), "FAIRSEQ_MEGA_DECODING_PATH")
+PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
 
 
 class StepAverage(NamedTuple):
@@ -39,20 +39,18 @@ def step_average(coefficients: EMACoefficients, omega: Tensor) -> StepAverage:
 def fused(x: Tensor) -> bool:
     """Whether the kernels of this module serve one step of x (B, 1, D): float32 on a CPU, no gradient.
 
-    The environment variable FAIRSEQ_MEGA_DECODING_PATH ("reference" or "fused") decides where it is set.
+    The environment's choice ("reference" or "native", see :mod:`fairseq_mega.ops.dispatch`) decides where there is one.
 
     Raises:
         ValueError: for an unknown path.
-        RuntimeError, TypeError: where "fused" is forced and the kernels are missing.
+        RuntimeError: where "native" is forced and the kernels are missing.
     """
     path = PATHS.forced()
     if path == "reference" or torch.is_grad_enabled() or x.dtype != torch.float32 or x.device.type != "cpu":
         return False
     if torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
         return False
-    if path == "fused":
-        native.require(x, "fused decoding")
-    return path == "fused" or native.usable(x)
+    return PATHS.choose(path, x) == "native"
 
 
 def gated_attention_step(
@@ -88,7 +86,7 @@ def gated_attention_step(
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 to 15.
     """
-    ops = native.ops()
+    ops = native.operators
     value_map, gate_map, output_map = maps
     value = F.silu(value_map(x))
     smooth, new_state = ops.average_step(x, *average, state)
