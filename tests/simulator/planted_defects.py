@@ -44,24 +44,14 @@ DEFECTS: Tuple[Tuple[str, str, str], ...] = (
 
 
 class Operator(NamedTuple):
-    """Which sources belong to an operator and what checks them."""
+    """Which sources are tested by which cases."""
 
-    folder: str  # under csrc, which with ``common`` is enough for a library of this operator
-    check: Tuple[str, ...]  # arguments of Python, after which the library and the schedules stand
-    seconds: int = 120  # of processor time, after which it is taken not to end
-
-
-def operator_of(name: str) -> Operator:
-    return Operator(name, (str(build.HERE / "check_operators.py"), name))
+    name: str  # of its folder under csrc, which with ``common`` is enough for a library, and of its cases
+    seconds: int = 120  # of processor time, after which its check is taken not to end
 
 
-OPERATORS = {
-    "ema": Operator("ema", (str(build.HERE / "check_ema.py"),), 60),
-    "fft_conv": operator_of("fft_conv"),
-    "attention": operator_of("attention"),
-    "timestep_norm": operator_of("timestep_norm"),
-    "gate": operator_of("gate"),
-}
+OPERATORS = {name: Operator(name) for name in ("attention", "fft_conv", "gate", "timestep_norm")}
+OPERATORS["ema"] = Operator("ema", seconds=60)
 
 
 class Defect(NamedTuple):
@@ -95,16 +85,16 @@ def defects_in(path: str, text: str) -> Iterator[Defect]:
 
 def copy_sources(operator: Operator, target: Path) -> List[str]:
     """Copy what the operator's library needs; returns the files in which to plant defects."""
-    for folder in ("common", operator.folder):
+    for folder in ("common", operator.name):
         shutil.copytree(build.SOURCES / folder, target / folder, dirs_exist_ok=True)
-    kernels = (build.SOURCES / operator.folder).iterdir()
+    kernels = (build.SOURCES / operator.name).iterdir()
     return sorted(str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))
 
 
 def check(operator: Operator, library: Path, orders: Tuple[str, ...], sanitize: bool) -> Optional[str]:
     """Run the operator's check; returns what it said, or None where it found nothing."""
     process = subprocess.Popen(
-        [sys.executable, *operator.check, str(library), *orders],
+        [sys.executable, "-m", "tests.simulator.check_operators", operator.name, str(library), *orders],
         cwd=build.REPOSITORY,
         env={**os.environ, **(build.sanitizer_environment() if sanitize else {})},
         stdout=subprocess.PIPE,

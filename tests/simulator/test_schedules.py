@@ -7,7 +7,8 @@ import sys
 import pytest
 import torch
 
-from tests.simulator import build, check_ema, check_operators, planted_defects
+from tests.simulator import build, check_operators, planted_defects
+from tests.simulator.cases import ema
 
 ORDERS = ["0", "1", "2", "3", "4", "5"]
 
@@ -17,60 +18,35 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-def test_the_same_results_under_every_schedule():
+@pytest.mark.parametrize("operator", check_operators.CASES)
+def test_the_same_results_under_every_schedule(operator):
     torch.ops.load_library(str(build.build()))
-    assert check_ema.failures(ORDERS) == []
+    assert check_operators.failures(operator, ORDERS) == []
 
 
 @pytest.mark.slow
 def test_less_shared_memory_gives_the_same_results(monkeypatch):
     torch.ops.load_library(str(build.build()))
     monkeypatch.setenv("FM_SIM_SHARED", "81")  # the least that the scan needs; compute capability 8.6 has 99
-    assert check_ema.failures(["0"]) == []
+    assert check_operators.failures("ema", ["0"]) == []
 
 
 def test_too_little_shared_memory_is_an_error_in_words(monkeypatch):
     torch.ops.load_library(str(build.build()))
     monkeypatch.setenv("FM_SIM_SHARED", "64")
-    (case,) = (case for case in check_ema.CASES if case.n == 12)
+    (call,) = (call for call in ema.CALLS if call.n == 12)
     with pytest.raises(RuntimeError, match="ema_scan: CUDA error 1, the simulator's error"):
-        check_ema.run_kernels(case, check_ema.draw(case))
+        ema.run_kernels(call, ema.draw(call))
 
 
 @pytest.mark.slow
-def test_no_access_out_of_bounds(tmp_path):
+@pytest.mark.parametrize("operator", check_operators.CASES)
+def test_no_access_out_of_bounds(operator, tmp_path):
     if build.sanitizer_library() is None:
         pytest.skip("g++ has no libasan")
-    planted_defects.copy_sources(planted_defects.OPERATORS["ema"], tmp_path)  # alone: a sanitized build takes long
+    planted_defects.copy_sources(planted_defects.OPERATORS[operator], tmp_path)  # alone: a sanitized build takes long
     library = build.build(tmp_path, sanitize=True)
-    command = [sys.executable, check_ema.__file__, str(library), "0"]
+    command = [sys.executable, "-m", "tests.simulator.check_operators", operator, str(library), "0"]
     environment = {**os.environ, **build.sanitizer_environment()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operator", check_operators.CASES)
-def test_other_operators_under_every_schedule(operator):
-    torch.ops.load_library(str(build.build()))
-    assert check_operators.failures(operator, ORDERS) == []
-
-
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
-    """A library of all operators but the EMA, with AddressSanitizer."""
-    if build.sanitizer_library() is None:
-        pytest.skip("g++ has no libasan")
-    folder = tmp_path_factory.mktemp("sanitized")
-    for operator in check_operators.CASES:
-        planted_defects.copy_sources(planted_defects.OPERATORS[operator], folder)
-    return build.build(folder, sanitize=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operator", check_operators.CASES)
-def test_no_access_of_other_operators_out_of_bounds(operator, sanitized):
-    command = [sys.executable, check_operators.__file__, operator, str(sanitized), "0"]
-    environment = {**os.environ, **build.sanitizer_environment()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=build.REPOSITORY, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]

@@ -1,0 +1,93 @@
+"""Cases of the attention's weights."""
+
+import math
+from typing import Iterator, List, Optional
+
+import torch
+from torch import Tensor
+
+from tests.simulator.cases.attention_definition import Attention, attention_by_definition
+from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
+
+
+def blocks() -> Iterator[Attention]:
+    for function in range(3):
+        yield Attention(function, 1, 1, 1)
+        yield Attention(function, 5, 7, 5, masked=True, groups=3)
+        yield Attention(function, 37, 37, 20, row=17, group=1, causal=True, masked=True)
+        yield Attention(function, 9, 40, 9, causal=True, dropout=0.25)
+        yield Attention(function, 40, 40, 33, causal=True, drop_key=0.5, masked=True)
+        yield Attention(function, 130, 130, 130, groups=1, causal=True)
+        yield Attention(function, 3, 300, 3, masked=True, dropout=0.25)
+        for keys in (128, 256, 1024, 4096):  # rows that use all registers of their threads
+            yield Attention(function, 1, keys, 1, groups=1)
+        yield Attention(function, 2, 1030, 2, causal=True)
+        yield Attention(function, 2, 4100, 1, row=1, groups=1, masked=True, drop_key=0.25)
+        for keys in (8192, 8193, 9000):  # the longest rows in registers, and longer ones
+            yield Attention(function, 1, keys, 1, groups=1, masked=keys == 9000)
+        yield Attention(function, 5, 5, 5, groups=70, causal=True)  # shares of the groups are summed apart
+        yield Attention(function, 33, 45, 33, masked=True, dtype=HALF)
+
+
+def cases() -> Iterator[Case]:
+    for block in blocks():
+        yield attention_case(block)
+
+
+def attention_case(block: Attention) -> Case:
+    total = block.group + block.groups
+    columns = block.keys - block.queries + block.row + block.rows if block.causal else block.keys
+    padding = counts = None
+    if block.masked:
+        padding = torch.rand(total, block.keys, generator=torch.Generator().manual_seed(1)) < 0.3
+        padding[-1] = True  # nothing is left: it is seen in spite of that
+        present = (~padding).cumsum(1) if block.causal else (~padding).sum(1, keepdim=True).expand(-1, block.keys)
+        counts = present[:, block.keys - block.queries :].to(torch.int32).contiguous()
+    given = {
+        "logits": 3 * normal(2, block.groups, block.rows, columns),
+        "bias": normal(3, block.queries + block.keys - 1),
+    }
+    if columns > 1000:  # the last key of a row weighs as much as the others together: a sum has to have it
+        last = columns - 1 - torch.arange(block.rows).flip(0) * int(block.causal)
+        given["logits"][:, torch.arange(block.rows), last] += 2 * math.log(columns)
+    grad = normal(4, block.groups, block.rows, columns)
+    seed = torch.tensor(77) if block.dropout or block.drop_key else None
+    rest = (block.function, block.causal, 0.5, block.dropout, block.drop_key, block.queries, block.group, block.row)
+    leaves = exact(given)
+    wanted = with_gradients(
+        {"weights": attention_by_definition(block, leaves, columns, padding, seed)}, {"weights": grad}, leaves
+    )
+    wanted["weights of the backward pass"] = wanted["weights"]
+    if block.dtype == FLOAT:
+        wanted.update(row_sums(wanted))
+    if block.function == 0:
+        wanted["statistics are there"] = torch.ones(1)
+
+    def run() -> Results:
+        outside: List[Optional[Tensor]] = [None, None]
+        if block.dtype != FLOAT:
+            outside = [torch.empty_like(grad, dtype=block.dtype) for _ in range(2)]
+        statistics = torch.full((total, block.queries, 2), math.nan) if block.function == 0 else None
+        shared = (given["bias"], padding, counts, seed, statistics, *rest)
+        logits, found = given["logits"].clone(), {}
+        ops().attention_weights_(logits, outside[0], *shared)
+        found["weights"] = (logits if outside[0] is None else outside[0]).clone()
+        if statistics is not None:  # those of the block, and no others
+            rows = torch.zeros(total, block.queries, dtype=torch.bool)
+            rows[block.group :, block.row : block.row + block.rows] = True
+            found["statistics are there"] = torch.tensor([float(torch.equal(~statistics.isnan().any(-1), rows))])
+        logits, grad_logits = given["logits"].clone(), grad.clone()
+        grad_bias = torch.zeros(given["bias"].numel(), dtype=torch.float64)
+        ops().attention_weights_backward_(logits, grad_logits, *outside, grad_bias, *shared)
+        found["weights of the backward pass"] = logits if outside[0] is None else outside[0]
+        found["gradient of logits"] = grad_logits if outside[1] is None else outside[1]
+        found["gradient of bias"] = grad_bias
+        return {**found, **row_sums(found)} if block.dtype == FLOAT else found
+
+    return Case(str(block), run, wanted)
+
+
+def row_sums(results: Results) -> Results:
+    """What the keys of a row have together: one of 8,200 that a sum lacks changes each of the others by too little."""
+    names = ("weights", "weights of the backward pass", "gradient of logits")
+    return {f"sums of {name}": results[name].double().sum(-1) for name in names}

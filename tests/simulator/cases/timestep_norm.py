@@ -1,0 +1,72 @@
+"""Cases of the timestep normalisation."""
+
+from typing import Iterator, Optional
+
+import torch
+from torch import Tensor
+
+from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
+
+
+def cases() -> Iterator[Case]:
+    for batch, length, width, groups, dtype, masked in (
+        (1, 1, 3, 1, FLOAT, False),
+        (2, 33, 24, 2, FLOAT, True),
+        (1, 70, 27, 9, FLOAT, True),
+        (3, 65, 320, 1, FLOAT, False),
+        (1, 1100, 2, 1, FLOAT, True),  # more tiles than a warp has lanes
+        (520, 40, 2, 1, FLOAT, False),  # enough sequences: a block walks over the tiles
+        (2, 67, 80, 2, HALF, True),
+    ):
+        inputs = {
+            "x": normal(1, batch, length, width, dtype=dtype) * 1.5 + 0.5,
+            "weight": normal(2, width) / 2,
+            "bias": normal(3, width) / 2,
+            "mean": normal(4, batch, groups),
+            "variance": normal(5, batch, groups).square() + 0.2,
+        }
+        count = torch.arange(batch) * 5 % 11
+        padding = None
+        if masked:
+            padding = torch.rand(batch, length, generator=torch.Generator().manual_seed(6)) < 0.3
+            padding[0, 0] = True
+        grads = {"y": normal(7, batch, length, width, dtype=dtype)}
+        grads.update(mean=normal(8, batch, groups), variance=normal(9, batch, groups))
+        leaves = exact(inputs)
+        wanted = with_gradients(by_definition(leaves, count, padding), grads, leaves)
+
+        def run(
+            inputs: Results = inputs,
+            count: Tensor = count,
+            padding: Optional[Tensor] = padding,
+            grads: Results = grads,
+        ) -> Results:
+            x, weight, bias, mean, variance = inputs.values()
+            y, last_mean, last_variance = ops().timestep_norm(x, weight, bias, count, mean, variance, padding, 1e-5)
+            found = ops().timestep_norm_backward(
+                grads["y"], grads["mean"], grads["variance"], x, weight, count, mean, variance, padding, 1e-5
+            )
+            gradients = {f"gradient of {name}": value for name, value in zip(inputs, found)}
+            return {"y": y, "mean": last_mean, "variance": last_variance, **gradients}
+
+        yield Case(f"norm B {batch} L {length} D {width} G {groups} {dtype} masked {masked}", run, wanted)
+
+
+def by_definition(leaves: Results, count: Tensor, padding: Optional[Tensor]) -> Results:
+    x, weight, bias, mean, variance = leaves.values()
+    batch, length, width = x.shape
+    outputs = []
+    seen = count.double()
+    for t in range(length):
+        step = x[:, t].view(batch, mean.size(1), -1)
+        present = torch.ones(batch, dtype=torch.bool) if padding is None else ~padding[:, t]
+        share = (1 / (seen + 1)).unsqueeze(1)
+        far = step.mean(-1) - mean
+        new_mean = mean + far * share
+        new_variance = variance + (step.var(-1, correction=0) - variance) * share + far.square() * share * (1 - share)
+        y = (step - new_mean.unsqueeze(-1)) / (new_variance.unsqueeze(-1) + 1e-5).sqrt()
+        outputs.append((y.reshape(batch, width) * (weight + 1) + bias) * present.unsqueeze(1))
+        mean = torch.where(present.unsqueeze(1), new_mean, mean)
+        variance = torch.where(present.unsqueeze(1), new_variance, variance)
+        seen = seen + present
+    return {"y": torch.stack(outputs, 1), "mean": mean, "variance": variance}
