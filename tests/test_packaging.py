@@ -89,6 +89,12 @@ def test_extension_in_the_wheel_is_used(wheel: Path, site: Path, tmp_path: Path)
     )
 
 
+def test_presets_in_the_wheel_are_read(site: Path, tmp_path: Path) -> None:
+    program = "from fairseq_mega.models import presets; print(presets.FOLDER, presets.preset('mega_tiny'))"
+    folder, options = run(sys.executable, "-B", "-c", program, cwd=tmp_path, path=site).split(maxsplit=1)
+    assert Path(folder) == site / "fairseq_mega" / "presets" / "model" and "'decoder_layers': 2" in options
+
+
 def build_without_compiler(sources: Path, folder: Path, build: str) -> "subprocess.CompletedProcess[str]":
     missing = {"CC": "/nonexistent", "CXX": "/nonexistent", "FAIRSEQ_MEGA_BUILD": build}
     folders = ["--build-lib", str(folder), "--build-temp", str(folder / "temp")]

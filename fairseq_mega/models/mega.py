@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from .checkpoints import add_empty_buffers, check_state_dict
-from .mega_config import PRESETS, MegaConfig, check_embedding_norm, complete, register_presets
+from .mega_config import MegaConfig, check_embedding_norm, complete
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
 from .tables import check_tables, decoder_table, plain_table
@@ -16,7 +16,7 @@ from .tables import check_tables, decoder_table, plain_table
 
 @register_model("mega", dataclass=MegaConfig)
 class MegaModel(FairseqEncoderDecoderModel):
-    """MEGA encoder-decoder: ``--arch mega`` and the presets of ``PRESETS``."""
+    """MEGA encoder-decoder: ``--arch mega`` and its presets, ``preset_names("mega")``."""
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaModel":
@@ -68,6 +68,3 @@ class MegaModel(FairseqEncoderDecoderModel):
         add_empty_buffers(self, state_dict)
         super().upgrade_state_dict_named(state_dict, name)
         check_state_dict(self, state_dict)
-
-
-register_presets("mega", PRESETS)

@@ -12,13 +12,13 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .classifier import SequenceClassifier, check_classifier, input_table, padding_index
-from .mega_classifier_config import CLASSIFIER_PRESETS, MegaClassifierConfig, complete_classifier
-from .mega_config import layer_config, register_presets
+from .mega_classifier_config import MegaClassifierConfig, complete_classifier
+from .mega_config import layer_config
 
 
 @register_model("mega_lra", dataclass=MegaClassifierConfig)
 class MegaClassifier(SequenceClassifier):
-    """MEGA classifier: ``--arch mega_lra`` and the presets of ``CLASSIFIER_PRESETS``."""
+    """MEGA classifier: ``--arch mega_lra`` and its presets, ``preset_names("mega_lra")``."""
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaClassifier":
@@ -40,6 +40,3 @@ class MegaClassifier(SequenceClassifier):
             "--encoder-chunk-size",
         )
         return cls(cfg, task, encoder)
-
-
-register_presets("mega_lra", CLASSIFIER_PRESETS)

@@ -1,8 +1,8 @@
-"""Options and presets of the MEGA classifiers of the Long Range Arena and of raw speech."""
+"""Options of the MEGA classifiers of the Long Range Arena and of raw speech."""
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Union
+from typing import Optional, Union
 
 from omegaconf import DictConfig
 
@@ -45,58 +45,6 @@ class MegaClassifierConfig(ClassifierOptions, LayerOptions):
     act_dropout: Optional[float] = field(
         default=None, metadata={"help": "--hidden-dropout and --activation-dropout in one, as published"}
     )
-
-
-def _preset(d: int, z: int, layers: int, **options: Any) -> Dict[str, Any]:
-    """Values of one architecture: widths v = f = 2d as everywhere in Table 8."""
-    return {
-        "encoder_embed_dim": d,
-        "encoder_hidden_dim": 2 * d,
-        "encoder_z_dim": z,
-        "encoder_n_dim": 16,
-        "encoder_layers": layers,
-        "classifier_out_dim": 2 * d,
-        **options,
-    }
-
-
-_TEXT = {"input_type": "text", "truncation_length": 1024, "dropout": 0.1}
-_NUMBERS = {
-    "input_type": "image",
-    "attention_activation_fn": "laplace",
-    "normalization_type": "batchnorm",
-    "normalize_before": True,
-    "dropout": 0.0,
-}
-
-_SPEECH = _preset(
-    60, 30, 6, **_NUMBERS, max_positions=16000, encoder_chunk_size=1000, truncation_length=1000, sentence_class_num=10
-)
-
-# MEGA, Table 8 and the published recipes; the truncation of the EMA is a default of the published code.
-CLASSIFIER_PRESETS: Dict[str, Dict[str, Any]] = {
-    "mega_lra_listop": _preset(
-        80, 64, 6, **_TEXT, max_positions=2002, sentence_class_num=10, normalization_type="layernorm"
-    ),
-    "mega_lra_imdb": _preset(128, 64, 4, **_TEXT, max_positions=4002, normalization_type="scalenorm"),
-    "mega_lra_aan": _preset(128, 64, 6, **_TEXT, max_positions=4002, normalization_type="scalenorm"),
-    "mega_lra_cifar10": _preset(
-        160, 96, 8, **_NUMBERS, max_positions=1024, encoder_chunk_size=1024, truncation_length=1024,
-        sentence_class_num=10,
-    ),
-    "mega_lra_pf32": _preset(
-        128, 64, 6, **_NUMBERS, max_positions=1024, encoder_chunk_size=1024, truncation_length=1024
-    ),
-    "mega_lra_pf128": _preset(
-        64, 32, 4, **{**_NUMBERS, "normalization_type": "syncbatchnorm"}, max_positions=16384,
-        encoder_chunk_size=16384, truncation_length=4096,
-    ),
-    **dict.fromkeys(("mega_sc_raw_base", "mega_sc_raw", "sc_raw"), _SPEECH),  # three published names of one model
-    "mega_sc_raw_big": _preset(
-        72, 36, 6, **_NUMBERS, max_positions=16000, encoder_chunk_size=1000, truncation_length=1000,
-        sentence_class_num=10,
-    ),
-}  # fmt: skip
 
 
 def complete_classifier(cfg: Union[DictConfig, Namespace]) -> DictConfig:

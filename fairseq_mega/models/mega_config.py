@@ -1,11 +1,10 @@
-"""Options of MEGA's layers, and options, presets and checks of the encoder-decoder."""
+"""Options of MEGA's layers, and options and checks of the encoder-decoder."""
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Type, Union
+from typing import Any, Optional, Type, Union
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model_architecture
 from omegaconf import II, DictConfig, OmegaConf
 from torch import nn
 
@@ -104,54 +103,6 @@ class MegaConfig(AdaptiveOptions, LayerOptions):
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
-
-
-PRESETS: Dict[str, Dict[str, Any]] = {
-    # MEGA, Table 10 (base).
-    "mega_wmt_en_de": {"attention_dropout": 0.1, "hidden_dropout": 0.1, "activation_dropout": 0.1},
-    # Of the published code, in no table of the paper.
-    "mega_wmt_en_de_big": {
-        "encoder_embed_dim": 1024,
-        "encoder_hidden_dim": 2048,
-        "encoder_z_dim": 256,
-        "dropout": 0.3,
-        "attention_dropout": 0.1,
-        "hidden_dropout": 0.1,
-        "activation_dropout": 0.1,
-    },
-    # Ours: the widths of fairseq's transformer_iwslt_de_en, about as many parameters, more dropout for 160,000 pairs.
-    "mega_iwslt_de_en": {
-        "encoder_embed_dim": 512,
-        "encoder_hidden_dim": 640,
-        "encoder_ffn_embed_dim": 1024,
-        "encoder_z_dim": 128,
-        "dropout": 0.3,
-        "attention_dropout": 0.1,
-        "hidden_dropout": 0.1,
-        "activation_dropout": 0.1,
-        "share_decoder_input_output_embed": True,
-    },
-    # Ours: for tests and first steps.
-    "mega_tiny": {
-        "encoder_embed_dim": 64,
-        "encoder_hidden_dim": 128,
-        "encoder_z_dim": 32,
-        "encoder_n_dim": 8,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-    },
-}
-
-
-def register_presets(model: str, presets: Dict[str, Dict[str, Any]]) -> None:
-    """Register each preset (architecture name to option values) as a fairseq architecture of ``model``."""
-    for name, values in presets.items():
-
-        def fill(args: Namespace, values: Dict[str, Any] = values) -> None:
-            for option, value in values.items():
-                setattr(args, option, getattr(args, option, value))
-
-        register_model_architecture(model, name)(fill)
 
 
 def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:

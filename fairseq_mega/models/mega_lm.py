@@ -10,15 +10,14 @@ from torch import Tensor
 from fairseq_mega.compat import architectures
 
 from .checkpoints import add_empty_buffers, check_state_dict
-from .mega_config import register_presets
-from .mega_lm_config import LM_PRESETS, MegaLanguageModelConfig, complete_language_model
+from .mega_lm_config import MegaLanguageModelConfig, complete_language_model
 from .mega_lm_decoder import MegaLanguageModelDecoder
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
 class MegaLanguageModel(FairseqLanguageModel):
-    """MEGA language model: ``--arch mega_lm`` and the presets of ``LM_PRESETS``. It reads streams of any length in
-    pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
+    """MEGA language model: ``--arch mega_lm`` and its presets, ``preset_names("mega_lm")``. It reads streams of any
+    length in pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
     """
 
     @classmethod
@@ -78,6 +77,3 @@ class MegaLanguageModel(FairseqLanguageModel):
             rest = (trained - needed) // 2
             state_dict[key] = state_dict[key][rest : rest + needed]
         check_state_dict(self, state_dict)
-
-
-register_presets("mega_lm", LM_PRESETS)

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Any, Dict, Union
+from typing import Any, Union
 
 from fairseq.models import register_model
 from omegaconf import DictConfig
@@ -13,7 +13,7 @@ from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 
 from .classifier import ClassifierOptions, SequenceClassifier, check_classifier, input_table, padding_index
-from .mega_config import ActivationChoice, complete, register_presets
+from .mega_config import ActivationChoice, complete
 
 
 @dataclass
@@ -45,37 +45,10 @@ class TransformerClassifierConfig(ClassifierOptions):
     )
 
 
-def _preset(d: int, ffn: int, heads: int, layers: int, **options: Any) -> Dict[str, Any]:
-    return {
-        "encoder_embed_dim": d,
-        "encoder_ffn_embed_dim": ffn,
-        "encoder_attention_heads": heads,
-        "encoder_layers": layers,
-        "classifier_out_dim": 2 * d,
-        "normalize_before": True,
-        **options,
-    }
-
-
-_TEXT = {"input_type": "text", "dropout": 0.1}
-_NUMBERS = {"input_type": "image", "dropout": 0.0}
-
-# Width, depth and head of the MEGA of the same task; the FFN's width makes their sizes alike (the table of positions
-# included, except for Path-X, where it alone has 1,048,576 parameters and MEGA 381,948).
-TRANSFORMER_PRESETS: Dict[str, Dict[str, Any]] = {
-    "transformer_lra_listop": _preset(80, 320, 5, 6, **_TEXT, max_positions=2002, sentence_class_num=10),
-    "transformer_lra_imdb": _preset(128, 192, 4, 4, **_TEXT, max_positions=4002),
-    "transformer_lra_aan": _preset(128, 256, 4, 6, **_TEXT, max_positions=4002),
-    "transformer_lra_cifar10": _preset(160, 640, 5, 8, **_NUMBERS, max_positions=1024, sentence_class_num=10),
-    "transformer_lra_pf32": _preset(128, 512, 4, 6, **_NUMBERS, max_positions=1024),
-    "transformer_lra_pf128": _preset(64, 512, 4, 4, **_NUMBERS, max_positions=16384),
-}
-
-
 @register_model("transformer_lra", dataclass=TransformerClassifierConfig)
 class TransformerClassifier(SequenceClassifier):
-    """Transformer classifier with learned positions: ``--arch transformer_lra`` and its presets
-    ``transformer_lra_listop``, ``_imdb``, ``_aan``, ``_cifar10``, ``_pf32`` and ``_pf128``.
+    """Transformer classifier with learned positions: ``--arch transformer_lra`` and its presets,
+    ``preset_names("transformer_lra")``.
     """
 
     @classmethod
@@ -105,6 +78,3 @@ class TransformerClassifier(SequenceClassifier):
             padding_index(task),
         )
         return cls(cfg, task, encoder)
-
-
-register_presets("transformer_lra", TRANSFORMER_PRESETS)

@@ -7,8 +7,9 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_mega.models.mega import check_state_dict
-from fairseq_mega.models.mega_config import PRESETS, MegaConfig, complete
+from fairseq_mega.models.mega_config import MegaConfig, complete
 from fairseq_mega.models.mega_encoder import align_left, rows
+from fairseq_mega.models.presets import preset_names
 from tests.support.tiny_mega import PAD, batch, build, dictionary, lively, task
 
 
@@ -23,7 +24,7 @@ def test_parameter_counts_of_wmt_base():
     assert count(model) == 46_359_534 + 512 * len(dictionary())
 
 
-@pytest.mark.parametrize("arch", ["mega", *PRESETS])
+@pytest.mark.parametrize("arch", ["mega", *preset_names("mega")])
 def test_every_arch_builds_from_its_defaults(arch):
     model = build(arch=None if arch == "mega" else arch).eval()
     logits, extra = model(batch(), None, batch(seed=2))

@@ -1,17 +1,14 @@
 """MEGA classifiers: sizes, padding, chunks, pooling, retrieval, bad options."""
 
 from argparse import Namespace
-from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-import fairseq_mega
 from fairseq_mega.models.mega_classifier import MegaClassifier
-from fairseq_mega.models.mega_classifier_config import CLASSIFIER_PRESETS
-from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+from fairseq_mega.models.presets import FOLDER, preset, preset_names
 from fairseq_mega.modules.classifier_head import sentence_vector
 from tests.support.tiny_classifier import build, padded, parameters, task, texts
 from tests.support.tiny_mega import PAD, dictionary, lively
@@ -53,7 +50,7 @@ def test_parameter_counts_of_raw_speech(arch, per_layer, total):
     assert parameters(model.encoder.layers[0]) == per_layer and parameters(model) == total
 
 
-@pytest.mark.parametrize("arch", ["mega_lra", *CLASSIFIER_PRESETS])
+@pytest.mark.parametrize("arch", ["mega_lra", *preset_names("mega_lra")])
 def test_every_architecture_runs(arch):
     """From its defaults, dropout included; the longest ones are cut down to a short chunk."""
     values = Namespace()
@@ -69,13 +66,12 @@ def test_every_architecture_runs(arch):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-@pytest.mark.parametrize("model, presets", [("mega_lra", CLASSIFIER_PRESETS), ("transformer_lra", TRANSFORMER_PRESETS)])
-def test_yaml_presets_equal_architectures(model, presets):
-    folder = Path(fairseq_mega.__file__).parent / "presets" / "model"
-    for name, values in presets.items():
-        text = (folder / f"{name}.yaml").read_text()
+@pytest.mark.parametrize("model", ["mega_lra", "transformer_lra"])
+def test_yaml_presets_equal_architectures(model):
+    for name in preset_names(model):
+        text = (FOLDER / f"{name}.yaml").read_text()
         assert text.startswith("# @package model\n")
-        assert yaml.safe_load(text) == {"_name": model, **values}
+        assert yaml.safe_load(text) == {"_name": model, **preset(name)}
 
 
 @pytest.mark.parametrize("pooling", ["mp", "cls"])

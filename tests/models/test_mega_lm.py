@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_mega.data.streamed_segments import Carry
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.mega_lm_config import LM_PRESETS
+from fairseq_mega.models.presets import preset_names
 from tests.support.tiny_lm import ADAPTIVE, TINY, build, task, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively
 
@@ -49,7 +49,7 @@ def test_parameter_counts_of_the_paper(arch, symbols, count):
         assert sum(parameter.numel() for parameter in build(arch=arch, symbols=symbols).parameters()) == count
 
 
-@pytest.mark.parametrize("arch", ["mega_lm", *LM_PRESETS])
+@pytest.mark.parametrize("arch", ["mega_lm", *preset_names("mega_lm")])
 def test_every_architecture_is_built_from_its_defaults(arch):
     options = Namespace(decoder_layers=1, adaptive_softmax_cutoff="6,13")
     if arch in ARCH_CONFIG_REGISTRY:

@@ -2,24 +2,19 @@
 
 import subprocess
 import sys
-from pathlib import Path
+from argparse import Namespace
+from dataclasses import fields
 
 import pytest
 import torch
 import yaml
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
-import fairseq_mega
-from fairseq_mega.models.mega_classifier_config import CLASSIFIER_PRESETS
-from fairseq_mega.models.mega_config import PRESETS
-from fairseq_mega.models.mega_lm_config import LM_PRESETS
-from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+from fairseq_mega.models import presets
 from tests.support.helpers import make_parallel_corpus
 
-FOLDER = Path(fairseq_mega.__file__).parent / "presets"
-ALL = {name: ("mega", values) for name, values in PRESETS.items()}
-ALL.update({name: ("mega_lm", values) for name, values in LM_PRESETS.items()})
-ALL.update({name: ("mega_lra", values) for name, values in CLASSIFIER_PRESETS.items()})
-ALL.update({name: ("transformer_lra", values) for name, values in TRANSFORMER_PRESETS.items()})
+MODELS = ("mega", "mega_lm", "mega_lra", "transformer_lra")
+ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
 # What a person writes for a run of their own; "model=..." then names a preset.
 RUN = """# @package _global_
@@ -37,15 +32,39 @@ hydra: {run: {dir: .}}
 
 
 def test_each_architecture_has_its_preset():
-    assert {path.stem for path in (FOLDER / "model").glob("*.yaml")} == set(ALL)
+    ours = {arch for arch, model in ARCH_MODEL_NAME_REGISTRY.items() if model in MODELS}
+    assert {path.stem for path in presets.FOLDER.glob("*.yaml")} == set(ALL) == ours - set(MODELS)
+    assert len(ALL) == 27
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_presets_equal_architectures(name):
-    model, values = ALL[name]
-    text = (FOLDER / "model" / f"{name}.yaml").read_text()
+    options = Namespace()
+    ARCH_CONFIG_REGISTRY[name](options)
+    model, values = ARCH_MODEL_NAME_REGISTRY[name], vars(options)
+    text = (presets.FOLDER / f"{name}.yaml").read_text()
     assert text.startswith("# @package model\n")
     assert yaml.safe_load(text) == {"_name": model, **values}
+    assert presets.preset(name) == values
+    assert values.keys() <= {option.name for option in fields(MODEL_DATACLASS_REGISTRY[model])}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_given_stands_before_a_preset(name):
+    option, value = next(iter(presets.preset(name).items()))
+    options = Namespace(**{option: "given"})
+    ARCH_CONFIG_REGISTRY[name](options)
+    assert value != "given" and vars(options) == {**presets.preset(name), option: "given"}
+
+
+def test_names_of_one_model():
+    for names in (("mega_lm_adaptive_big", "mega_lm_wiki103"), ("mega_sc_raw_base", "mega_sc_raw", "sc_raw")):
+        assert all(presets.preset(name) == presets.preset(names[0]) for name in names)
+
+
+def test_an_unknown_preset():
+    with pytest.raises(ValueError, match="preset mega_huge is unknown: give one of mega_iwslt_de_en, "):
+        presets.preset("mega_huge")
 
 
 @pytest.mark.slow
@@ -54,9 +73,9 @@ def test_hydra_trains_a_preset(tmp_path):
     config = tmp_path / "config"
     config.mkdir()
     (config / "run.yaml").write_text(RUN)
-    (config / "model").symlink_to(FOLDER / "model")
+    (config / "model").symlink_to(presets.FOLDER)
     command = [sys.executable, "-c", "from fairseq_cli.hydra_train import cli_main; cli_main()"]
-    command += ["--config-dir", str(config), "--config-name", "run", f"common.user_dir={FOLDER.parent}"]
+    command += ["--config-dir", str(config), "--config-name", "run", f"common.user_dir={presets.FOLDER.parents[1]}"]
     command += [f"task.data={data}", f"checkpoint.save_dir={tmp_path / 'checkpoints'}", "model.encoder_layers=1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,12 +6,12 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_mega.models.transformer_classifier import TRANSFORMER_PRESETS
+from fairseq_mega.models.presets import preset_names
 from tests.support.tiny_classifier import build, padded, parameters, texts
 from tests.support.tiny_mega import lively
 
 
-@pytest.mark.parametrize("arch", TRANSFORMER_PRESETS)
+@pytest.mark.parametrize("arch", preset_names("transformer_lra"))
 def test_sizes_are_like_megas(arch):
     values = Namespace()
     ARCH_CONFIG_REGISTRY[arch](values)
@@ -28,7 +28,7 @@ def test_sizes_are_like_megas(arch):
     assert str(transformer.head) == str(mega.head) and transformer.longest == mega.longest
 
 
-@pytest.mark.parametrize("arch", TRANSFORMER_PRESETS)
+@pytest.mark.parametrize("arch", preset_names("transformer_lra"))
 def test_every_architecture_runs(arch):
     values = Namespace()
     ARCH_CONFIG_REGISTRY[arch](values)

@@ -1,0 +1,53 @@
+"""Presets of the models' options: the files of ``presets/model``, each of them an architecture."""
+
+import re
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List
+
+import yaml
+from fairseq.models import register_model_architecture
+
+FOLDER = Path(__file__).resolve().parents[1] / "presets" / "model"
+
+
+def preset_names(model: str) -> List[str]:
+    """Names of the presets of ``model``, such as ``mega_lm``, in alphabetical order."""
+    return [name for name, text in _texts().items() if _model(text) == model]
+
+
+def preset(name: str) -> Dict[str, Any]:
+    """Options of a preset, such as ``mega_lm_tiny``, with their values; the others keep the model's defaults.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    texts = _texts()
+    if name not in texts:
+        raise ValueError(f"preset {name} is unknown: give one of {', '.join(texts)}")
+    values = yaml.safe_load(texts[name])
+    del values["_name"]
+    return values
+
+
+def register_presets() -> None:
+    """Register every preset as an architecture of its model, which must be registered; `--arch` then knows it."""
+    for name, text in _texts().items():
+        register_model_architecture(_model(text), name)(partial(_fill, name))
+
+
+def _fill(name: str, args: Namespace) -> None:
+    """Set the options of a preset that the command line leaves open."""
+    for option, value in preset(name).items():
+        setattr(args, option, getattr(args, option, value))
+
+
+def _texts() -> Dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def _model(text: str) -> str:
+    """Model of a preset, found without the parser: parsing all of them would cost every start up to 30 ms."""
+    (model,) = re.findall(r"^_name: (\w+)$", text, re.MULTILINE)
+    return model
