@@ -205,9 +205,10 @@ def kind_of(arch: str) -> typing.Optional[Kind]:
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
-    from fairseq_mega.models.classifier import TASKS, SequenceClassifier
+    from fairseq_mega.models.classifier import SequenceClassifier
     from fairseq_mega.models.mega import MegaModel
     from fairseq_mega.models.mega_lm import MegaLanguageModel
+    from fairseq_mega.models.options.classifier import TASKS
     from fairseq_mega.tasks.classification import ClassificationTask
 
     model = ARCH_MODEL_REGISTRY.get(arch, object)

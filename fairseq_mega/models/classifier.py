@@ -1,72 +1,20 @@
-"""What every classifier of sequences shares: options, the way from input to logits, and checks of checkpoints."""
+"""What every classifier of sequences shares: the way from input to logits, and checks of checkpoints."""
 
-from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
 import torch
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.modules.classifier_head import POOLINGS, ClassifierHead, sentence_vector
+from fairseq_mega.modules.classifier_head import ClassifierHead, sentence_vector
 from fairseq_mega.modules.classifier_inputs import RealNumberTable, character_table
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import check_state_dict, fingerprint
-from .mega_config import ActivationChoice
 
-INPUT_TYPES = ("text", "image")
-InputChoice = ChoiceEnum(list(INPUT_TYPES))
-PoolingChoice = ChoiceEnum(list(POOLINGS))
-TASKS = "lra-text, lra-image or speech_commands"
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
 SCALES = (None, "once", "twice")  # 0 where that is not known
-
-
-@dataclass
-class ClassifierOptions(FairseqDataclass):
-    """Command-line options of every classifier, named as in the published code."""
-
-    input_type: Optional[InputChoice] = field(  # type: ignore[valid-type]
-        default=None, metadata={"help": "tokens (text) or real numbers (image; speech too); default: the task's"}
-    )
-    max_positions: int = field(
-        default=1024, metadata={"help": "longest input: longer text is cut there, a longer image is refused"}
-    )
-    sen_rep_type: PoolingChoice = field(  # type: ignore[valid-type]
-        default="mp",
-        metadata={"help": "sentence vector: mean over the positions (mp), or a <CLS> token in front (cls)"},
-    )
-    sentence_class_num: int = field(default=2, metadata={"help": "number of classes"})
-    classifier_layers: int = field(default=1, metadata={"help": "hidden layers of the head"})
-    classifier_out_dim: int = field(default=256, metadata={"help": "width of the head's hidden layers"})
-    classifier_activation_fn: ActivationChoice = field(
-        default="gelu", metadata={"help": "activation of the head's hidden layers"}
-    )
-
-
-def check_classifier(cfg: DictConfig, task: Any) -> None:
-    """Raise a ValueError where the options of a classifier are out of range or do not suit the task."""
-    for option, least in (
-        ("encoder_layers", 1),
-        ("max_positions", 1),
-        ("sentence_class_num", 2),
-        ("classifier_layers", 0),
-        ("classifier_out_dim", 1),
-    ):
-        if cfg[option] < least:
-            raise ValueError(f"--{option.replace('_', '-')} {cfg[option]}: must be at least {least}")
-    expected = getattr(task, "input_type", None)
-    if expected is None:
-        raise ValueError(f"a classifier needs a task that classifies: give --task {TASKS}")
-    if cfg.input_type is not None and str(cfg.input_type) != expected:
-        raise ValueError(
-            f"--input-type {cfg.input_type}: the data of this task are --input-type {expected}; leave the option out, "
-            f"or give another --arch or --task"
-        )
-    if expected == "image" and str(cfg.sen_rep_type) == "cls":
-        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> symbol, give --sen-rep-type mp")
 
 
 def input_table(cfg: DictConfig, task: Any) -> nn.Module:

@@ -8,10 +8,13 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from .checkpoints import add_empty_buffers, check_state_dict
-from .mega_config import MegaConfig, check_embedding_norm, complete
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
-from .tables import check_tables, decoder_table, plain_table
+from .options.completion import complete
+from .options.layers import check_embedding_norm
+from .options.mega import MegaConfig
+from .options.tables import check_tables
+from .tables import decoder_table, plain_table
 
 
 @register_model("mega", dataclass=MegaConfig)

@@ -11,9 +11,10 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .classifier import SequenceClassifier, check_classifier, input_table, padding_index
-from .mega_classifier_config import MegaClassifierConfig, complete_classifier
-from .mega_config import layer_config
+from .classifier import SequenceClassifier, input_table, padding_index
+from .options.classifier import check_classifier
+from .options.layer_config import layer_config
+from .options.mega_classifier import MegaClassifierConfig, complete_classifier
 
 
 @register_model("mega_lra", dataclass=MegaClassifierConfig)

@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from .decoder_stack import DecoderStack, IncrementalState
-from .mega_config import layer_config, token_embedding
-from .tables import adaptive_softmax
+from .options.layer_config import layer_config
+from .tables import adaptive_softmax, token_embedding
 
 
 class MegaDecoder(DecoderStack):

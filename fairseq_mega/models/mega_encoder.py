@@ -12,7 +12,8 @@ from fairseq_mega.modules.embedding import padding_of, zero_padding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
-from .mega_config import layer_config, token_embedding
+from .options.layer_config import layer_config
+from .tables import token_embedding
 
 
 class MegaEncoder(FairseqEncoder):

@@ -10,8 +10,8 @@ from torch import Tensor
 from fairseq_mega.compat import architectures
 
 from .checkpoints import add_empty_buffers, check_state_dict
-from .mega_lm_config import MegaLanguageModelConfig, complete_language_model
 from .mega_lm_decoder import MegaLanguageModelDecoder
+from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)

@@ -13,8 +13,8 @@ from fairseq_mega.modules.state import reorder_state
 
 from .checkpoints import fingerprint
 from .decoder_stack import DecoderStack, DecoderState, IncrementalState
-from .mega_config import layer_config, token_embedding
-from .tables import adaptive_softmax, decoder_table
+from .options.layer_config import layer_config
+from .tables import adaptive_softmax, decoder_table, token_embedding
 
 UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
 

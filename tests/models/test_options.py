@@ -1,10 +1,16 @@
-"""The options of the models: shared, and revised where a model's differ."""
+"""The options of the models: declared once, revised where a model's differ."""
 
+import ast
 from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Dict, List, Tuple
 
 import pytest
 
+from fairseq_mega.models import options
 from fairseq_mega.models.options.revised import revised
+
+FOLDER = Path(options.__file__).parent
 
 
 @dataclass
@@ -37,3 +43,17 @@ def test_the_shared_options_stay():
 def test_only_inherited_options_are_revised():
     with pytest.raises(KeyError, match="height"):
         revised(defaults={"height": 1})(Shared)
+
+
+def test_each_option_is_declared_once():
+    """Of each type: a decoder beside an encoder may leave its shape open, one that stands alone may not."""
+    declared: Dict[Tuple[str, str], List[str]] = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                for line in node.body:
+                    if isinstance(line, ast.AnnAssign):
+                        option = ast.unparse(line.target), ast.unparse(line.annotation)
+                        declared.setdefault(option, []).append(node.name)
+    assert len(declared) > 50, len(declared)
+    assert {option: classes for option, classes in declared.items() if len(classes) > 1} == {}

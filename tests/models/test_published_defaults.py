@@ -11,9 +11,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
-from fairseq_mega.models.mega_classifier_config import complete_classifier
-from fairseq_mega.models.mega_config import complete
-from fairseq_mega.models.mega_lm_config import complete_language_model
+from fairseq_mega.models.options.completion import complete
+from fairseq_mega.models.options.mega_classifier import complete_classifier
+from fairseq_mega.models.options.mega_lm import complete_language_model
 from tests.support.published_defaults import (
     IMAGE,
     LANGUAGE_MODELING,

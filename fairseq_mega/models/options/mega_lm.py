@@ -6,32 +6,22 @@ from typing import Optional, Union
 
 from omegaconf import II, DictConfig
 
-from .mega_config import LayerOptions, check_embedding_norm, complete
-from .tables import AdaptiveOptions, check_tables
+from .completion import complete
+from .dropouts import MegaDropouts
+from .layers import MegaLayerOptions, check_embedding_norm
+from .shape import MegaDecoderShape
+from .tables import DecoderTables, check_tables
 
 
 @dataclass
-class MegaLanguageModelConfig(AdaptiveOptions, LayerOptions):
+class MegaLanguageModelConfig(DecoderTables, MegaDecoderShape, MegaDropouts, MegaLayerOptions):
     """Command-line options of ``--arch mega_lm``, named as in the published code."""
 
-    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "pretrained embeddings"})
-    decoder_embed_dim: int = field(default=512, metadata={"help": "width d"})
-    decoder_hidden_dim: int = field(default=1024, metadata={"help": "width v of the attention's values"})
-    decoder_ffn_embed_dim: Optional[int] = field(
-        default=None, metadata={"help": "inner width of the FFN, 0 for none (default: --decoder-hidden-dim)"}
-    )
-    decoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
-    decoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
-    decoder_layers: int = field(default=6, metadata={"help": "number of layers"})
-    decoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
     decoder_input_dim: Optional[int] = field(
         default=None,
         metadata={"help": "width of the input embeddings, of --adaptive-input the first band's (default: d)"},
     )
     no_affine_final_norm: bool = field(default=False, metadata={"help": "final norm without parameters"})
-    share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "one table for input and output embeddings"}
-    )
     max_target_positions: Optional[int] = II("task.max_target_positions")
     tokens_per_sample: int = II("task.tokens_per_sample")
 

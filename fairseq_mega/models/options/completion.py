@@ -1,0 +1,24 @@
+"""Configurations of any origin, brought into one form."""
+
+from argparse import Namespace
+from typing import Type, Union
+
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import DictConfig, OmegaConf
+
+DEFAULT_MAX_POSITIONS = 1024
+
+
+def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill a model configuration of any origin with the defaults of its dataclass.
+
+    fairseq hands a model its dataclass, the bare options of an architecture preset, or what an older checkpoint
+    stored; afterwards all three look alike.
+    """
+    base = OmegaConf.structured(dataclass_type)
+    given = vars(cfg) if isinstance(cfg, Namespace) else {key: cfg[key] for key in cfg}
+    known = {key: value for key, value in given.items() if key in base and value is not None}
+    for key in ("max_source_positions", "max_target_positions"):  # the task's, missing from old checkpoints
+        if key in base:
+            known.setdefault(key, DEFAULT_MAX_POSITIONS)
+    return OmegaConf.merge(base, known)

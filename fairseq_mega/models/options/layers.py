@@ -1,0 +1,52 @@
+"""The kind of the layers: functions, norms, biases, recomputation."""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import DictConfig
+
+from fairseq_mega.modules.layers import ACTIVATIONS
+from fairseq_mega.modules.norm import NORMS
+from fairseq_mega.modules.position import BIASES
+from fairseq_mega.ops.attention import FUNCTIONS
+
+ActivationChoice = ChoiceEnum(list(ACTIVATIONS))
+FunctionChoice = ChoiceEnum(list(FUNCTIONS))
+NormChoice = ChoiceEnum(list(NORMS))
+BiasChoice = ChoiceEnum(list(BIASES))
+
+
+@dataclass
+class LayerOptions(FairseqDataclass):
+    """Options of the layers of any model, named as in the published code."""
+
+    activation_fn: ActivationChoice = field(default="silu", metadata={"help": "activation function"})  # type: ignore[valid-type]
+    normalize_before: bool = field(default=False, metadata={"help": "norm before each sub-layer instead of after it"})
+    checkpoint_activations: bool = field(
+        default=False,
+        metadata={"help": "recompute each layer in the backward pass: less memory, a third more time"},
+    )
+
+
+@dataclass
+class MegaLayerOptions(LayerOptions):
+    """Options of MEGA's layers and of the embeddings below them, named as in the published code."""
+
+    attention_activation_fn: FunctionChoice = field(  # type: ignore[valid-type]
+        default="softmax", metadata={"help": "attention function"}
+    )
+    normalization_type: NormChoice = field(default="layernorm", metadata={"help": "norm of all sub-layers"})  # type: ignore[valid-type]
+    normalize_embedding: bool = field(
+        default=False, metadata={"help": "norm on the embeddings (post-norm models only)"}
+    )
+    no_scale_embedding: bool = field(default=False, metadata={"help": "do not scale embeddings by sqrt(d)"})
+    rel_pos_bias: BiasChoice = field(default="simple", metadata={"help": "relative positional bias"})  # type: ignore[valid-type]
+    truncation_length: int = field(
+        default=0, metadata={"help": "reach of the EMA's kernel in training; below 1 for no truncation"}
+    )
+
+
+def check_embedding_norm(cfg: DictConfig) -> None:
+    """Raise a ValueError where a norm on the embeddings would be followed by another one."""
+    if cfg.normalize_embedding and cfg.normalize_before:
+        raise ValueError("--normalize-embedding is for post-norm models: leave out --normalize-before or the former")

@@ -1,0 +1,74 @@
+"""Shapes of the layers: widths, depth and chunk of each side of a model. Defaults are the paper's base (Table 10)."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import FairseqDataclass
+
+from .revised import revised
+
+AS_ENCODER = "default: the encoder's"
+
+
+@dataclass
+class EncoderSize(FairseqDataclass):
+    """Width and depth of any encoder."""
+
+    encoder_embed_dim: int = field(default=512, metadata={"help": "width d"})
+    encoder_layers: int = field(default=6, metadata={"help": "number of layers"})
+
+
+@dataclass
+class MegaEncoderShape(EncoderSize):
+    """Shape of an encoder of MEGA layers."""
+
+    encoder_hidden_dim: int = field(default=1024, metadata={"help": "width v of the attention's values"})
+    encoder_ffn_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "inner width of the FFN, 0 for none (default: --encoder-hidden-dim)"}
+    )
+    encoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
+    encoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
+    encoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
+
+
+@dataclass
+class TransformerEncoderShape(EncoderSize):
+    """Shape of an encoder of Transformer layers."""
+
+    encoder_ffn_embed_dim: int = field(default=512, metadata={"help": "inner width of the FFN"})
+    encoder_attention_heads: int = field(
+        default=4, metadata={"help": "attention heads", "argparse_alias": "--attention-heads"}
+    )
+
+
+@dataclass
+class DecoderSize(FairseqDataclass):
+    """Depth of any decoder, and the inner width of its FFN, which may be left open."""
+
+    decoder_layers: int = field(default=6, metadata={"help": "number of layers"})
+    decoder_ffn_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "inner width of the FFN, 0 for none (default: --decoder-hidden-dim)"}
+    )
+
+
+@dataclass
+class MegaDecoderShape(DecoderSize):
+    """Shape of a decoder of MEGA layers that stands alone."""
+
+    decoder_embed_dim: int = field(default=512, metadata={"help": "width d"})
+    decoder_hidden_dim: int = field(default=1024, metadata={"help": "width v of the attention's values"})
+    decoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
+    decoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
+    decoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
+
+
+@revised(help={"decoder_ffn_embed_dim": AS_ENCODER})
+@dataclass
+class FollowingDecoderShape(DecoderSize):
+    """Shape of a decoder of MEGA layers beside an encoder, whose shape it takes where nothing else is said."""
+
+    decoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "decoder width (default: the encoder's)"})
+    decoder_hidden_dim: Optional[int] = field(default=None, metadata={"help": AS_ENCODER})
+    decoder_z_dim: Optional[int] = field(default=None, metadata={"help": AS_ENCODER})
+    decoder_n_dim: Optional[int] = field(default=None, metadata={"help": AS_ENCODER})
+    decoder_chunk_size: Optional[int] = field(default=None, metadata={"help": AS_ENCODER})

@@ -1,0 +1,18 @@
+"""Options of the Transformer classifiers."""
+
+from dataclasses import dataclass
+
+from .classifier import ClassifierOptions
+from .dropouts import Dropouts
+from .revised import revised
+from .shape import TransformerEncoderShape
+
+
+@revised(
+    defaults={"activation_fn": "gelu"},
+    aliases={"activation_dropout": "--act-dropout"},
+    help={"activation_fn": "activation of the FFN"},
+)
+@dataclass
+class TransformerClassifierConfig(ClassifierOptions, TransformerEncoderShape, Dropouts):
+    """Command-line options of ``--arch transformer_lra``."""
