@@ -1,0 +1,30 @@
+"""Errors that name a field of a configuration, so that its owner can say how the user sets it."""
+
+from typing import Any, Dict, Mapping
+
+
+class FieldError(ValueError):
+    """A field is out of range, or does not suit the input.
+
+    Args:
+        field: its name.
+        message: where ``{field}`` stands for the field, ``{NAME}`` for another field of that name, or for the value
+            given under it.
+        values: that the message tells.
+    """
+
+    def __init__(self, field: str, message: str, **values: object) -> None:
+        self.field, self.message, self.values = field, message, values
+        super().__init__(self.under({}))
+
+    def under(self, names: Mapping[str, str]) -> str:
+        """The message with other names in place of the fields' own, such as flags of a command line."""
+        words = _Words({**names, **self.values, "field": names.get(self.field, self.field)})
+        return self.message.format_map(words)
+
+
+class _Words(Dict[str, Any]):
+    """Words of a message; a field without another name keeps its own."""
+
+    def __missing__(self, name: str) -> str:
+        return name
