@@ -12,6 +12,7 @@ from fairseq_mega.modules.classifier_inputs import RealNumberTable, character_ta
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import check_state_dict, fingerprint
+from .options.flags import naming_flags
 
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
 SCALES = (None, "once", "twice")  # 0 where that is not known
@@ -92,6 +93,7 @@ class SequenceClassifier(BaseFairseqModel):
             )
         return self.head(torch.cat([self.represent(document) for document in documents], dim=-1))
 
+    @naming_flags("encoder", "max_positions")
     def represent(self, document: Tensor) -> Tensor:
         """Sentence vectors (B, d) of one document each."""
         x, padding_mask = self.encoder(document)

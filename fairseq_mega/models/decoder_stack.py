@@ -12,6 +12,8 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.state import LayerState, reorder_state
 
+from .options.flags import naming_flags
+
 IncrementalState = Dict[str, Dict[str, Any]]
 
 
@@ -57,6 +59,7 @@ class DecoderStack(FairseqIncrementalDecoder):
         if config.normalize_before:
             self.final_norm = build_norm(config.norm, config.embed_dim, affine_final_norm)
 
+    @naming_flags("decoder", "max_target_positions")
     def run(
         self,
         tokens: Tensor,
@@ -73,6 +76,9 @@ class DecoderStack(FairseqIncrementalDecoder):
             return_state: also return the memory after the last token.
             need_weights: also return the last layer's cross-attention weights.
             **inputs: further inputs of every layer, see :class:`MegaLayer`.
+
+        Raises:
+            ValueError: if the simple relative bias does not cover the length.
         """
         padding_mask = padding_of(tokens, self.padding_idx)
         x = self.embedding(tokens, padding_mask)

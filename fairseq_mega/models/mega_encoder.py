@@ -12,6 +12,7 @@ from fairseq_mega.modules.embedding import padding_of, zero_padding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
+from .options.flags import naming_flags
 from .options.layer_config import layer_config
 from .tables import token_embedding
 
@@ -39,6 +40,7 @@ class MegaEncoder(FairseqEncoder):
         self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.encoder_layers))
         self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
 
+    @naming_flags("encoder", "max_source_positions")
     def forward(
         self,
         src_tokens: Tensor,
@@ -57,6 +59,9 @@ class MegaEncoder(FairseqEncoder):
             fairseq's dictionary of lists: ``encoder_out`` [(S, B, d)], ``encoder_padding_mask`` [(B, S)] (empty lists
             where there is nothing), ``encoder_states`` [(S, B, d)] and ``source_order`` [(B, S)], the column of
             ``encoder_out`` that holds each column of ``src_tokens`` (empty: the same).
+
+        Raises:
+            ValueError: if the simple relative bias does not cover the length.
         """
         padding_mask = padding_of(src_tokens, self.padding_idx)
         order: Optional[Tensor] = None

@@ -7,6 +7,8 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
+from .flags import naming_flags
+
 
 def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegaLayerConfig:
     """Shape of one layer of a completed configuration, checked.
@@ -26,33 +28,39 @@ def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> Meg
         return cfg[f"encoder_{name}"] if value is None and f"encoder_{name}" in cfg else value
 
     ffn_dim = option("ffn_embed_dim")
-    return MegaLayerConfig(
-        embed_dim=option("embed_dim"),
-        hidden_dim=option("hidden_dim"),
-        z_dim=option("z_dim"),
-        ema_dim=option("n_dim"),
-        ffn_dim=option("hidden_dim") if ffn_dim is None else ffn_dim,
-        chunk_size=option("chunk_size"),
-        max_positions=cfg[positions],
-        max_positions_option="--" + positions.replace("_", "-"),
-        bidirectional=side == "encoder",
-        truncation=cfg.truncation_length if cfg.truncation_length > 0 else None,
-        attention_function=str(cfg.attention_activation_fn),
-        activation=str(cfg.activation_fn),
-        relative_bias=str(cfg.rel_pos_bias),
-        norm=str(cfg.normalization_type),
-        normalize_before=cfg.normalize_before,
-        dropout=cfg.dropout,
-        attention_dropout=cfg.attention_dropout,
-        hidden_dropout=cfg.hidden_dropout,
-        activation_dropout=cfg.activation_dropout,
-        feature_dropout=cfg.feature_dropout,
-        checkpoint_activations=cfg.checkpoint_activations,
-        option_prefix=f"{side}-",
-        **more,
-    )
+
+    @naming_flags(side, positions)
+    def build() -> MegaLayerConfig:
+        return MegaLayerConfig(
+            embed_dim=option("embed_dim"),
+            hidden_dim=option("hidden_dim"),
+            z_dim=option("z_dim"),
+            ema_dim=option("n_dim"),
+            ffn_dim=option("hidden_dim") if ffn_dim is None else ffn_dim,
+            chunk_size=option("chunk_size"),
+            max_positions=cfg[positions],
+            max_positions_option="--" + positions.replace("_", "-"),
+            bidirectional=side == "encoder",
+            truncation=cfg.truncation_length if cfg.truncation_length > 0 else None,
+            attention_function=str(cfg.attention_activation_fn),
+            activation=str(cfg.activation_fn),
+            relative_bias=str(cfg.rel_pos_bias),
+            norm=str(cfg.normalization_type),
+            normalize_before=cfg.normalize_before,
+            dropout=cfg.dropout,
+            attention_dropout=cfg.attention_dropout,
+            hidden_dropout=cfg.hidden_dropout,
+            activation_dropout=cfg.activation_dropout,
+            feature_dropout=cfg.feature_dropout,
+            checkpoint_activations=cfg.checkpoint_activations,
+            option_prefix=f"{side}-",
+            **more,
+        )
+
+    return build()
 
 
+@naming_flags("encoder", "max_positions")
 def transformer_layer_config(cfg: DictConfig) -> TransformerLayerConfig:
     """Shape of one layer of a completed TransformerClassifierConfig, checked.
 

@@ -1,0 +1,62 @@
+"""An error in a layer, which names a field, reaches the user with the flag."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+from fairseq_mega.models.options.flags import OF_ALL_LAYERS, layer_flags, naming_flags
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
+from tests.support.tiny_classifier import build
+
+MODELS = {
+    "mega": [("encoder", "max_source_positions"), ("decoder", "max_target_positions")],
+    "mega_lm": [("decoder", "max_target_positions")],
+    "mega_lra": [("encoder", "max_positions")],
+    "transformer_lra": [("encoder", "max_positions")],
+}
+
+
+@naming_flags("encoder", "max_source_positions")
+def fail(field, *, value):
+    """A layer of an encoder."""
+    raise FieldError(field, "{field} {value}: too many", value=value)
+
+
+@pytest.mark.parametrize(
+    ("field", "flag"), [("ema_dim", "--encoder-n-dim"), ("max_positions", "--max-source-positions")]
+)
+def test_a_field_becomes_a_flag(field, flag):
+    with pytest.raises(ValueError, match=f"^{flag} 3: too many$") as info:
+        fail(field, value=3)
+    assert type(info.value) is ValueError and isinstance(info.value.__cause__, FieldError)
+    assert fail.__name__ == "fail" and fail.__doc__ == "A layer of an encoder."
+
+
+def test_other_errors_and_results_pass():
+    with pytest.raises(KeyError, match="ema_dim"):
+        naming_flags("decoder", "max_positions")(vars(fail).__getitem__)("ema_dim")
+    assert naming_flags("decoder", "max_positions")(len)("four") == 4
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_flags_are_options_of_the_model(model):
+    known = {field.name for field in fields(MODEL_DATACLASS_REGISTRY[model])}
+    config = TransformerLayerConfig if model == "transformer_lra" else MegaLayerConfig
+    of_layers = {field.name for field in fields(config)}
+    for side, positions in MODELS[model]:
+        flags = layer_flags(side, positions)
+        assert {*OF_ALL_LAYERS} <= {*flags} and flags["max_positions"] == "--" + positions.replace("_", "-")
+        for field in of_layers & ({*flags} - {"cross_max_positions"}):
+            assert flags[field][2:].replace("-", "_") in known or (model, field) == ("transformer_lra", "norm")
+
+
+def test_a_model_compiles_into_one_graph():
+    model = build(kind="image", encoder_chunk_size=8).eval()
+    numbers = torch.randn(2, 24)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(numbers), model(numbers))
