@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .derived import DerivingModule
+from .errors import FieldError
 
 BIASES = ("simple", "rotary")
 
@@ -13,15 +14,15 @@ class SimpleRelativeBias(nn.Module):
 
     Args:
         max_positions: P, the longest sequence (or chunk) it covers.
-        option: the command-line option that sets P, for error messages.
+        field: the field that sets P, for the error.
 
     Source: the published code's "simple" bias (after T5, Raffel et al., 2020, without buckets).
     """
 
-    def __init__(self, max_positions: int, option: str = "max_positions") -> None:
+    def __init__(self, max_positions: int, field: str = "max_positions") -> None:
         super().__init__()
         self.max_positions = max_positions
-        self.option = option
+        self.field = field
         self.weight = nn.Parameter(torch.empty(2 * max_positions - 1))
         nn.init.normal_(self.weight, std=0.02)
 
@@ -37,14 +38,17 @@ class SimpleRelativeBias(nn.Module):
             (n + m - 1,), where entry n - 1 + j - i belongs to query i and key j.
 
         Raises:
-            ValueError: if a position lies outside the table.
+            FieldError: if a position lies outside the table.
         """
         longest = max(offset + queries, keys)
         if longest > self.max_positions:
-            raise ValueError(
-                f"a sequence of {longest} positions is longer than the {self.max_positions} that the simple relative "
-                f"bias covers ({self.option}): shorten the input, train with a larger {self.option}, or use "
-                f"--rel-pos-bias rotary, which has no limit"
+            raise FieldError(
+                self.field,
+                "a sequence of {longest} positions is longer than the {covered} that the simple relative bias covers "
+                "({field}): shorten the input, train with a larger {field}, or use {relative_bias} rotary, which has "
+                "no limit",
+                longest=longest,
+                covered=self.max_positions,
             )
         start = self.max_positions - offset - queries
         return self.weight[start : start + queries + keys - 1]
@@ -68,7 +72,7 @@ class RotaryRelativeBias(DerivingModule):
     def __init__(self, z_dim: int) -> None:
         super().__init__()
         if z_dim % 2 != 0:
-            raise ValueError(f"--rel-pos-bias rotary needs an even z dimension, found {z_dim}")
+            raise FieldError("z_dim", "{relative_bias} rotary needs an even z dimension, found {found}", found=z_dim)
         self.z_dim = z_dim
         self.alpha = nn.Parameter(torch.empty(1, z_dim))
         self.beta = nn.Parameter(torch.empty(1, z_dim))
@@ -106,14 +110,17 @@ class RotaryRelativeBias(DerivingModule):
         return f"z_dim={self.z_dim}"
 
 
-def build_relative_bias(kind: str, max_positions: int, z_dim: int, option: str) -> nn.Module:
-    """Relative bias of one attention: "simple" over ``max_positions`` (set by ``option``) or "rotary".
+def build_relative_bias(kind: str, max_positions: int, z_dim: int, field: str) -> nn.Module:
+    """Relative bias of one attention: "simple" over ``max_positions`` (set by ``field``) or "rotary".
 
     Raises:
-        ValueError: for an unknown kind.
+        FieldError: for an unknown kind, or an odd ``z_dim`` of "rotary".
     """
     if kind == "simple":
-        return SimpleRelativeBias(max_positions, option)
+        return SimpleRelativeBias(max_positions, field)
     if kind == "rotary":
         return RotaryRelativeBias(z_dim)
-    raise ValueError(f"unknown relative bias {kind!r} (--rel-pos-bias): choose from {', '.join(BIASES)}")
+    known = ", ".join(BIASES)
+    raise FieldError(
+        "relative_bias", "unknown relative bias {kind!r} ({field}): choose from {known}", kind=kind, known=known
+    )

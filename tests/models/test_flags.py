@@ -9,6 +9,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq_mega.models.options.flags import OF_ALL_LAYERS, layer_flags, naming_flags
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.position import SimpleRelativeBias, build_relative_bias
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 from tests.support.tiny_classifier import build
 
@@ -18,6 +19,9 @@ MODELS = {
     "mega_lra": [("encoder", "max_positions")],
     "transformer_lra": [("encoder", "max_positions")],
 }
+
+
+decoding = naming_flags("decoder", "max_target_positions")
 
 
 @naming_flags("encoder", "max_source_positions")
@@ -38,8 +42,8 @@ def test_a_field_becomes_a_flag(field, flag):
 
 def test_other_errors_and_results_pass():
     with pytest.raises(KeyError, match="ema_dim"):
-        naming_flags("decoder", "max_positions")(vars(fail).__getitem__)("ema_dim")
-    assert naming_flags("decoder", "max_positions")(len)("four") == 4
+        decoding(vars(fail).__getitem__)("ema_dim")
+    assert decoding(len)("four") == 4
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -60,3 +64,15 @@ def test_a_model_compiles_into_one_graph():
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(numbers), model(numbers))
+
+
+@pytest.mark.parametrize(("queries", "keys", "offset"), [(10, 3, 0), (1, 3, 9), (3, 10, 0)])
+def test_simple_bias_names_what_is_too_long(queries, keys, offset):
+    bias = decoding(SimpleRelativeBias(9).forward)
+    with pytest.raises(ValueError, match="10 positions is longer than the 9 .*--max-target-positions"):
+        bias(queries, keys, offset)
+
+
+def test_unknown_kinds():
+    with pytest.raises(ValueError, match="--rel-pos-bias"):
+        decoding(build_relative_bias)("alibi", 4, 4, "max_positions")

@@ -10,6 +10,7 @@ from torch import nn
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.cross_attention import GatedCrossAttention
 from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
+from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.layers import Dropout, get_activation
@@ -126,8 +127,11 @@ def test_simple_bias(queries, keys, offset):
 
 @pytest.mark.parametrize(("queries", "keys", "offset"), [(10, 3, 0), (1, 3, 9), (3, 10, 0)])
 def test_simple_bias_names_what_is_too_long(queries, keys, offset):
-    with pytest.raises(ValueError, match="10 positions is longer than the 9 .*--max-target-positions"):
-        SimpleRelativeBias(9, "--max-target-positions")(queries, keys, offset)
+    with pytest.raises(
+        FieldError, match="10 positions is longer than the 9 .*cross_max_positions.* relative_bias rotary"
+    ) as info:
+        SimpleRelativeBias(9, "cross_max_positions")(queries, keys, offset)
+    assert info.value.field == "cross_max_positions"
 
 
 @pytest.mark.parametrize(("queries", "keys", "offset"), [(5, 5, 0), (1, 5, 4), (3, 7, 2), (4, 2, 0)])
@@ -153,10 +157,12 @@ def test_rotary_bias_keeps_float32_angles_in_half_precision():
 
 
 def test_relative_bias_errors():
-    with pytest.raises(ValueError, match="even z dimension, found 5"):
+    with pytest.raises(FieldError, match="even z dimension, found 5") as info:
         RotaryRelativeBias(5)
-    with pytest.raises(ValueError, match="--rel-pos-bias"):
+    assert info.value.field == "z_dim"
+    with pytest.raises(FieldError, match=r"unknown relative bias 'alibi' \(relative_bias\): choose from") as info:
         build_relative_bias("alibi", 4, 4, "max_positions")
+    assert info.value.field == "relative_bias"
 
 
 def test_feature_dropout_drops_features():
