@@ -63,7 +63,7 @@ class GatedAttention(nn.Module):
             config.relative_bias,
             config.chunk_size if chunked else config.max_positions,
             z,
-            f"--{config.option_prefix}chunk-size" if chunked else config.max_positions_option,
+            "chunk_size" if chunked else "max_positions",
         )
         self.dropout = Dropout(config.dropout, config.feature_dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
@@ -88,8 +88,8 @@ class GatedAttention(nn.Module):
             (B, L, D), and the state or None.
 
         Raises:
-            ValueError: if the simple relative bias does not cover the length, or a bidirectional one is asked for a
-                state.
+            ValueError: if the simple relative bias does not cover the length (a FieldError), or a bidirectional one is
+                asked for a state.
         """
         d, z, v = self.widths
         residual = x = finite_padding(x, padding_mask)
@@ -131,7 +131,7 @@ class GatedAttention(nn.Module):
         """Whether :meth:`_step` computes this call."""
         if x.size(1) != 1 or not return_state or self.training or not self.causal or self.ema.ema_dim == 0:
             return False
-        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
+        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # although it evaluates
             return False
         padded = padding_mask is not None or (state is not None and state.padding_mask is not None)
         plain = self.activation is F.silu and self.kappa.dtype == torch.float32
