@@ -45,7 +45,7 @@ class GatedCrossAttention(nn.Module):
             config.relative_bias,
             config.cross_max_positions,
             z,
-            "--max-source-positions / --max-target-positions",
+            "cross_max_positions",
         )
         self.dropout = Dropout(config.dropout, config.feature_dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
@@ -75,7 +75,7 @@ class GatedCrossAttention(nn.Module):
             (B, L, D), the state after these positions, and the weights (B, L, S) or None.
 
         Raises:
-            ValueError: if the simple relative bias does not cover the source or target length.
+            FieldError: if the simple relative bias does not cover the source or target length.
         """
         d, z = self.widths
         residual = x

@@ -146,6 +146,10 @@ def test_sequences_beyond_the_bias_name_lengths_and_option():
         model(batch(), None, batch((3, 3, 3)))
     with pytest.raises(ValueError, match="7 positions is longer than the 6 .*--max-target-positions"):
         model(batch((3, 3, 3)), None, batch())
+    longer = {"encoder_out": [torch.zeros(7, 3, 8)], "encoder_padding_mask": []}
+    both = "--max-source-positions / --max-target-positions"
+    with pytest.raises(ValueError, match=f"7 positions is longer than the 6 .*{both}.*--rel-pos-bias rotary"):
+        model.decoder(batch((3, 3, 3)), longer)
 
 
 def test_checkpoints_of_other_models_are_refused():
