@@ -23,6 +23,12 @@ class FieldError(ValueError):
         return self.message.format_map(words)
 
 
+def check_probability(field: str, value: float) -> None:
+    """Raise a FieldError if the value of a field is no probability of dropping."""
+    if not 0.0 <= value < 1.0:
+        raise FieldError(field, "{field} {value}: a dropout probability lies in [0, 1), for example 0.1", value=value)
+
+
 class _Words(Dict[str, Any]):
     """Words of a message; a field without another name keeps its own."""
 

@@ -1,12 +1,17 @@
 """An error in a layer, which names a field, reaches the user with the flag."""
 
+from argparse import Namespace
 from dataclasses import fields
 
 import pytest
 import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
 
+from fairseq_mega.models.options.completion import complete
 from fairseq_mega.models.options.flags import OF_ALL_LAYERS, layer_flags, naming_flags
+from fairseq_mega.models.options.layer_config import layer_config
+from fairseq_mega.models.options.mega import MegaConfig
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.position import SimpleRelativeBias, build_relative_bias
@@ -76,3 +81,32 @@ def test_simple_bias_names_what_is_too_long(queries, keys, offset):
 def test_unknown_kinds():
     with pytest.raises(ValueError, match="--rel-pos-bias"):
         decoding(build_relative_bias)("alibi", 4, 4, "max_positions")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder_chunk_size": 0}, "--encoder-chunk-size 0: .*-1 for full attention"),
+        ({"encoder_chunk_size": -2}, "--encoder-chunk-size -2"),
+        ({"encoder_z_dim": 0}, "--encoder-z-dim 0: must be at least 1"),
+        ({"encoder_hidden_dim": -1}, "--encoder-hidden-dim -1"),
+        ({"encoder_n_dim": -1}, "--encoder-n-dim -1: must be at least 0"),
+        ({"encoder_ffn_embed_dim": -5}, "--encoder-ffn-embed-dim -5"),
+        ({"max_source_positions": 0}, "--max-source-positions 0"),
+        ({"dropout": 1.5}, r"--dropout 1.5: .*\[0, 1\)"),
+        ({"attention_dropout": -0.1}, "--attention-dropout -0.1"),
+        (
+            {"attention_activation_fn": "sigmoid"},
+            "--attention-activation-fn sigmoid: choose from softmax, relu2, laplace",
+        ),
+        ({"rel_pos_bias": "alibi"}, "--rel-pos-bias alibi: choose from simple, rotary"),
+        ({"rel_pos_bias": "rotary", "encoder_z_dim": 5}, "--encoder-z-dim 5: .*even"),
+        ({"normalization_type": "groupnorm"}, "--normalization-type groupnorm"),
+        ({"activation_fn": "swish2"}, "--activation-fn swish2"),
+    ],
+)
+def test_options_out_of_range(changes, message):
+    """Without the check of the choices that fairseq's parser makes first."""
+    cfg = OmegaConf.to_container(complete(MegaConfig, Namespace()))
+    with pytest.raises(ValueError, match=f"^{message}"):
+        layer_config(OmegaConf.create({**cfg, **changes}), "encoder", "max_source_positions")

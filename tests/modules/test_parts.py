@@ -223,22 +223,23 @@ def test_ema_without_dimensions_is_the_skip():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"chunk_size": 0}, "--encoder-chunk-size 0: .*-1 for full attention"),
-        ({"chunk_size": -2}, "--encoder-chunk-size -2"),
-        ({"z_dim": 0}, "--encoder-z-dim 0: must be at least 1"),
-        ({"hidden_dim": -1}, "--encoder-hidden-dim -1"),
-        ({"ema_dim": -1}, "--encoder-n-dim -1: must be at least 0"),
-        ({"ffn_dim": -5}, "--encoder-ffn-embed-dim -5"),
-        ({"max_positions": 0, "max_positions_option": "--max-source-positions"}, "--max-source-positions 0"),
-        ({"dropout": 1.5}, r"--dropout 1.5: .*\[0, 1\)"),
-        ({"attention_dropout": -0.1}, "--attention-dropout -0.1"),
-        ({"attention_function": "sigmoid"}, "--attention-activation-fn sigmoid: choose from softmax, relu2, laplace"),
-        ({"relative_bias": "alibi"}, "--rel-pos-bias alibi: choose from simple, rotary"),
-        ({"relative_bias": "rotary", "z_dim": 5}, "--encoder-z-dim 5: .*even"),
-        ({"norm": "groupnorm"}, "--normalization-type groupnorm"),
-        ({"activation": "swish2"}, "--activation-fn swish2"),
+        ({"chunk_size": 0}, "chunk_size 0: .*-1 for full attention"),
+        ({"chunk_size": -2}, "chunk_size -2"),
+        ({"z_dim": 0}, "z_dim 0: must be at least 1"),
+        ({"hidden_dim": -1}, "hidden_dim -1"),
+        ({"ema_dim": -1}, "ema_dim -1: must be at least 0"),
+        ({"ffn_dim": -5}, "ffn_dim -5"),
+        ({"max_positions": 0}, "max_positions 0"),
+        ({"dropout": 1.5}, r"dropout 1.5: .*\[0, 1\)"),
+        ({"attention_dropout": -0.1}, "attention_dropout -0.1"),
+        ({"attention_function": "sigmoid"}, "attention_function sigmoid: choose from softmax, relu2, laplace"),
+        ({"relative_bias": "alibi"}, "relative_bias alibi: choose from simple, rotary"),
+        ({"z_dim": 5, "relative_bias": "rotary"}, "z_dim 5: relative_bias rotary .*even"),
+        ({"norm": "groupnorm"}, "norm groupnorm"),
+        ({"activation": "swish2"}, "activation swish2"),
     ],
 )
-def test_options_out_of_range(changes, message):
-    with pytest.raises(ValueError, match=message):
-        MegaLayerConfig(**{"embed_dim": 4, "hidden_dim": 4, "z_dim": 4, "option_prefix": "encoder-", **changes})
+def test_fields_out_of_range(changes, message):
+    with pytest.raises(FieldError, match=f"^{message}") as info:
+        MegaLayerConfig(**{"embed_dim": 4, "hidden_dim": 4, "z_dim": 4, **changes})
+    assert info.value.field == next(iter(changes))

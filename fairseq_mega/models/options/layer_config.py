@@ -39,7 +39,6 @@ def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> Meg
             ffn_dim=option("hidden_dim") if ffn_dim is None else ffn_dim,
             chunk_size=option("chunk_size"),
             max_positions=cfg[positions],
-            max_positions_option="--" + positions.replace("_", "-"),
             bidirectional=side == "encoder",
             truncation=cfg.truncation_length if cfg.truncation_length > 0 else None,
             attention_function=str(cfg.attention_activation_fn),
@@ -53,7 +52,6 @@ def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> Meg
             activation_dropout=cfg.activation_dropout,
             feature_dropout=cfg.feature_dropout,
             checkpoint_activations=cfg.checkpoint_activations,
-            option_prefix=f"{side}-",
             **more,
         )
 
