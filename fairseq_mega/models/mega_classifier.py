@@ -38,6 +38,5 @@ class MegaClassifier(SequenceClassifier):
             build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
             padding_index(task),
             config.chunk_size,
-            "--encoder-chunk-size",
         )
         return cls(cfg, task, encoder)

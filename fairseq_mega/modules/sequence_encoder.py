@@ -5,6 +5,7 @@ from typing import Iterable, Optional, Tuple
 from torch import Tensor, nn
 
 from .embedding import padding_of, zero_padding
+from .errors import FieldError
 
 
 class SequenceEncoder(nn.Module):
@@ -17,7 +18,6 @@ class SequenceEncoder(nn.Module):
         padding_idx: token that marks padding; None for real numbers, which have none.
         chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers are cut into
             whole chunks only, since no number could stand for padding.
-        chunk_option: command-line option that sets it, for the message.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.1, and the published code.
     """
@@ -29,7 +29,6 @@ class SequenceEncoder(nn.Module):
         final_norm: Optional[nn.Module],
         padding_idx: Optional[int],
         chunk_size: int = -1,
-        chunk_option: str = "chunk_size",
     ) -> None:
         super().__init__()
         self.embedding = embedding
@@ -37,7 +36,6 @@ class SequenceEncoder(nn.Module):
         self.final_norm = final_norm
         self.padding_idx = padding_idx
         self.chunk_size = chunk_size
-        self.chunk_option = chunk_option
 
     def forward(self, inputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         """Encode a batch.
@@ -49,13 +47,17 @@ class SequenceEncoder(nn.Module):
             (B, L, d), and the padding mask (B, L) bool, True = padding, or None where there is no padding.
 
         Raises:
-            ValueError: if a real-valued length is no multiple of the chunk.
+            FieldError: if a real-valued length is no multiple of the chunk, or a field of the layers or the embedding
+                does not suit the length.
         """
         length = inputs.size(1)
         if self.padding_idx is None and self.chunk_size > 0 and length % self.chunk_size != 0:
-            raise ValueError(
-                f"a sequence of {length} real numbers is no multiple of {self.chunk_option} {self.chunk_size}: give a "
-                f"chunk that divides {length}, -1 for full attention, or input of another length"
+            raise FieldError(
+                "chunk_size",
+                "a sequence of {length} real numbers is no multiple of {field} {chunk}: give a chunk that divides "
+                "{length}, -1 for full attention, or input of another length",
+                length=length,
+                chunk=self.chunk_size,
             )
         padding_mask = None if self.padding_idx is None else padding_of(inputs, self.padding_idx)
         x = self.embedding(inputs, padding_mask)
