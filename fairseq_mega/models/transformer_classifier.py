@@ -35,7 +35,7 @@ class TransformerClassifier(SequenceClassifier):
         check_classifier(cfg, task)
         config = transformer_layer_config(cfg)
         encoder = SequenceEncoder(
-            PositionedEmbedding(input_table(cfg, task), cfg.max_positions, cfg.dropout, "--max-positions"),
+            PositionedEmbedding(input_table(cfg, task), cfg.max_positions, cfg.dropout),
             [TransformerLayer(config) for _ in range(cfg.encoder_layers)],
             build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
             padding_index(task),

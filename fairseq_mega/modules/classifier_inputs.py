@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .embedding import TokenEmbedding, zero_padding
+from .errors import FieldError
 from .layers import Dropout
 
 
@@ -50,29 +51,30 @@ class PositionedEmbedding(nn.Module):
         tokens: table from (B, L) to (B, L, d), see :class:`fairseq_mega.modules.embedding.TokenEmbedding`.
         max_positions: rows of the table of positions, drawn from Normal(0, d^-0.5).
         dropout: probability of dropping an element.
-        option: command-line option that sets ``max_positions``, for the message.
     """
 
-    def __init__(self, tokens: nn.Module, max_positions: int, dropout: float, option: str) -> None:
+    def __init__(self, tokens: nn.Module, max_positions: int, dropout: float) -> None:
         super().__init__()
         self.content = TokenEmbedding(tokens, 0.0, scale=False)
         dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
         self.positions = nn.Parameter(torch.empty(max_positions, dim))
         nn.init.normal_(self.positions, std=dim**-0.5)
         self.dropout = Dropout(dropout)
-        self.option = option
 
     def forward(self, inputs: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
         """Embed inputs (B, L), right padded, as (B, L, d); ``padding_mask`` (B, L) bool, True = padding.
 
         Raises:
-            ValueError: if L exceeds the table of positions.
+            FieldError: if L exceeds the table of positions.
         """
         length, longest = inputs.size(1), self.positions.size(0)
         if length > longest:
-            raise ValueError(
-                f"a sequence of {length} positions is longer than the {longest} that have a vector ({self.option}): "
-                f"shorten the input or train with a larger {self.option}"
+            raise FieldError(
+                "max_positions",
+                "a sequence of {length} positions is longer than the {longest} that have a vector ({field}): shorten "
+                "the input or train with a larger {field}",
+                length=length,
+                longest=longest,
             )
         x = self.content(inputs) + self.positions[:length]
         return zero_padding(self.dropout(x), padding_mask)
