@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .embedding import finite_padding
+from .errors import FieldError, check_probability
 from .layers import Dropout, get_activation, linear
 from .mega_layer import LayerOutput
 from .norm import build_norm
@@ -19,7 +20,7 @@ class TransformerLayerConfig:
     """Shape and regularisation of a Transformer layer.
 
     Raises:
-        ValueError: where a value is out of range; the message names option, value and remedy.
+        FieldError: where a value is out of range; the message names field, value and remedy.
     """
 
     embed_dim: int
@@ -34,25 +35,18 @@ class TransformerLayerConfig:
     checkpoint_activations: bool = False
 
     def __post_init__(self) -> None:
-        for option, value in (
-            ("encoder-embed-dim", self.embed_dim),
-            ("encoder-attention-heads", self.heads),
-            ("encoder-ffn-embed-dim", self.ffn_dim),
-        ):
+        for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
             if value < 1:
-                raise ValueError(f"--{option} {value}: must be at least 1")
+                raise FieldError(field, "{field} {value}: must be at least 1", value=value)
         if self.embed_dim % self.heads != 0:
-            raise ValueError(
-                f"--encoder-attention-heads {self.heads} does not divide --encoder-embed-dim {self.embed_dim}: give "
-                f"a number of heads that does"
-            )
-        for option, probability in (
+            message = "{heads} {value} does not divide {embed_dim} {width}: give a number of heads that does"
+            raise FieldError("heads", message, value=self.heads, width=self.embed_dim)
+        for field, probability in (
             ("dropout", self.dropout),
-            ("attention-dropout", self.attention_dropout),
-            ("activation-dropout", self.activation_dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("activation_dropout", self.activation_dropout),
         ):
-            if not 0.0 <= probability < 1.0:
-                raise ValueError(f"--{option} {probability}: a dropout probability lies in [0, 1), for example 0.1")
+            check_probability(field, probability)
 
 
 class TransformerLayer(nn.Module):
