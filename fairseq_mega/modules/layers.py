@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .errors import FieldError
+
 Activation = Callable[[Tensor], Tensor]
 
 ACTIVATIONS: Dict[str, Activation] = {
@@ -24,10 +26,13 @@ def get_activation(name: str) -> Activation:
     """Activation function by name.
 
     Raises:
-        ValueError: for an unknown name.
+        FieldError: for an unknown name.
     """
     if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {name!r} (--activation-fn): choose from {', '.join(ACTIVATIONS)}")
+        known = ", ".join(ACTIVATIONS)
+        raise FieldError(
+            "activation", "unknown activation {name!r} ({field}): choose from {known}", name=name, known=known
+        )
     return ACTIVATIONS[name]
 
 
@@ -44,7 +49,7 @@ class Dropout(nn.Module):
 
     Args:
         p: probability of dropping, in [0, 1).
-        feature: drop features (``--feature-dropout``) instead of elements.
+        feature: drop features instead of elements.
     """
 
     def __init__(self, p: float, feature: bool = False) -> None:
@@ -70,12 +75,12 @@ class Dropout(nn.Module):
         retain_dropout_modules: Optional[Sequence[str]] = None,
         **options: object,
     ) -> None:
-        """Drop in evaluation too, if ``retain_dropout`` says so; fairseq calls it for ``--retain-dropout``.
+        """Drop in evaluation too, if ``retain_dropout`` says so; fairseq calls it before it generates.
 
         Args:
             name: of this module in the model, such as decoder.layers.0.attention.dropout.
             retain_dropout: whether to.
-            retain_dropout_modules: only where the name has one of these parts (``--retain-dropout-modules``).
+            retain_dropout_modules: only where the name has one of these parts; None: everywhere.
         """
         chosen = retain_dropout_modules is None or bool(set(retain_dropout_modules) & set(name.split(".")))
         self.retained = retain_dropout and chosen

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from . import apex_norms
+from .errors import FieldError
 
 NORMS = ("layernorm", "scalenorm", "rmsnorm", "batchnorm", "syncbatchnorm")
 EPS = 1e-5
@@ -106,7 +107,7 @@ def build_norm(kind: str, dim: int, affine: bool = True) -> nn.Module:
         affine: with learned scale (and shift, where the norm has one).
 
     Raises:
-        ValueError: for an unknown kind.
+        FieldError: for an unknown kind.
 
     Source: MEGA, Table 8 and the published code.
     """
@@ -118,5 +119,7 @@ def build_norm(kind: str, dim: int, affine: bool = True) -> nn.Module:
         "syncbatchnorm": SyncBatchNorm,
     }
     if kind not in classes:
-        raise ValueError(f"unknown norm {kind!r} (--normalization-type): choose from {', '.join(NORMS)}")
+        raise FieldError(
+            "norm", "unknown norm {kind!r} ({field}): choose from {known}", kind=kind, known=", ".join(NORMS)
+        )
     return classes[kind](dim, affine)

@@ -14,6 +14,8 @@ from fairseq_mega.models.options.layer_config import layer_config
 from fairseq_mega.models.options.mega import MegaConfig
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.layers import get_activation
+from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.position import SimpleRelativeBias, build_relative_bias
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 from tests.support.tiny_classifier import build
@@ -81,6 +83,10 @@ def test_simple_bias_names_what_is_too_long(queries, keys, offset):
 def test_unknown_kinds():
     with pytest.raises(ValueError, match="--rel-pos-bias"):
         decoding(build_relative_bias)("alibi", 4, 4, "max_positions")
+    with pytest.raises(ValueError, match="--normalization-type"):
+        decoding(build_norm)("groupnorm", 6)
+    with pytest.raises(ValueError, match="--activation-fn"):
+        decoding(get_activation)("swish2")
 
 
 @pytest.mark.parametrize(

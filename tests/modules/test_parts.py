@@ -41,8 +41,9 @@ def test_norm_formulas():
                 parameter.mul_(2.0)
         torch.testing.assert_close(norm(x), 2.0 * want[kind], msg=kind)
         assert not list(build_norm(kind, 6, affine=False).parameters())
-    with pytest.raises(ValueError, match="--normalization-type"):
+    with pytest.raises(FieldError, match=r"unknown norm 'groupnorm' \(norm\): choose from layernorm, ") as info:
         build_norm("groupnorm", 6)
+    assert info.value.field == "norm"
 
 
 def test_batchnorm_remembers_and_evaluates():
@@ -184,6 +185,12 @@ def test_both_names_of_the_approximate_gelu(name):
     torch.testing.assert_close(get_activation(name)(x), want)
     assert (get_activation("gelu")(x) - want).abs().max() > 1e-4
     assert MegaLayerConfig(embed_dim=4, hidden_dim=4, z_dim=4, activation=name).activation == name
+
+
+def test_an_unknown_activation():
+    with pytest.raises(FieldError, match=r"unknown activation 'swish2' \(activation\): choose from silu, ") as info:
+        get_activation("swish2")
+    assert info.value.field == "activation"
 
 
 def test_initial_values():
