@@ -1,6 +1,7 @@
 """The floors of the package: a file imports only from its own floor or from one below."""
 
 import ast
+import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
@@ -18,6 +19,7 @@ FLOORS = {
 }
 WHOLE_PACKAGE_FROM = 6  # fairseq_mega itself imports the floors below, so that they may not import it
 COMPAT_FROM = 3  # compat imports fairseq, so the floors that may not do that may not import compat either
+WITHOUT_FLAGS = ("modules",)  # floors that know no command line: their errors name fields
 FAIRSEQ_STACK = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 
 
@@ -86,6 +88,35 @@ def test_ops_define_no_modules(module: str) -> None:
         if isinstance(node, ast.ClassDef):
             bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
             assert "Module" not in bases, f"{module}:{node.lineno}: {node.name} is an nn.Module"
+
+
+def flags(source: str) -> List[str]:
+    """Flags of a command line in the strings of a file, as "line: flag"; those of pip may stand in a remedy."""
+    return [
+        f"{node.lineno}: {flag}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "pip install" not in node.value
+        for flag in re.findall(r"(?<![\w-])--(?:[a-z][\w-]*|$)", node.value)
+    ]
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.split(".")[1] in WITHOUT_FLAGS])
+def test_no_command_line_words(module: str) -> None:
+    assert not flags(modules()[module].read_text(encoding="utf-8")), module
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('raise ValueError("--chunk-size 0: give 1")', ["1: --chunk-size"]),
+        ('raise ValueError(f"--{prefix}chunk-size {size}")', ["1: --"]),
+        ('def f():\n    """As (``--shift``) says."""', ["2: --shift"]),
+        ('REMEDY = "pip install --editable ."', []),
+        ('x = "a -- b, a---b, c--d"', []),
+    ],
+)
+def test_flags_are_found(source: str, found: List[str]) -> None:
+    assert flags(source) == found
 
 
 def test_every_folder_has_a_floor() -> None:
