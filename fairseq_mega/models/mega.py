@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .checkpoints import add_empty_buffers, check_state_dict
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
-from .options.completion import complete
+from .options.completion import check_at_least, complete
 from .options.layers import check_embedding_norm
 from .options.mega import MegaConfig
 from .options.tables import check_tables
@@ -31,9 +31,7 @@ class MegaModel(FairseqEncoderDecoderModel):
         cfg = complete(MegaConfig, cfg)
         check_embedding_norm(cfg)
         check_tables(cfg)
-        for option in ("encoder_layers", "decoder_layers"):
-            if cfg[option] < 1:
-                raise ValueError(f"--{option.replace('_', '-')} {cfg[option]}: must be at least 1")
+        check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1})
         source, target = task.source_dictionary, task.target_dictionary
         decoder_dim = cfg.decoder_embed_dim or cfg.encoder_embed_dim
         if decoder_dim != cfg.encoder_embed_dim:

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from fairseq_mega.modules.classifier_head import POOLINGS
 
+from .completion import check_at_least
 from .layers import ActivationChoice, LayerOptions
 from .revised import revised
 from .shape import EncoderSize
@@ -16,6 +17,13 @@ INPUT_TYPES = ("text", "image")
 InputChoice = ChoiceEnum(list(INPUT_TYPES))
 PoolingChoice = ChoiceEnum(list(POOLINGS))
 TASKS = "lra-text, lra-image or speech_commands"
+BOUNDS = {
+    "encoder_layers": 1,
+    "max_positions": 1,
+    "sentence_class_num": 2,
+    "classifier_layers": 0,
+    "classifier_out_dim": 1,
+}
 
 
 @revised(
@@ -46,15 +54,7 @@ class ClassifierOptions(EncoderSize, LayerOptions):
 
 def check_classifier(cfg: DictConfig, task: Any) -> None:
     """Raise a ValueError where the options of a classifier are out of range or do not suit the task."""
-    for option, least in (
-        ("encoder_layers", 1),
-        ("max_positions", 1),
-        ("sentence_class_num", 2),
-        ("classifier_layers", 0),
-        ("classifier_out_dim", 1),
-    ):
-        if cfg[option] < least:
-            raise ValueError(f"--{option.replace('_', '-')} {cfg[option]}: must be at least {least}")
+    check_at_least(cfg, BOUNDS)
     expected = getattr(task, "input_type", None)
     if expected is None:
         raise ValueError(f"a classifier needs a task that classifies: give --task {TASKS}")

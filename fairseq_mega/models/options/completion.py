@@ -1,10 +1,12 @@
 """Configurations of any origin, brought into one form."""
 
 from argparse import Namespace
-from typing import Type, Union
+from typing import Mapping, Type, Union
 
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig, OmegaConf
+
+from .flags import flag
 
 DEFAULT_MAX_POSITIONS = 1024
 
@@ -22,3 +24,10 @@ def complete(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Name
         if key in base:
             known.setdefault(key, DEFAULT_MAX_POSITIONS)
     return OmegaConf.merge(base, known)
+
+
+def check_at_least(cfg: DictConfig, bounds: Mapping[str, int]) -> None:
+    """Raise a ValueError for the first option whose value is below its bound."""
+    for option, least in bounds.items():
+        if cfg[option] < least:
+            raise ValueError(f"{flag(option)} {cfg[option]}: must be at least {least}")

@@ -1,4 +1,4 @@
-"""The one place that turns the fields of a layer into the flags of the command line."""
+"""The one place that turns options, and the fields of a layer, into the flags of the command line."""
 
 import functools
 from typing import Any, Callable, Dict, TypeVar, cast
@@ -6,26 +6,31 @@ from typing import Any, Callable, Dict, TypeVar, cast
 from fairseq_mega.modules.errors import FieldError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# Options that set the fields of a layer: with the name of a side in front, and without.
 OF_A_SIDE = {
-    "embed_dim": "embed-dim",
-    "hidden_dim": "hidden-dim",
-    "z_dim": "z-dim",
-    "ema_dim": "n-dim",
-    "ffn_dim": "ffn-embed-dim",
-    "heads": "attention-heads",
-    "chunk_size": "chunk-size",
+    "embed_dim": "embed_dim",
+    "hidden_dim": "hidden_dim",
+    "z_dim": "z_dim",
+    "ema_dim": "n_dim",
+    "ffn_dim": "ffn_embed_dim",
+    "heads": "attention_heads",
+    "chunk_size": "chunk_size",
 }
-OF_ALL_LAYERS = {
-    "cross_max_positions": "--max-source-positions / --max-target-positions",
-    "attention_function": "--attention-activation-fn",
-    "activation": "--activation-fn",
-    "relative_bias": "--rel-pos-bias",
-    "norm": "--normalization-type",
-    "dropout": "--dropout",
-    "attention_dropout": "--attention-dropout",
-    "hidden_dropout": "--hidden-dropout",
-    "activation_dropout": "--activation-dropout",
+OF_BOTH_SIDES = {
+    "attention_function": "attention_activation_fn",
+    "activation": "activation_fn",
+    "relative_bias": "rel_pos_bias",
+    "norm": "normalization_type",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "hidden_dropout": "hidden_dropout",
+    "activation_dropout": "activation_dropout",
 }
+
+
+def flag(option: str) -> str:
+    """The flag of an option, such as encoder_layers."""
+    return "--" + option.replace("_", "-")
 
 
 def layer_flags(side: str, positions: str) -> Dict[str, str]:
@@ -35,8 +40,12 @@ def layer_flags(side: str, positions: str) -> Dict[str, str]:
         side: "encoder" or "decoder", with which the flags of that side begin.
         positions: option for the longest sequence, such as max_source_positions.
     """
-    flags = {field: f"--{side}-{flag}" for field, flag in OF_A_SIDE.items()}
-    return {**flags, **OF_ALL_LAYERS, "max_positions": "--" + positions.replace("_", "-")}
+    return {
+        **{field: flag(f"{side}_{option}") for field, option in OF_A_SIDE.items()},
+        **{field: flag(option) for field, option in OF_BOTH_SIDES.items()},
+        "max_positions": flag(positions),
+        "cross_max_positions": "--max-source-positions / --max-target-positions",
+    }
 
 
 def naming_flags(side: str, positions: str) -> Callable[[Function], Function]:

@@ -6,7 +6,7 @@ from typing import Optional, Union
 
 from omegaconf import II, DictConfig
 
-from .completion import complete
+from .completion import check_at_least, complete
 from .dropouts import MegaDropouts
 from .layers import MegaLayerOptions, check_embedding_norm
 from .shape import MegaDecoderShape
@@ -37,8 +37,7 @@ def complete_language_model(cfg: Union[DictConfig, Namespace]) -> DictConfig:
     if given.get("max_target_positions") is None:
         completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
     check_embedding_norm(completed)
-    if completed.decoder_layers < 1:
-        raise ValueError(f"--decoder-layers {completed.decoder_layers}: must be at least 1")
+    check_at_least(completed, {"decoder_layers": 1})
     check_tables(completed)
     if completed.share_decoder_input_output_embed and completed.decoder_input_dim not in (
         None,
