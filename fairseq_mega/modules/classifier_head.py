@@ -5,7 +5,8 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from .layers import Dropout, get_activation
+from .activation import get_activation
+from .dropout import Dropout
 
 POOLINGS = ("mp", "cls")
 

@@ -5,9 +5,9 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from .dropout import Dropout
 from .embedding import TokenEmbedding, zero_padding
 from .errors import FieldError
-from .layers import Dropout
 
 
 class RealNumberTable(nn.Module):

@@ -5,10 +5,10 @@ from typing import Optional
 
 from fairseq_mega.ops.attention import FUNCTIONS
 
+from .activation import ACTIVATIONS
 from .errors import FieldError, check_probability
-from .layers import ACTIVATIONS
 from .norm import NORMS
-from .position import BIASES
+from .relative_bias import BIASES
 
 
 @dataclass(frozen=True)

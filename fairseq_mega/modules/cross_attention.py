@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from fairseq_mega.ops.attention import attention, attention_weights
 from fairseq_mega.ops.gate import gated_residual
 
+from .activation import get_activation
 from .config import MegaLayerConfig
+from .dropout import Dropout
 from .embedding import finite_padding
-from .layers import Dropout, get_activation, linear
+from .linear import linear
 from .norm import build_norm
-from .position import build_relative_bias
+from .relative_bias import build_relative_bias
 from .state import CrossAttentionState
 
 

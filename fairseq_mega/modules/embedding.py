@@ -5,7 +5,7 @@ from typing import Optional
 
 from torch import Tensor, nn
 
-from .layers import Dropout
+from .dropout import Dropout
 from .norm import build_norm
 
 

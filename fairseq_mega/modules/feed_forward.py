@@ -2,8 +2,10 @@
 
 from torch import Tensor, nn
 
+from .activation import get_activation
 from .config import MegaLayerConfig
-from .layers import Dropout, get_activation, linear
+from .dropout import Dropout
+from .linear import linear
 from .norm import build_norm
 
 

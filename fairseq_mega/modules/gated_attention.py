@@ -10,12 +10,14 @@ from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.decoding import fused, gated_attention_step
 from fairseq_mega.ops.gate import gated_residual
 
+from .activation import get_activation
 from .config import MegaLayerConfig
+from .dropout import Dropout
 from .ema import MultiDimensionalDampedEMA
 from .embedding import finite_padding
-from .layers import Dropout, get_activation, linear
+from .linear import linear
 from .norm import build_norm
-from .position import build_relative_bias
+from .relative_bias import build_relative_bias
 from .state import GatedAttentionState, extend_mask
 from .time_buffer import TimeBuffer
 

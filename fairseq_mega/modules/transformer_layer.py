@@ -8,9 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .activation import get_activation
+from .dropout import Dropout
 from .embedding import finite_padding
 from .errors import FieldError, check_probability
-from .layers import Dropout, get_activation, linear
+from .linear import linear
 from .mega_layer import LayerOutput
 from .norm import build_norm
 

@@ -12,11 +12,11 @@ from fairseq_mega.models.options.completion import complete
 from fairseq_mega.models.options.flags import OF_BOTH_SIDES, layer_flags, naming_flags
 from fairseq_mega.models.options.layer_config import layer_config
 from fairseq_mega.models.options.mega import MegaConfig
+from fairseq_mega.modules.activation import get_activation
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
-from fairseq_mega.modules.layers import get_activation
 from fairseq_mega.modules.norm import build_norm
-from fairseq_mega.modules.position import SimpleRelativeBias, build_relative_bias
+from fairseq_mega.modules.relative_bias import SimpleRelativeBias, build_relative_bias
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 from tests.support.tiny_classifier import build
 

@@ -7,15 +7,16 @@ import pytest
 import torch
 from torch import nn
 
+from fairseq_mega.modules.activation import get_activation
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.cross_attention import GatedCrossAttention
+from fairseq_mega.modules.dropout import Dropout
 from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
 from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
-from fairseq_mega.modules.layers import Dropout, get_activation
 from fairseq_mega.modules.norm import NORMS, build_norm
-from fairseq_mega.modules.position import RotaryRelativeBias, SimpleRelativeBias, build_relative_bias
+from fairseq_mega.modules.relative_bias import RotaryRelativeBias, SimpleRelativeBias, build_relative_bias
 from fairseq_mega.ops.attention import toeplitz
 from tests.support.numerics import assert_close
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fairseq_mega.modules.derived import DerivingModule
-from fairseq_mega.modules.position import RotaryRelativeBias
+from fairseq_mega.modules.relative_bias import RotaryRelativeBias
 from fairseq_mega.modules.time_buffer import SMALLEST, TimeBuffer
 
 

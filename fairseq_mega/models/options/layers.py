@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import DictConfig
 
-from fairseq_mega.modules.layers import ACTIVATIONS
+from fairseq_mega.modules.activation import ACTIVATIONS
 from fairseq_mega.modules.norm import NORMS
-from fairseq_mega.modules.position import BIASES
+from fairseq_mega.modules.relative_bias import BIASES
 from fairseq_mega.ops.attention import FUNCTIONS
 
 ActivationChoice = ChoiceEnum(list(ACTIVATIONS))

@@ -1,47 +1,10 @@
-"""Small parts that every sub-layer uses: linear maps as MEGA initialises them, dropout, activations."""
+"""Dropout of single elements or of whole features."""
 
-from functools import partial
-from typing import Callable, Dict, Optional, Sequence
+from typing import Optional, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from .errors import FieldError
-
-Activation = Callable[[Tensor], Tensor]
-
-ACTIVATIONS: Dict[str, Activation] = {
-    "silu": F.silu,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_accurate": partial(F.gelu, approximate="tanh"),  # fairseq's name, of the time before the exact one
-    "gelu_fast": partial(F.gelu, approximate="tanh"),  # fairseq's older name of the same
-    "tanh": torch.tanh,
-    "linear": lambda x: x,
-}
-
-
-def get_activation(name: str) -> Activation:
-    """Activation function by name.
-
-    Raises:
-        FieldError: for an unknown name.
-    """
-    if name not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise FieldError(
-            "activation", "unknown activation {name!r} ({field}): choose from {known}", name=name, known=known
-        )
-    return ACTIVATIONS[name]
-
-
-def linear(in_features: int, out_features: int) -> nn.Linear:
-    """Linear map with weights from Normal(0, 0.02) and zero bias."""
-    layer = nn.Linear(in_features, out_features)
-    nn.init.normal_(layer.weight, std=0.02)
-    nn.init.zeros_(layer.bias)
-    return layer
 
 
 class Dropout(nn.Module):

@@ -1,0 +1,36 @@
+"""Activation functions by the names of the command line."""
+
+from functools import partial
+from typing import Callable, Dict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .errors import FieldError
+
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: Dict[str, Activation] = {
+    "silu": F.silu,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_accurate": partial(F.gelu, approximate="tanh"),  # fairseq's name, of the time before the exact one
+    "gelu_fast": partial(F.gelu, approximate="tanh"),  # fairseq's older name of the same
+    "tanh": torch.tanh,
+    "linear": lambda x: x,
+}
+
+
+def get_activation(name: str) -> Activation:
+    """Activation function by name.
+
+    Raises:
+        FieldError: for an unknown name.
+    """
+    if name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise FieldError(
+            "activation", "unknown activation {name!r} ({field}): choose from {known}", name=name, known=known
+        )
+    return ACTIVATIONS[name]
