@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mega.modules.classifier_head import ClassifierHead, sentence_vector
-from fairseq_mega.modules.classifier_inputs import RealNumberTable, character_table
+from fairseq_mega.modules.classifier_inputs import RealNumberEmbedding, character_table
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import check_state_dict, fingerprint
@@ -21,7 +21,7 @@ SCALES = (None, "once", "twice")  # 0 where that is not known
 def input_table(cfg: DictConfig, task: Any) -> nn.Module:
     """Vectors of the task's input: a table over its dictionary, or a line through the real numbers."""
     if task.input_type == "image":
-        return RealNumberTable(cfg.encoder_embed_dim)
+        return RealNumberEmbedding(cfg.encoder_embed_dim)
     return character_table(len(task.dictionary), cfg.encoder_embed_dim)
 
 

@@ -7,9 +7,10 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from fairseq_mega.modules.config import MegaLayerConfig
-from fairseq_mega.modules.embedding import TokenEmbedding, padding_of, zero_padding
+from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
+from fairseq_mega.modules.padding import padding_of, zero_padding
 from fairseq_mega.modules.state import LayerState, reorder_state
 
 from .options.flags import naming_flags

@@ -8,9 +8,9 @@ from fairseq.models import FairseqEncoder
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.modules.embedding import padding_of, zero_padding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
+from fairseq_mega.modules.padding import padding_of, zero_padding
 
 from .options.flags import naming_flags
 from .options.layer_config import layer_config

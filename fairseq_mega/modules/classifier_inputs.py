@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import Dropout
-from .embedding import TokenEmbedding, zero_padding
+from .embedding import TokenEmbedding
 from .errors import FieldError
+from .padding import zero_padding
 
 
-class RealNumberTable(nn.Module):
+class RealNumberEmbedding(nn.Module):
     """Vectors ``x w + b`` of real numbers x (pixels, samples), w from Normal(0, 1) and b from Normal(0, 0.1).
 
     Args:

@@ -12,9 +12,9 @@ from fairseq_mega.ops.gate import gated_residual
 from .activation import get_activation
 from .config import MegaLayerConfig
 from .dropout import Dropout
-from .embedding import finite_padding
 from .linear import linear
 from .norm import build_norm
+from .padding import finite_padding
 from .relative_bias import build_relative_bias
 from .state import CrossAttentionState
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .dropout import Dropout
 from .norm import build_norm
+from .padding import zero_padding
 
 
 class TokenEmbedding(nn.Module):
@@ -65,19 +66,3 @@ def token_table(size: int, embed_dim: int, padding_idx: int) -> nn.Embedding:
     nn.init.normal_(table.weight, std=embed_dim**-0.5)
     nn.init.zeros_(table.weight[padding_idx])
     return table
-
-
-def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
-    """Padding mask (B, L) of tokens, or None where there is no padding."""
-    mask = tokens.eq(padding_idx)
-    return mask if mask.any() else None
-
-
-def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Set the padded positions of x (B, L, D) to zero."""
-    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
-
-
-def finite_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Set to zero what is not finite at the padded positions of x (B, L, D), before 0 * NaN carries it elsewhere."""
-    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)

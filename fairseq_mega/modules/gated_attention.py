@@ -14,9 +14,9 @@ from .activation import get_activation
 from .config import MegaLayerConfig
 from .dropout import Dropout
 from .ema import MultiDimensionalDampedEMA
-from .embedding import finite_padding
 from .linear import linear
 from .norm import build_norm
+from .padding import finite_padding
 from .relative_bias import build_relative_bias
 from .state import GatedAttentionState, extend_mask
 from .time_buffer import TimeBuffer

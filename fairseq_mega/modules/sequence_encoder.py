@@ -4,8 +4,8 @@ from typing import Iterable, Optional, Tuple
 
 from torch import Tensor, nn
 
-from .embedding import padding_of, zero_padding
 from .errors import FieldError
+from .padding import padding_of, zero_padding
 
 
 class SequenceEncoder(nn.Module):

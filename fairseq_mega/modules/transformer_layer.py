@@ -10,11 +10,11 @@ from torch.utils.checkpoint import checkpoint
 
 from .activation import get_activation
 from .dropout import Dropout
-from .embedding import finite_padding
 from .errors import FieldError, check_probability
 from .linear import linear
 from .mega_layer import LayerOutput
 from .norm import build_norm
+from .padding import finite_padding
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,21 @@
+"""Padding of sequences: where it is, and hidden states without it."""
+
+from typing import Optional
+
+from torch import Tensor
+
+
+def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
+    """Padding mask (B, L) of tokens, or None where there is no padding."""
+    mask = tokens.eq(padding_idx)
+    return mask if mask.any() else None
+
+
+def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Set the padded positions of x (B, L, D) to zero."""
+    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+
+
+def finite_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Set to zero what is not finite at the padded positions of x (B, L, D), before 0 * NaN carries it elsewhere."""
+    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
