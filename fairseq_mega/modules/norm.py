@@ -15,6 +15,11 @@ EPS = 1e-5
 HALF = (torch.float16, torch.bfloat16)
 
 
+def on_gpu(x: Tensor) -> bool:
+    """Whether apex may have kernels for x; no other tensor needs its rules."""
+    return x.is_cuda
+
+
 class LayerNorm(nn.LayerNorm):
     """Layer norm over features; statistics in at least float32."""
 
@@ -22,7 +27,7 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(dim, eps=EPS, elementwise_affine=affine)
 
     def forward(self, x: Tensor) -> Tensor:
-        if apex_norms.takes_layer_norm(x, self.weight):
+        if on_gpu(x) and apex_norms.takes_layer_norm(x, self.weight):
             return apex_norms.layer_norm(x, self.weight, self.bias, EPS)
         return super().forward(x)
 
@@ -56,7 +61,7 @@ class ScaleNorm(nn.Module):
 
 def rms_norm(x: Tensor, weight: Optional[Tensor]) -> Tensor:
     """RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
-    if apex_norms.takes_rms_norm(x, weight):
+    if on_gpu(x) and apex_norms.takes_rms_norm(x, weight):
         return apex_norms.rms_norm(x, weight, EPS)
     if x.dtype in HALF:
         return F.rms_norm(x.float(), x.shape[-1:], None if weight is None else weight.float(), EPS).to(x.dtype)
@@ -64,7 +69,7 @@ def rms_norm(x: Tensor, weight: Optional[Tensor]) -> Tensor:
 
 
 class _BatchStatistics(nn.modules.batchnorm._BatchNorm):
-    """What both batch norms share: features last, and float32 for the statistics whatever the module's precision.
+    """Batch norm with features last, and float32 for the statistics whatever the module's precision.
 
     A running variance of float16 would be infinite from 65,504 on, and a running mean of bfloat16 would stop short of
     the true one, since its steps of a tenth are soon less than its last digit.
