@@ -8,9 +8,9 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.data.streamed_segments import Carry
 from fairseq_mega.modules.state import reorder_state
 
+from .carry import Carry
 from .checkpoints import fingerprint
 from .decoder_stack import DecoderStack, DecoderState, IncrementalState
 from .options.layer_config import layer_config

@@ -16,9 +16,10 @@ from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.batches import is_for_training
 from fairseq_mega.data.binarised_text import BinarisedText
-from fairseq_mega.data.streamed_segments import Carry, StreamedSegmentDataset
+from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
+from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 

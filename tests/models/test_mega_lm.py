@@ -9,7 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from fairseq_mega.data.streamed_segments import Carry
+from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.presets import preset_names
 from tests.support.tiny_lm import ADAPTIVE, TINY, build, task, tokens
