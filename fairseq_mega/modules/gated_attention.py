@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.decoding import fused, gated_attention_step
 from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.step import TimeBuffer
 
 from .activation import get_activation
 from .config import MegaLayerConfig
@@ -19,7 +20,6 @@ from .norm import build_norm
 from .padding import finite_padding
 from .relative_bias import build_relative_bias
 from .state import GatedAttentionState, extend_mask
-from .time_buffer import TimeBuffer
 
 
 class GatedAttention(nn.Module):

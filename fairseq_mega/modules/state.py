@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .time_buffer import TimeBuffer
+from fairseq_mega.ops.step import TimeBuffer
 
 
 class GatedAttentionState(NamedTuple):

@@ -8,7 +8,7 @@ from torch import nn
 
 from fairseq_mega.modules.derived import DerivingModule
 from fairseq_mega.modules.relative_bias import RotaryRelativeBias
-from fairseq_mega.modules.time_buffer import SMALLEST, TimeBuffer
+from fairseq_mega.ops.step.time_buffer import SMALLEST, TimeBuffer
 
 
 def steps(*values, batch=2):

@@ -1,4 +1,4 @@
-"""Keys and values of the past, to which every step appends without copying what is there."""
+"""Keys and values of the past, to which every step appends without copying the steps before."""
 
 from typing import List, Optional
 

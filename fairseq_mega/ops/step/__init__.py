@@ -1,0 +1,61 @@
+"""One step of a causal gated attention, for decoding: the EMA, the attention and the gates between its linear maps.
+
+Three functions compute it (:class:`StepFunctions`), once as a plain reference and once by compiled kernels. The linear
+maps between them are the caller's::
+
+    value = silu(value_proj(x))
+    average, ema = step.ema(x, coefficients, ema)
+    gates = gate_proj(average)
+    attended, keys, values = step.attention(gates, value, kappa, mu, bias, keys, values, function, most)
+    y = step.mix(residual, gates, output_proj(attended))
+"""
+
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.ops.dispatch import Operator, Path, kernels_obstacle
+from fairseq_mega.ops.native import DTYPES
+
+from . import native, reference
+from .coefficients import StepCoefficients, step_coefficients
+from .time_buffer import TimeBuffer
+
+__all__ = ["StepCoefficients", "StepFunctions", "TimeBuffer", "step_coefficients", "step_functions"]
+
+PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle, DTYPES))
+
+
+class StepFunctions(NamedTuple):
+    """The functions of one path; :mod:`.reference` says what each takes and returns."""
+
+    ema: Callable[..., Tuple[Tensor, Tensor]]
+    attention: Callable[..., Tuple[Tensor, TimeBuffer, TimeBuffer]]
+    mix: Callable[..., Tensor]
+
+
+FUNCTIONS: Dict[str, StepFunctions] = {
+    "reference": StepFunctions(reference.ema_step, reference.attention_step, reference.mix_step),
+    "native": StepFunctions(native.ema_step, native.attention_step, native.mix_step),
+}
+
+
+def step_functions(x: Tensor) -> Optional[StepFunctions]:
+    """The functions that compute one step of x (B, 1, D) without gradients; None where operators on sequences should.
+
+    The kernels take float32 on a CPU. The environment's choice ("reference" or "native", see
+    :mod:`fairseq_mega.ops.dispatch`) decides where there is one.
+
+    Raises:
+        ValueError: for an unknown path.
+        RuntimeError: where "native" is forced and the kernels are missing.
+    """
+    path = PATHS.forced()
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+        return None
+    if path == "reference":
+        return FUNCTIONS[path]
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        return None
+    return FUNCTIONS["native"] if PATHS.choose(path, x) == "native" else None
