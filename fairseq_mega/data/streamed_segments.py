@@ -1,4 +1,4 @@
-"""Evaluation of long texts: segments that are read group by group, with the model's memory carried along."""
+"""Evaluation of long texts: segments that are read group by group, with the model's state carried along."""
 
 import math
 from typing import Any, Dict, List, Optional
@@ -15,7 +15,7 @@ class StreamedSegmentDataset(SizedDataset):
     """Segments of a text, each read from an empty memory in groups of some chunks.
 
     Every token of the text is the target of exactly one item. A batch holds the same group of some segments; it names
-    them (``streams``) and how much of them was read before (``position``), for a :class:`Carry`.
+    them (``streams``) and how much of them was read before (``position``), for the model to find their state.
 
     Args:
         text: lines to evaluate.

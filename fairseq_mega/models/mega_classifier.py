@@ -38,5 +38,6 @@ class MegaClassifier(SequenceClassifier):
             build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
             padding_index(task),
             config.chunk_size,
+            config.checkpoint_activations,
         )
         return cls(cfg, task, encoder)

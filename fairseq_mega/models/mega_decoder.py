@@ -8,6 +8,8 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.layer import LayerContext
+
 from .decoder_stack import DecoderStack, IncrementalState
 from .options.layer_config import layer_config
 from .tables import adaptive_softmax, token_embedding
@@ -70,13 +72,12 @@ class MegaDecoder(DecoderStack):
         """The decoder without its output layer; arguments and result as :meth:`forward`."""
         assert encoder_out is not None, "an encoder-decoder model needs the encoder's output"
         masks = encoder_out["encoder_padding_mask"]
-        out = self.run_incrementally(
-            prev_output_tokens,
-            incremental_state,
-            need_weights=not self.training,
+        context = LayerContext(
             encoder_out=encoder_out["encoder_out"][0].transpose(0, 1),
             encoder_padding_mask=masks[0] if masks else None,
+            need_weights=not self.training,
         )
+        out = self.run_incrementally(prev_output_tokens, incremental_state, context)
         return out.hidden, {"attn": [_source_columns(out.cross_weights, encoder_out)], "inner_states": None}
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:

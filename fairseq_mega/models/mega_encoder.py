@@ -8,16 +8,18 @@ from fairseq.models import FairseqEncoder
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
-from fairseq_mega.modules.padding import padding_of, zero_padding
+from fairseq_mega.modules.padding import padding_of
+from fairseq_mega.modules.trunk import Trunk
 
 from .options.flags import naming_flags
 from .options.layer_config import layer_config
 from .tables import token_embedding
 
 
-class MegaEncoder(FairseqEncoder):
+class MegaEncoder(Trunk, FairseqEncoder):
     """Bidirectional MEGA layers over token embeddings.
 
     Left-padded batches are moved to the left edge first, so that neither chunk ends nor the cross attention's
@@ -37,8 +39,9 @@ class MegaEncoder(FairseqEncoder):
         self.published_source_padding = cfg.published_source_padding
         self.chunked = config.chunk_size > 0
         self.embedding = token_embedding(cfg, embed_tokens, config.embed_dim)
-        self.layers = nn.ModuleList(MegaLayer(config) for _ in range(cfg.encoder_layers))
-        self.final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
+        layers = [MegaLayer(config) for _ in range(cfg.encoder_layers)]
+        final_norm = build_norm(config.norm, config.embed_dim) if config.normalize_before else None
+        self.add_layers(layers, final_norm, config.checkpoint_activations)
 
     @naming_flags("encoder", "max_source_positions")
     def forward(
@@ -70,15 +73,9 @@ class MegaEncoder(FairseqEncoder):
             src_tokens, order = align_left(src_tokens, padding_mask)
             padding_mask = src_tokens.eq(self.padding_idx)
 
-        x = embedding = self.embedding(src_tokens, padding_mask)
-        states = []
-        for layer in self.layers:
-            x = layer(x, padding_mask=padding_mask).hidden
-            if return_all_hiddens:
-                states.append(x)
-        if self.final_norm is not None:
-            x = self.final_norm(x)
-        x = zero_padding(x, padding_mask)
+        embedding = self.embedding(src_tokens, padding_mask)
+        out = self.run_layers(embedding, LayerContext(padding_mask), inner_states=return_all_hiddens)
+        x, states = out.hidden, out.inner_states
 
         if order is not None and self.published_source_padding:
             assert padding_mask is not None

@@ -8,11 +8,12 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.modules.state import reorder_state
+from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.state import StreamState
 
 from .carry import Carry
 from .checkpoints import fingerprint
-from .decoder_stack import DecoderStack, DecoderState, IncrementalState
+from .decoder_stack import DecoderStack, IncrementalState
 from .options.layer_config import layer_config
 from .tables import adaptive_softmax, decoder_table, token_embedding
 
@@ -91,13 +92,13 @@ class MegaLanguageModelDecoder(DecoderStack):
             out = self.run_incrementally(prev_output_tokens, incremental_state)
         else:
             assert streams is not None
-            rows = carry.rows(self, streams, position)
-            state = None if rows is None else reorder_state(rows.state, rows.order.to(prev_output_tokens.device))
-            out = self.run(prev_output_tokens, state, return_state=True)
-            carry.keep(self, streams, position + prev_output_tokens.size(1), out.state)
+            state = carry.state(self, streams, position, prev_output_tokens.device)
+            out = self.run(prev_output_tokens, LayerContext(return_state=True), state)
+            assert out.state is not None
+            carry.keep(self, streams, out.state)
         return out.hidden, {"attn": None, "inner_states": None}
 
-    def advance(self, tokens: Tensor, state: Optional[DecoderState] = None) -> Tuple[Tensor, DecoderState]:
+    def advance(self, tokens: Tensor, state: Optional[StreamState] = None) -> Tuple[Tensor, StreamState]:
         """Read the next tokens of streams and predict what follows the last one.
 
         Args:
@@ -107,7 +108,7 @@ class MegaLanguageModelDecoder(DecoderStack):
         Returns:
             Log probabilities (B, V), and the new state: of bounded size for a model with chunks.
         """
-        out = self.run(tokens, state, return_state=True)
+        out = self.run(tokens, LayerContext(return_state=True), state)
         assert out.state is not None
         last = out.hidden[:, -1:]
         if self.adaptive_softmax is not None:

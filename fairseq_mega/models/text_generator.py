@@ -9,6 +9,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from fairseq_mega.data.text_units import LINE_END, TextUnit, is_made_up
+from fairseq_mega.modules.state import StreamState
 
 PREFILL = 4096  # tokens of a prompt that one call reads where the model has no chunks
 
@@ -152,7 +153,7 @@ class TextGenerator(GeneratorHubInterface):
         if len(prompt) == 0:
             raise ValueError("prompt: one token at least is needed, for instance </s> at the beginning of a text")
         check_sampling(temperature, top_k, top_p)
-        states: List[Any] = [None] * len(self.models)
+        states: List[Optional[StreamState]] = [None] * len(self.models)
         unread = torch.tensor([list(prompt)], device=self.device)
         while True:
             scores = []

@@ -39,5 +39,6 @@ class TransformerClassifier(SequenceClassifier):
             [TransformerLayer(config) for _ in range(cfg.encoder_layers)],
             build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
             padding_index(task),
+            checkpoint_activations=cfg.checkpoint_activations,
         )
         return cls(cfg, task, encoder)

@@ -15,8 +15,9 @@ from .dropout import Dropout
 from .linear import linear
 from .norm import build_norm
 from .padding import finite_padding
+from .prepared import Prepared
 from .relative_bias import build_relative_bias
-from .state import CrossAttentionState
+from .state import CrossAttentionCache
 
 
 class GatedCrossAttention(nn.Module):
@@ -52,20 +53,22 @@ class GatedCrossAttention(nn.Module):
         self.dropout = Dropout(config.dropout, config.feature_dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
 
-    def start(self, encoder_out: Tensor, padding_mask: Optional[Tensor]) -> CrossAttentionState:
+    def start(self, encoder_out: Optional[Tensor], padding_mask: Optional[Tensor]) -> CrossAttentionCache:
         """Project the encoder's output once for all steps of a decoding.
 
         Args:
             encoder_out: (B, S, D), of any value where padded.
             padding_mask: (B, S) bool, True = padding.
         """
-        encoder_out = finite_padding(encoder_out, padding_mask)
+        assert encoder_out is not None, "a layer with cross attention needs the encoder's output"
+        if padding_mask is not None:
+            encoder_out = finite_padding(encoder_out, padding_mask)
         value = self.hidden_dropout(self.activation(self.value_proj(encoder_out)))
-        return CrossAttentionState(self.key_proj(encoder_out), value, padding_mask, 0)
+        return CrossAttentionCache(self.key_proj(encoder_out), value, padding_mask, 0, Prepared())
 
     def forward(
-        self, x: Tensor, source: CrossAttentionState, need_weights: bool = False
-    ) -> Tuple[Tensor, CrossAttentionState, Optional[Tensor]]:
+        self, x: Tensor, source: CrossAttentionCache, need_weights: bool = False
+    ) -> Tuple[Tensor, CrossAttentionCache, Optional[Tensor]]:
         """Apply the sub-layer, residual and norm included, to the next L target positions.
 
         Args:
@@ -74,7 +77,7 @@ class GatedCrossAttention(nn.Module):
             need_weights: also return the attention weights (which then exist in full).
 
         Returns:
-            (B, L, D), the state after these positions, and the weights (B, L, S) or None.
+            (B, L, D), the cache after these positions, and the weights (B, L, S) or None.
 
         Raises:
             FieldError: if the simple relative bias does not cover the source or target length.
@@ -84,8 +87,10 @@ class GatedCrossAttention(nn.Module):
         if self.prenorm:
             x = self.norm(x)
         update, reset, query = self.query_proj(x).split([d, d, z], dim=-1)
-        key, value, padding_mask, step = source
-        bias = self.relative_bias(query.size(1), key.size(1), step)
+        if query.size(1) != 1:
+            source = source._replace(prepared=Prepared())
+        key, value, padding_mask, step, prepared = source
+        bias = self.relative_bias(query.size(1), key.size(1), step, prepared)
         dropout = self.attention_dropout.rate
         options: Dict[str, Any] = {"function": self.function, "bias": bias, "padding_mask": padding_mask}
         weights = None

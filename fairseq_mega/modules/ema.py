@@ -6,13 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.ops.decoding import StepAverage, step_average
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, gated_ema_step
 
-from .derived import DerivingModule
+from .prepared import Prepared
 
 
-class MultiDimensionalDampedEMA(DerivingModule):
+class MultiDimensionalDampedEMA(nn.Module):
     """``SiLU(EMA(x) + omega x)``, the EMA sub-layer of MEGA.
 
     Args:
@@ -69,15 +68,7 @@ class MultiDimensionalDampedEMA(DerivingModule):
 
     def coefficients(self) -> EMACoefficients:
         """Coefficients of the recurrence from the present parameters."""
-
-        def compute() -> EMACoefficients:
-            return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
-
-        return self.derived("coefficients", compute)
-
-    def step_average(self) -> StepAverage:
-        """Coefficients as the kernels for single steps take them."""
-        return self.derived("step", lambda: step_average(self.coefficients(), self.omega.detach()))
+        return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
 
     def forward(
         self,
@@ -86,6 +77,7 @@ class MultiDimensionalDampedEMA(DerivingModule):
         padding_mask: Optional[Tensor] = None,
         state: Optional[Tensor] = None,
         return_state: bool = False,
+        prepared: Optional[Prepared] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Run the EMA over time.
 
@@ -94,13 +86,16 @@ class MultiDimensionalDampedEMA(DerivingModule):
             padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
             state: (B, D, N) memory before the first step.
             return_state: also return the memory after the last step.
+            prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:
             (B, L, D), and the state (B, D, N) or None.
         """
-        if state is None or x.size(1) != 1:
-            self.forget()
-        coefficients = self.coefficients()
+        coefficients: EMACoefficients
+        if prepared is None:
+            coefficients = self.coefficients()
+        else:
+            coefficients = prepared.get(self, "coefficients", self.coefficients)
         if return_state and x.size(1) == 1 and padding_mask is None:
             out, new_state = gated_ema_step(x[:, 0], coefficients, self.omega, state)
             return out.unsqueeze(1), new_state

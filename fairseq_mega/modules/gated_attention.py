@@ -1,25 +1,35 @@
 """Moving-average equipped gated attention, the heart of MEGA."""
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.decoding import fused, gated_attention_step
 from fairseq_mega.ops.gate import gated_residual
-from fairseq_mega.ops.step import TimeBuffer
+from fairseq_mega.ops.step import StepCoefficients, StepFunctions, TimeBuffer, step_coefficients, step_functions
 
 from .activation import get_activation
+from .attention_cache import AttentionCache, cached
 from .config import MegaLayerConfig
 from .dropout import Dropout
 from .ema import MultiDimensionalDampedEMA
+from .layer import PLAIN, LayerContext
 from .linear import linear
 from .norm import build_norm
 from .padding import finite_padding
+from .prepared import Prepared
 from .relative_bias import build_relative_bias
-from .state import GatedAttentionState, extend_mask
+from .state import LayerMemory
+
+
+class AttentionOutput(NamedTuple):
+    """What a gated attention returns."""
+
+    hidden: Tensor  # (B, L, D)
+    memory: Optional[LayerMemory] = None
+    cache: Optional[AttentionCache] = None
 
 
 class GatedAttention(nn.Module):
@@ -40,7 +50,7 @@ class GatedAttention(nn.Module):
         self.widths = (d, z, v)
         self.causal = not config.bidirectional
         self.chunk_size = config.chunk_size
-        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # of a state at most; None: all
+        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # in a cache at most; None: all
         self.function = config.attention_function
         self.attention_dropout = Dropout(config.attention_dropout)
         self.prenorm = config.normalize_before
@@ -73,49 +83,52 @@ class GatedAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        *,
-        padding_mask: Optional[Tensor] = None,
-        state: Optional[GatedAttentionState] = None,
-        return_state: bool = False,
-    ) -> Tuple[Tensor, Optional[GatedAttentionState]]:
+        context: LayerContext = PLAIN,
+        memory: Optional[LayerMemory] = None,
+        cache: Optional[AttentionCache] = None,
+    ) -> AttentionOutput:
         """Apply the sub-layer, residual and norm included.
 
         Args:
             x: (B, L, D), of any value where padded.
-            padding_mask: (B, L) bool, True = padding.
-            state: what an earlier call returned for the steps before x; causal only.
-            return_state: also return the memory after the last step; causal only.
-
-        Returns:
-            (B, L, D), and the state or None.
+            context: padding, and whether memory and cache are wanted back; causal only.
+            memory: of the steps before x, from an earlier call; causal only.
+            cache: of the unfinished chunk before x, from the same call.
 
         Raises:
             ValueError: if the simple relative bias does not cover the length (a FieldError), or a bidirectional one is
-                asked for a state.
+                asked for a memory.
         """
         d, z, v = self.widths
-        residual = x = finite_padding(x, padding_mask)
+        padding_mask = context.padding_mask
+        if padding_mask is not None:
+            x = finite_padding(x, padding_mask)
+        residual = x
         if self.prenorm:
             x = self.norm(x)
-        if self._takes_single_steps(x, padding_mask, state, return_state):
-            return self._step(x, residual, state)
+        prepared = None
+        if cache is not None or context.return_state:
+            prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
+            step = self._step_functions(x, context, cache)
+            if step is not None:
+                return self._step(step, x, residual, memory, cache, prepared)
         value = self.activation(self.value_proj(x))
-        average, ema_state = self.ema(
+        average, ema = self.ema(
             x,
             padding_mask=padding_mask,
-            state=None if state is None else state.ema,
-            return_state=return_state,
+            state=None if memory is None else memory.ema,
+            return_state=context.return_state,
+            prepared=prepared,
         )
         update, shared, candidate = self.gate_proj(self.dropout(average)).split([d, z + v, d], dim=-1)
         shared, reset = F.silu(shared).split([z, v], dim=-1)
         query = torch.addcmul(self.mu[0], shared, self.kappa[0])
         key = torch.addcmul(self.mu[1], shared, self.kappa[1])
 
-        keys, values = TimeBuffer(key), TimeBuffer(value)
-        if state is not None:
-            padding_mask = extend_mask(state.padding_mask, len(state.keys), padding_mask, x)
-            keys, values = state.keys.append(key, self.kept_steps), state.values.append(value, self.kept_steps)
-        attended = self._attend(query, keys.steps, self.hidden_dropout(values.steps), padding_mask)
+        if prepared is not None:
+            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
+            key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
+        attended = self._attend(query, key, self.hidden_dropout(value), padding_mask, prepared)
 
         projected = self.output_proj(attended * reset)
         if self.activation is F.silu and not self.dropout.active:
@@ -124,50 +137,18 @@ class GatedAttention(nn.Module):
             out = gated_residual(residual, update, self.dropout(self.activation(candidate + projected)))
         if not self.prenorm:
             out = self.norm(out)
-        new_state = self._new_state(ema_state, keys, values, padding_mask) if ema_state is not None else None
-        return out, new_state
+        if ema is None or cache is None:
+            return AttentionOutput(out)
+        return AttentionOutput(out, LayerMemory(ema), cache.unfinished(self.chunk_size))
 
-    def _takes_single_steps(
-        self, x: Tensor, padding_mask: Optional[Tensor], state: Optional[GatedAttentionState], return_state: bool
-    ) -> bool:
-        """Whether :meth:`_step` computes this call."""
-        if x.size(1) != 1 or not return_state or self.training or not self.causal or self.ema.ema_dim == 0:
-            return False
-        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # although it evaluates
-            return False
-        padded = padding_mask is not None or (state is not None and state.padding_mask is not None)
-        plain = self.activation is F.silu and self.kappa.dtype == torch.float32
-        return plain and not padded and fused(x)
-
-    def _step(
-        self, x: Tensor, residual: Tensor, state: Optional[GatedAttentionState]
-    ) -> Tuple[Tensor, GatedAttentionState]:
-        """What :meth:`forward` computes from the normalised input of one step, by the kernels for decoding."""
-        if state is None:
-            self.ema.forget()
-            keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
-        else:
-            keys, values = state.keys, state.values
-        past = len(keys)
-        keys, values = keys.grow(1, self.kept_steps), values.grow(1, self.kept_steps)
-        out, ema = gated_attention_step(
-            x[:, 0],
-            residual[:, 0],
-            self.ema.step_average(),
-            None if state is None else state.ema,
-            (self.value_proj, self.gate_proj, self.output_proj),
-            self.kappa,
-            self.mu,
-            self.relative_bias(1, past + 1, past),
-            keys.room,
-            values.room,
-            past,
-            self.function,
-        )
-        out = out.unsqueeze(1)
-        return out if self.prenorm else self.norm(out), self._new_state(ema, keys, values, None)
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding_mask: Optional[Tensor],
+        prepared: Optional[Prepared],
+    ) -> Tensor:
         """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
         queries, keys = query.size(1), key.size(1)
         past = keys - queries
@@ -178,7 +159,7 @@ class GatedAttention(nn.Module):
                 key,
                 value,
                 function=self.function,
-                bias=self.relative_bias(queries, keys, past),
+                bias=self.relative_bias(queries, keys, past, prepared),
                 causal=self.causal,
                 padding_mask=padding_mask,
                 dropout=dropout,
@@ -196,10 +177,45 @@ class GatedAttention(nn.Module):
         )
         return out[:, past:]
 
-    def _new_state(
-        self, ema: Tensor, keys: TimeBuffer, values: TimeBuffer, padding_mask: Optional[Tensor]
-    ) -> GatedAttentionState:
-        """Keep the keys and values of the unfinished chunk."""
-        done = len(keys) - len(keys) % self.chunk_size if self.chunk_size > 0 else 0
-        mask = None if padding_mask is None or done == len(keys) else padding_mask[:, done:]
-        return GatedAttentionState(ema, keys.after(done), values.after(done), mask)
+    def _step_functions(
+        self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]
+    ) -> Optional[StepFunctions]:
+        """The functions for :meth:`_step`, None where a call has to go through the operators on sequences."""
+        if x.size(1) != 1 or not context.return_state or self.training or not self.causal or self.ema.ema_dim == 0:
+            return None
+        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
+            return None
+        padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
+        if padded or self.activation is not F.silu or self.kappa.dtype != x.dtype:
+            return None
+        return step_functions(x)
+
+    def _step(
+        self,
+        step: StepFunctions,
+        x: Tensor,
+        residual: Tensor,
+        memory: Optional[LayerMemory],
+        cache: Optional[AttentionCache],
+        prepared: Prepared,
+    ) -> AttentionOutput:
+        """As :meth:`forward`, from the normalised input (B, 1, D) of one step without padding."""
+        x, residual = x[:, 0], residual[:, 0]
+        if cache is None:
+            keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
+        else:
+            keys, values = cache.keys, cache.values
+        coefficients = prepared.get(self.ema, "step", self._step_coefficients)
+        bias = self.relative_bias(1, len(keys) + 1, len(keys), prepared)
+        value = F.silu(self.value_proj(x))
+        average, ema = step.ema(x, coefficients, None if memory is None else memory.ema)
+        gates = self.gate_proj(average)
+        attended, keys, values = step.attention(
+            gates, value, self.kappa, self.mu, bias, keys, values, self.function, self.kept_steps
+        )
+        out = step.mix(residual, gates, self.output_proj(attended)).unsqueeze(1)
+        cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
+        return AttentionOutput(out if self.prenorm else self.norm(out), LayerMemory(ema), cache)
+
+    def _step_coefficients(self) -> StepCoefficients:
+        return step_coefficients(self.ema.coefficients(), self.ema.omega)

@@ -2,6 +2,7 @@
 
 from typing import Optional
 
+import torch
 from torch import Tensor
 
 
@@ -16,6 +17,18 @@ def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
     return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
 
 
-def finite_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+def finite_padding(x: Tensor, padding_mask: Tensor) -> Tensor:
     """Set to zero what is not finite at the padded positions of x (B, L, D), before 0 * NaN carries it elsewhere."""
-    return x if padding_mask is None else x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
+    return x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
+
+
+def extend_mask(before: Optional[Tensor], past: int, new: Optional[Tensor], like: Tensor) -> Optional[Tensor]:
+    """Padding mask of ``past`` positions followed by the new positions of ``like`` (B, L, ...); None for no padding."""
+    if before is None and new is None:
+        return None
+    batch, length = like.shape[:2]
+    if before is None:
+        before = torch.zeros(batch, past, dtype=torch.bool, device=like.device)
+    if new is None:
+        new = torch.zeros(batch, length, dtype=torch.bool, device=like.device)
+    return torch.cat([before, new], dim=1)

@@ -1,10 +1,12 @@
 """Relative positional biases: each yields the values of a Toeplitz matrix, never the matrix."""
 
+from typing import Optional
+
 import torch
 from torch import Tensor, nn
 
-from .derived import DerivingModule
 from .errors import FieldError
+from .prepared import Prepared
 
 BIASES = ("simple", "rotary")
 
@@ -26,13 +28,14 @@ class SimpleRelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(2 * max_positions - 1))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor:
+    def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[Prepared] = None) -> Tensor:
         """Bias values for consecutive queries and keys.
 
         Args:
             queries: n.
             keys: m.
             offset: position of the first query, counted from the first key.
+            prepared: keeps values for the next steps of a stream.
 
         Returns:
             (n + m - 1,), where entry n - 1 + j - i belongs to query i and key j.
@@ -57,7 +60,7 @@ class SimpleRelativeBias(nn.Module):
         return f"max_positions={self.max_positions}"
 
 
-class RotaryRelativeBias(DerivingModule):
+class RotaryRelativeBias(nn.Module):
     """The inner product of two learned vectors rotated by their positions: a Toeplitz bias for any length.
 
     ``b[i, j] = sum_k Re(a_k conj(c_k) exp(i w_k (i - j)))`` with a_k and c_k the complex halves of alpha and beta and
@@ -79,16 +82,14 @@ class RotaryRelativeBias(DerivingModule):
         nn.init.normal_(self.alpha, std=0.02)
         nn.init.normal_(self.beta, std=0.02)
 
-    def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor:
+    def forward(self, queries: int, keys: int, offset: int = 0, prepared: Optional[Prepared] = None) -> Tensor:
         """Bias values for consecutive queries and keys, as :meth:`SimpleRelativeBias.forward`; no limit, no error."""
         last = offset + queries - 1  # position of the last query, the distance of the first value
-        if queries != 1 or offset == 0:
-            self.forget()
-        if torch.is_grad_enabled() or queries != 1:
+        if prepared is None or torch.is_grad_enabled() or queries != 1:
             return self.values(last, max(queries + keys - 1, 0))
         # One table serves all steps of decoding; it doubles when a text outgrows it.
         reach = 1 << (max(last + 1, keys) - 1).bit_length()
-        table = self.derived(reach, lambda: self.values(reach - 1, 2 * reach - 1))
+        table = prepared.get(self, reach, lambda: self.values(reach - 1, 2 * reach - 1))
         return table[reach - 1 - last : reach - 1 - last + queries + keys - 1]
 
     def values(self, first: int, count: int) -> Tensor:

@@ -5,19 +5,22 @@ from typing import Iterable, Optional, Tuple
 from torch import Tensor, nn
 
 from .errors import FieldError
-from .padding import padding_of, zero_padding
+from .layer import LayerContext
+from .padding import padding_of
+from .trunk import Trunk
 
 
-class SequenceEncoder(nn.Module):
+class SequenceEncoder(Trunk, nn.Module):
     """Embedding, layers and final norm; every padded position comes out as zero.
 
     Args:
         embedding: from inputs (B, L) and a padding mask to (B, L, d).
-        layers: each from (B, L, d) and ``padding_mask`` to a :class:`fairseq_mega.modules.mega_layer.LayerOutput`.
+        layers: see :class:`fairseq_mega.modules.layer.Layer`.
         final_norm: of pre-norm models, else None.
         padding_idx: token that marks padding; None for real numbers, which have none.
         chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers are cut into
             whole chunks only, since no number could stand for padding.
+        checkpoint_activations: recompute each layer in the backward pass.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.1, and the published code.
     """
@@ -29,11 +32,11 @@ class SequenceEncoder(nn.Module):
         final_norm: Optional[nn.Module],
         padding_idx: Optional[int],
         chunk_size: int = -1,
+        checkpoint_activations: bool = False,
     ) -> None:
         super().__init__()
         self.embedding = embedding
-        self.layers = nn.ModuleList(layers)
-        self.final_norm = final_norm
+        self.add_layers(layers, final_norm, checkpoint_activations)
         self.padding_idx = padding_idx
         self.chunk_size = chunk_size
 
@@ -61,8 +64,4 @@ class SequenceEncoder(nn.Module):
             )
         padding_mask = None if self.padding_idx is None else padding_of(inputs, self.padding_idx)
         x = self.embedding(inputs, padding_mask)
-        for layer in self.layers:
-            x = layer(x, padding_mask=padding_mask).hidden
-        if self.final_norm is not None:
-            x = self.final_norm(x)
-        return zero_padding(x, padding_mask), padding_mask
+        return self.run_layers(x, LayerContext(padding_mask)).hidden, padding_mask

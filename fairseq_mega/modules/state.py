@@ -1,43 +1,59 @@
-"""What a causal layer remembers of the past: explicit, immutable, batch first."""
+"""The state of a stream: memory, all that crosses a chunk, a piece or a process, and the cache of the last chunk."""
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.step import TimeBuffer
 
+from .attention_cache import AttentionCache
+from .prepared import Prepared
 
-class GatedAttentionState(NamedTuple):
-    """Memory of a causal gated attention after some steps of a stream; n = tokens of the unfinished chunk."""
+
+class LayerMemory(NamedTuple):
+    """Memory of one causal layer: small, of fixed size, differentiable."""
 
     ema: Tensor  # (B, D, N), float32
-    keys: TimeBuffer  # (B, n, z)
-    values: TimeBuffer  # (B, n, v)
-    padding_mask: Optional[Tensor]  # (B, n) bool, True = padding; None: no padding
 
 
-class CrossAttentionState(NamedTuple):
+class CrossAttentionCache(NamedTuple):
     """The projected encoder output, computed once, and the number of target steps seen so far."""
 
     keys: Tensor  # (B, S, z)
     values: Tensor  # (B, S, d)
     padding_mask: Optional[Tensor]  # (B, S) bool, True = padding; None: no padding
     step: int
+    prepared: Prepared
 
 
-class LayerState(NamedTuple):
-    """Memory of one causal layer."""
+class LayerCache(NamedTuple):
+    """Cache of one causal layer, of use to the process that filled it alone."""
 
-    attention: GatedAttentionState
-    cross_attention: Optional[CrossAttentionState]
+    attention: AttentionCache
+    cross_attention: Optional[CrossAttentionCache] = None
+
+
+class TrunkMemory(NamedTuple):
+    """Memory of a whole stack of layers."""
+
+    layers: Tuple[Optional[LayerMemory], ...]
+    final_norm: Any = None  # statistics of a final norm that has some
+
+
+class StreamState(NamedTuple):
+    """State of a stack of layers after some steps of its streams."""
+
+    step: int  # how many
+    memory: TrunkMemory
+    cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: what follows begins a chunk
 
 
 def reorder_state(state: Any, order: Tensor) -> Any:
-    """Select batch rows of a state (any nesting of the tuples above and lists), as beam search does.
+    """Select batch rows of a state (any nesting of the tuples above), as beam search does.
 
     Args:
-        state: tensors and buffers have the batch as first axis; None and numbers are kept.
+        state: tensors and buffers have the batch as first axis; everything else is kept.
         order: (B',) long, the rows to keep, in their new order.
 
     Returns:
@@ -51,22 +67,9 @@ def reorder_state(state: Any, order: Tensor) -> Any:
             return item if in_order and item.size(0) == order.numel() else item.index_select(0, order)
         if isinstance(item, TimeBuffer):
             return item if in_order and item.steps.size(0) == order.numel() else item.select(order)
-        if isinstance(item, tuple) and hasattr(item, "_fields"):
-            return type(item)(*(select(part) for part in item))
-        if isinstance(item, list):
-            return [select(part) for part in item]
+        if isinstance(item, tuple):
+            parts = map(select, item)
+            return type(item)(*parts) if hasattr(item, "_fields") else tuple(parts)
         return item
 
     return select(state)
-
-
-def extend_mask(cached: Optional[Tensor], cached_length: int, new: Optional[Tensor], like: Tensor) -> Optional[Tensor]:
-    """Padding mask of cached positions followed by the new positions of ``like`` (B, L, ...); None for no padding."""
-    if cached is None and new is None:
-        return None
-    batch, length = like.shape[:2]
-    if cached is None:
-        cached = torch.zeros(batch, cached_length, dtype=torch.bool, device=like.device)
-    if new is None:
-        new = torch.zeros(batch, length, dtype=torch.bool, device=like.device)
-    return torch.cat([cached, new], dim=1)

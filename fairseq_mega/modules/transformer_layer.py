@@ -3,18 +3,17 @@
 from dataclasses import dataclass
 from typing import Optional
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from .activation import get_activation
 from .dropout import Dropout
 from .errors import FieldError, check_probability
+from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
-from .mega_layer import LayerOutput
 from .norm import build_norm
 from .padding import finite_padding
+from .state import LayerCache, LayerMemory
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,6 @@ class TransformerLayerConfig:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
-    checkpoint_activations: bool = False
 
     def __post_init__(self) -> None:
         for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
@@ -67,7 +65,6 @@ class TransformerLayer(nn.Module):
         self.heads = config.heads
         self.prenorm = config.normalize_before
         self.attention_dropout = Dropout(config.attention_dropout)
-        self.checkpoint_activations = config.checkpoint_activations
         self.activation = get_activation(config.activation)
         self.attention_norm, self.feed_forward_norm = build_norm(config.norm, d), build_norm(config.norm, d)
         self.input_proj = linear(d, 3 * d)  # query, key, value
@@ -76,22 +73,22 @@ class TransformerLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.activation_dropout = Dropout(config.activation_dropout)
 
-    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None) -> LayerOutput:
-        """Transform (B, L, d), which attends to positions where ``padding_mask`` (B, L) is False."""
-        if self.checkpoint_activations and self.training and torch.is_grad_enabled():
-            x = checkpoint(self.compute, x, padding_mask, use_reentrant=False)
-        else:
-            x = self.compute(x, padding_mask)
-        return LayerOutput(x, None, None)
-
-    def compute(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-        """The layer on (B, L, d)."""
-        x = finite_padding(x, padding_mask)
+    def forward(
+        self,
+        x: Tensor,
+        context: LayerContext = PLAIN,
+        memory: Optional[LayerMemory] = None,
+        cache: Optional[LayerCache] = None,
+    ) -> LayerOutput:
+        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and remembers nothing."""
+        padding_mask = context.padding_mask
+        if padding_mask is not None:
+            x = finite_padding(x, padding_mask)
         attended = self.dropout(self.attend(self.attention_norm(x) if self.prenorm else x, padding_mask))
         x = x + attended if self.prenorm else self.attention_norm(x + attended)
         inner = self.fc1(self.feed_forward_norm(x) if self.prenorm else x)
         inner = self.dropout(self.fc2(self.activation_dropout(self.activation(inner))))
-        return x + inner if self.prenorm else self.feed_forward_norm(x + inner)
+        return LayerOutput(x + inner if self.prenorm else self.feed_forward_norm(x + inner))
 
     def attend(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Multi-head self-attention of (B, L, d)."""

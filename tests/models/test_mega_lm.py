@@ -124,7 +124,7 @@ def test_state_has_constant_size():
     state, sizes = None, []
     for _ in range(23):
         _, state = model.decoder.advance(tokens(1, 1), state)
-        sizes.append(sum(len(part.attention.keys) for part in state.layers))
+        sizes.append(sum(len(part.attention.keys) for part in state.cache))
     assert sizes == [2 * ((step + 1) % 5) for step in range(23)]
 
 

@@ -7,6 +7,7 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mega.models.presets import preset_names
+from tests.support.layers import run
 from tests.support.tiny_classifier import build, padded, parameters, texts
 from tests.support.tiny_mega import lively
 
@@ -65,9 +66,9 @@ def test_layers_equal_torchs(normalize_before):
             ),
         ):
             other.data.copy_(mine.data)
-        want, got = theirs(x, src_key_padding_mask=mask), layer(x, mask).hidden
+        want, got = theirs(x, src_key_padding_mask=mask), run(layer, x, padding_mask=mask).hidden
         torch.testing.assert_close(got[~mask], want[~mask], atol=1e-10, rtol=0)
-        spoilt = layer(x.masked_fill(mask.unsqueeze(-1), float("nan")), mask).hidden
+        spoilt = run(layer, x.masked_fill(mask.unsqueeze(-1), float("nan")), padding_mask=mask).hidden
         torch.testing.assert_close(spoilt[~mask], got[~mask])
         x = got
 

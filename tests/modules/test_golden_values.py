@@ -12,6 +12,7 @@ from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
 from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.ops.attention import laplace
+from tests.support.layers import run
 
 TOLERANCE = 2e-5
 LENGTH, BATCH, WIDTH = 6, 2, 4
@@ -125,7 +126,7 @@ def test_gated_attention(case, path, monkeypatch):
     options, padded, first, last, total = ATTENTION_CASES[case]
     monkeypatch.setenv("FAIRSEQ_MEGA_ATTENTION_PATH", path)
     layer = fill(GatedAttention(config(**options)))
-    out, _ = layer(wave(LENGTH), padding_mask=padding() if padded else None)
+    out = run(layer, wave(LENGTH), padding_mask=padding() if padded else None).hidden
     check(out, first, last, total)
 
 

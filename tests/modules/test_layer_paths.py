@@ -8,6 +8,7 @@ import torch
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
+from tests.support.layers import run
 from tests.support.numerics import assert_close
 
 REFERENCE = {
@@ -47,7 +48,7 @@ def losses_of(kind, steps, device):
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
-        error = (layer(x, padding_mask=mask).hidden - target)[~mask]
+        error = (run(layer, x, padding_mask=mask).hidden - target)[~mask]
         loss = error.square().mean()
         loss.backward()
         optimizer.step()
@@ -103,9 +104,8 @@ def test_streaming_in_pieces(kind, device):
     x = torch.randn(2, 21, 16, device=device)
     with torch.no_grad():
         want = layer(x).hidden
-        outputs, state = [], None
+        outputs, out = [], None
         for piece in x.split([1, 1, 7, 1, 11], dim=1):
-            out = layer(piece, state=state, return_state=True)
+            out = run(layer, piece, out, return_state=True)
             outputs.append(out.hidden)
-            state = out.state
     torch.testing.assert_close(torch.cat(outputs, dim=1), want, rtol=1e-4, atol=1e-5)

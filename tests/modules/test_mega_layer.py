@@ -6,7 +6,7 @@ from torch.nn.utils import parametrize
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
-from fairseq_mega.modules.state import reorder_state
+from tests.support.layers import reorder, run
 from tests.support.numerics import assert_close
 
 BATCH, WIDTH, SOURCE = 3, 8, 5
@@ -27,15 +27,15 @@ def hidden(length, seed=1):
 
 
 def stream(built, x, pieces, padding_mask=None, **source):
-    state, outputs, start = None, [], 0
+    out, outputs, start = None, [], 0
     for size in pieces:
         piece = slice(start, start + size)
         mask = None if padding_mask is None else padding_mask[:, piece]
-        out = built(x[:, piece], padding_mask=mask, state=state, return_state=True, **source)
+        out = run(built, x[:, piece], out, padding_mask=mask, return_state=True, **source)
         outputs.append(out.hidden)
-        state, start = out.state, start + size
+        start += size
     assert start == x.size(1)
-    return torch.cat(outputs, dim=1), state
+    return torch.cat(outputs, dim=1), out
 
 
 PIECES = [(1,) * 13, (13,), (3, 8, 2), (4, 4, 4, 1), (1, 12), (11, 2), (5, 5, 3), (2, 2, 9)]
@@ -47,12 +47,12 @@ PIECES = [(1,) * 13, (13,), (3, 8, 2), (4, 4, 4, 1), (1, 12), (11, 2), (5, 5, 3)
 def test_any_pieces_equal_the_whole(function, chunk_size, bias):
     built = layer(attention_function=function, chunk_size=chunk_size, relative_bias=bias, cross_attention=True)
     x, source = hidden(13), hidden(SOURCE, seed=2)
-    whole = built(x, encoder_out=source).hidden
+    whole = run(built, x, encoder_out=source).hidden
     for pieces in PIECES:
-        out, state = stream(built, x, pieces, encoder_out=source)
+        out, last = stream(built, x, pieces, encoder_out=source)
         torch.testing.assert_close(out, whole, msg=f"pieces {pieces}")
         kept = 13 if chunk_size < 0 else 13 % chunk_size
-        assert len(state.attention.keys) == kept and state.cross_attention.step == 13
+        assert len(last.cache.attention.keys) == kept and last.cache.cross_attention.step == 13
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
@@ -64,8 +64,8 @@ def test_streams_remember_padding(function, chunk_size):
     mask = torch.zeros(BATCH, 13, dtype=torch.bool)
     mask[1, :5] = True
     mask[2, 6:8] = True
-    whole = built(x, padding_mask=mask).hidden
-    changed = built(x + mask.unsqueeze(-1), padding_mask=mask).hidden
+    whole = run(built, x, padding_mask=mask).hidden
+    changed = run(built, x + mask.unsqueeze(-1), padding_mask=mask).hidden
     torch.testing.assert_close(changed[~mask], whole[~mask], msg="the content of padding matters")
     for pieces in PIECES:
         out, _ = stream(built, x, pieces, mask)
@@ -78,7 +78,8 @@ def test_streams_remember_padding(function, chunk_size):
 def hidden_and_gradients(built, x, mask, source, source_mask):
     """Outputs at real positions, and all gradients of them: of real inputs and of the parameters."""
     leaves = [x.clone().requires_grad_(), source.clone().requires_grad_()]
-    out = built(leaves[0], padding_mask=mask, encoder_out=leaves[1], encoder_padding_mask=source_mask).hidden[~mask]
+    context = {"padding_mask": mask, "encoder_out": leaves[1], "encoder_padding_mask": source_mask}
+    out = run(built, leaves[0], **context).hidden[~mask]
     found = torch.autograd.grad(out.square().sum(), [*leaves, *built.parameters()])
     assert all(torch.isfinite(gradient).all() for gradient in found)
     return [out, found[0][~mask], found[1][~source_mask], *found[2:]]
@@ -114,7 +115,7 @@ def test_left_padding_of_a_causal_layer_changes_nothing(function):
     x = hidden(6)
     mask = torch.zeros(BATCH, 9, dtype=torch.bool)
     mask[:, :3] = True
-    padded = built(torch.cat([hidden(3, seed=7), x], dim=1), padding_mask=mask).hidden
+    padded = run(built, torch.cat([hidden(3, seed=7), x], dim=1), padding_mask=mask).hidden
     torch.testing.assert_close(padded[:, 3:], built(x).hidden)
 
 
@@ -138,7 +139,7 @@ def test_right_padding_of_an_encoder_layer_changes_nothing(function, chunk_size,
         x = hidden(length)
         mask = torch.zeros(BATCH, length + 6, dtype=torch.bool)
         mask[:, length:] = True
-        padded = built(torch.cat([x, hidden(6, seed=8)], dim=1), padding_mask=mask).hidden
+        padded = run(built, torch.cat([x, hidden(6, seed=8)], dim=1), padding_mask=mask).hidden
         torch.testing.assert_close(padded[:, :length], built(x).hidden, msg=f"length {length}")
 
 
@@ -153,21 +154,22 @@ def test_state_is_reordered():
     x, source, order = hidden(9), hidden(SOURCE, seed=2), torch.tensor([2, 0, 0, 1])
     mask = torch.zeros(BATCH, SOURCE, dtype=torch.bool)
     mask[1, 3:] = True
-    whole = built(x, encoder_out=source, encoder_padding_mask=mask).hidden
-    _, state = stream(built, x[:, :6], (6,), encoder_out=source, encoder_padding_mask=mask)
-    out = built(x[order, 6:], state=reorder_state(state, order), return_state=True).hidden
+    whole = run(built, x, encoder_out=source, encoder_padding_mask=mask).hidden
+    _, before = stream(built, x[:, :6], (6,), encoder_out=source, encoder_padding_mask=mask)
+    out = run(built, x[order, 6:], reorder(before, order), return_state=True).hidden
     torch.testing.assert_close(out, whole[order, 6:])
 
 
 def test_an_order_that_changes_nothing_copies_nothing():
     built = layer(chunk_size=4, cross_attention=True)
-    _, state = stream(built, hidden(6), (6,), encoder_out=hidden(SOURCE, seed=2))
-    kept = reorder_state(state, torch.arange(BATCH))
-    assert all(same is item for same, item in zip(kept.attention, state.attention))
-    assert all(same is item for same, item in zip(kept.cross_attention, state.cross_attention))
-    fewer = reorder_state(state, torch.arange(BATCH - 1))  # its first rows are in order, too
-    assert fewer.attention.ema.size(0) == fewer.attention.keys.steps.size(0) == BATCH - 1
-    torch.testing.assert_close(fewer.attention.keys.steps, state.attention.keys.steps[:-1])
+    _, before = stream(built, hidden(6), (6,), encoder_out=hidden(SOURCE, seed=2))
+    kept = reorder(before, torch.arange(BATCH))
+    assert all(same is item for same, item in zip(kept.memory, before.memory))
+    assert all(same is item for same, item in zip(kept.cache.attention, before.cache.attention))
+    assert all(same is item for same, item in zip(kept.cache.cross_attention, before.cache.cross_attention))
+    fewer = reorder(before, torch.arange(BATCH - 1))  # its first rows are in order, too
+    assert fewer.memory.ema.size(0) == fewer.cache.attention.keys.steps.size(0) == BATCH - 1
+    torch.testing.assert_close(fewer.cache.attention.keys.steps, before.cache.attention.keys.steps[:-1])
 
 
 @pytest.mark.parametrize("changes", [{}, {"ema_dim": 0}, {"ffn_dim": 0}, {"normalize_before": True}])
@@ -175,9 +177,9 @@ def test_an_order_that_changes_nothing_copies_nothing():
 def test_half_precision_is_near_float64(changes, dtype):
     built = layer(cross_attention=True, chunk_size=8, **changes)
     x, source = hidden(30), hidden(SOURCE, seed=2)
-    want = built(x, encoder_out=source).hidden
-    assert_close("float32", built.float()(x.float(), encoder_out=source.float()).hidden, want)
-    got = built.to(dtype)(x.to(dtype), encoder_out=source.to(dtype)).hidden
+    want = run(built, x, encoder_out=source).hidden
+    assert_close("float32", run(built.float(), x.float(), encoder_out=source.float()).hidden, want)
+    got = run(built.to(dtype), x.to(dtype), encoder_out=source.to(dtype)).hidden
     error = (got.double() - want).norm() / want.norm()
     assert got.dtype == dtype and error < (0.05 if dtype == torch.bfloat16 else 0.01)
 
@@ -185,9 +187,9 @@ def test_half_precision_is_near_float64(changes, dtype):
 def test_autocast():
     built = layer(cross_attention=True, chunk_size=8).float().train()
     x, source = hidden(30).float(), hidden(SOURCE, seed=2).float()
-    want = built(x, encoder_out=source).hidden
+    want = run(built, x, encoder_out=source).hidden
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = built(x, encoder_out=source).hidden
+        out = run(built, x, encoder_out=source).hidden
     assert (out.float() - want).norm() / want.norm() < 0.05
     out.float().sum().backward()
     for name, parameter in built.named_parameters():
@@ -244,11 +246,11 @@ def test_parametrised_weights_are_never_stale(write):
     parametrize.register_parametrization(built.attention.ema, "eta", scales[0])
     parametrize.register_parametrization(built.attention.relative_bias, "alpha", scales[1])
     with torch.no_grad():
-        _, state = stream(built, x[:, :5], (1,) * 5)
+        _, before = stream(built, x[:, :5], (1,) * 5)
         for scale in scales:
             write(scale.factor)
-        got = built(x[:, 5:], state=state, return_state=True).hidden
-    want = built(x[:, 5:], state=state, return_state=True).hidden
+        got = run(built, x[:, 5:], before, return_state=True).hidden
+    want = run(built, x[:, 5:], before, return_state=True).hidden
     assert want.requires_grad, "with gradients nothing is ever kept"
     torch.testing.assert_close(got, want)
 
@@ -262,19 +264,20 @@ def test_nothing_to_read_changes_nothing(batch, length, bias, chunk_size, precis
     built = layer(relative_bias=bias, chunk_size=chunk_size, cross_attention=True).to(precision)
     x, source = (torch.randn(batch, size, WIDTH, dtype=precision) for size in (6, SOURCE))
     with torch.no_grad():
-        before = built(x, encoder_out=source, return_state=True).state
+        before = run(built, x, encoder_out=source, return_state=True)
     empty = torch.empty(batch, length, WIDTH, dtype=precision, requires_grad=True)
-    for state in (before, None):
+    for past in (before, None):
         for mask in (None, torch.zeros(batch, length, dtype=torch.bool)):
-            out = built(empty, padding_mask=mask, state=state, return_state=True, encoder_out=source)
+            out = run(built, empty, past, padding_mask=mask, return_state=True, encoder_out=source)
             assert out.hidden.shape == empty.shape
-            if length == 0 and state is not None:
-                torch.testing.assert_close(out.state.attention.ema, state.attention.ema, rtol=0, atol=0)
-                torch.testing.assert_close(out.state.attention.keys.steps, state.attention.keys.steps, rtol=0, atol=0)
+            if length == 0 and past is not None:
+                torch.testing.assert_close(out.memory.ema, past.memory.ema, rtol=0, atol=0)
+                keys, kept = (state.cache.attention.keys.steps for state in (out, past))
+                torch.testing.assert_close(keys, kept, rtol=0, atol=0)
             with torch.no_grad():
                 steps = [
-                    built(x[:, :1], state=other, return_state=True, encoder_out=source).hidden
-                    for other in (out.state, state if length == 0 else out.state)
+                    run(built, x[:, :1], other, return_state=True, encoder_out=source).hidden
+                    for other in (out, past if length == 0 else out)
                 ]
             torch.testing.assert_close(*steps)
             out.hidden.sum().backward()
@@ -283,7 +286,7 @@ def test_nothing_to_read_changes_nothing(batch, length, bias, chunk_size, precis
 
 def test_every_parameter_learns():
     built = layer(cross_attention=True, chunk_size=4, attention_function="laplace").train()
-    out = built(hidden(10), encoder_out=hidden(SOURCE, seed=2)).hidden
+    out = run(built, hidden(10), encoder_out=hidden(SOURCE, seed=2)).hidden
     out.square().sum().backward()
     for name, parameter in built.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name

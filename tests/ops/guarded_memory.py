@@ -23,6 +23,7 @@ from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.timestep_norm import timestep_norm
+from tests.support.layers import run
 
 SIDES = ("after", "before")
 GPU_ONLY = {"ring_convolution", "ring_convolution_backward"}
@@ -153,9 +154,9 @@ def run_decoding(dtype: torch.dtype) -> None:
         config = MegaLayerConfig(
             embed_dim=19, hidden_dim=13, z_dim=5, ema_dim=dims, ffn_dim=9, chunk_size=chunk, attention_function=function
         )
-        layer, state = MegaLayer(config).eval().to(dtype), None
+        layer, out = MegaLayer(config).eval().to(dtype), None
         for _ in range(12):
-            state = layer(torch.randn(3, 1, 19).to(dtype), state=state, return_state=True).state
+            out = run(layer, torch.randn(3, 1, 19).to(dtype), out, return_state=True)
 
 
 def run_all(side: str) -> Set[str]:

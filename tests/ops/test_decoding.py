@@ -1,12 +1,14 @@
-"""Decoding by the kernels for single steps against whole layers in float64: outputs, states, forks, errors."""
+"""Decoding by the functions of single steps against whole layers in float64: outputs, states, forks, errors."""
+
+import itertools
 
 import pytest
 import torch
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.gated_attention import GatedAttention
-from fairseq_mega.modules.state import reorder_state
-from fairseq_mega.ops import decoding, native
+from fairseq_mega.ops import native, step
+from tests.support.layers import reorder, run
 from tests.support.numerics import assert_close
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
@@ -32,19 +34,19 @@ def hidden(batch, length, width, seed=1):
 
 
 def stream(built, x, pieces):
-    state, outputs, start = None, [], 0
+    out, outputs, start = None, [], 0
     with torch.no_grad():
         for size in pieces:
-            out, state = built(x[:, start : start + size], state=state, return_state=True)
-            outputs.append(out)
+            out = run(built, x[:, start : start + size], out, return_state=True)
+            outputs.append(out.hidden)
             start += size
     assert start == x.size(1)
-    return torch.cat(outputs, dim=1), state
+    return torch.cat(outputs, dim=1), out
 
 
 @pytest.fixture
 def path(monkeypatch):
-    return lambda name: monkeypatch.setenv(decoding.PATHS.variable, name)
+    return lambda name: monkeypatch.setenv(step.PATHS.variable, name)
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
@@ -59,14 +61,14 @@ def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, path):
     path("reference")
     for dtype, parts in ((torch.float64, [21]), (torch.float32, [1] * 21)):
         results[dtype] = stream(built.to(dtype), x.to(dtype), parts)
-    path("native")
-    for pieces in ([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4]):
-        got, state = stream(built, x.float(), pieces)
-        assert_close(f"output of {pieces}", got, results[torch.float64][0], results[torch.float32][0])
-        assert_close("state of the EMA", state.ema, results[torch.float64][1].ema, results[torch.float32][1].ema)
+    for name, pieces in itertools.product(("native", "reference"), ([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4])):
+        path(name)
+        got, last = stream(built, x.float(), pieces)
+        assert_close(f"{name}, output of {pieces}", got, results[torch.float64][0], results[torch.float32][0])
+        found = (last, results[torch.float64][1], results[torch.float32][1])
+        assert_close("state of the EMA", *(out.memory.ema for out in found))
         for name in ("keys", "values"):
-            found = (state, results[torch.float64][1], results[torch.float32][1])
-            assert_close(name, *(getattr(memory, name).steps for memory in found))
+            assert_close(name, *(getattr(out.cache, name).steps for out in found))
 
 
 def test_the_kernels_are_what_runs(path, monkeypatch):
@@ -87,7 +89,7 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
         stream(built.to(data.dtype), data, (1,) * 9)
     assert len(calls) == 9
     with torch.enable_grad():
-        built.float()(x[:, :1], return_state=True)
+        run(built.float(), x[:, :1], return_state=True)
     assert len(calls) == 9
 
 
@@ -99,9 +101,9 @@ def test_long_texts_do_not_drift(path):
         built.ema.delta.fill_(-3.0)
     x = hidden(1, 5000, 16)
     path("reference")
-    want = stream(built.double(), x, (5000,))[1].ema
+    want = stream(built.double(), x, (5000,))[1].memory.ema
     path("native")
-    got = stream(built.float(), x.float(), (1,) * 5000)[1].ema
+    got = stream(built.float(), x.float(), (1,) * 5000)[1].memory.ema
     assert_close("state", got, want)
 
 
@@ -110,14 +112,14 @@ def test_a_state_may_be_continued_twice(path):
     built = attention(chunk_size=8)
     x, other = hidden(2, 14, 11).float(), hidden(2, 9, 11, seed=7).float()
     prefix = x[:, :5]
-    _, state = stream(built, prefix, (1,) * 5)
+    _, before = stream(built, prefix, (1,) * 5)
 
     def go_on(after):
-        now, outputs = state, []
+        out, outputs = before, []
         with torch.no_grad():
             for t in range(9):
-                out, now = built(after[:, t : t + 1], state=now, return_state=True)
-                outputs.append(out)
+                out = run(built, after[:, t : t + 1], out, return_state=True)
+                outputs.append(out.hidden)
         return torch.cat(outputs, dim=1)
 
     first, second, again = go_on(x[:, 5:]), go_on(other), go_on(x[:, 5:])
@@ -131,10 +133,10 @@ def test_states_follow_their_rows(path):
     built = attention()
     x = hidden(3, 8, 11).float()
     order = torch.tensor([2, 0, 0, 1])
-    _, state = stream(built, x[:, :7], (1,) * 7)
+    _, before = stream(built, x[:, :7], (1,) * 7)
     with torch.no_grad():
-        kept = built(x[:, 7:], state=state, return_state=True)[0]
-        moved = built(x[order, 7:], state=reorder_state(state, order), return_state=True)[0]
+        kept = run(built, x[:, 7:], before, return_state=True).hidden
+        moved = run(built, x[order, 7:], reorder(before, order), return_state=True).hidden
     torch.testing.assert_close(moved, kept[order])
 
 
@@ -143,12 +145,12 @@ def test_padding_takes_the_other_path(path):
     built = attention()
     x = hidden(2, 3, 11).float()
     mask = torch.tensor([[True, False, False], [False, False, False]])
-    want = built(x, padding_mask=mask)[0][~mask]
-    outputs, state = [], None
+    want = run(built, x, padding_mask=mask).hidden[~mask]
+    outputs, out = [], None
     with torch.no_grad():
         for t in range(3):
-            out, state = built(x[:, t : t + 1], padding_mask=mask[:, t : t + 1], state=state, return_state=True)
-            outputs.append(out)
+            out = run(built, x[:, t : t + 1], out, padding_mask=mask[:, t : t + 1], return_state=True)
+            outputs.append(out.hidden)
     torch.testing.assert_close(torch.cat(outputs, 1)[~mask], want)
 
 

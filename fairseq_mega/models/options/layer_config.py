@@ -74,5 +74,4 @@ def transformer_layer_config(cfg: DictConfig) -> TransformerLayerConfig:
         dropout=cfg.dropout,
         attention_dropout=cfg.attention_dropout,
         activation_dropout=cfg.activation_dropout,
-        checkpoint_activations=cfg.checkpoint_activations,
     )

@@ -1,13 +1,8 @@
 """Buffers of keys and values: what is appended is there, and nothing that others see changes."""
 
-import copy
-
 import pytest
 import torch
-from torch import nn
 
-from fairseq_mega.modules.derived import DerivingModule
-from fairseq_mega.modules.relative_bias import RotaryRelativeBias
 from fairseq_mega.ops.step.time_buffer import SMALLEST, TimeBuffer
 
 
@@ -99,45 +94,3 @@ def test_buffers_of_inference_mode_go_on_outside():
         buffer = TimeBuffer(steps(1)).append(steps(2), 8)
     with torch.no_grad():
         assert numbers(buffer.append(steps(3), 8)) == [1, 2, 3]
-
-
-class Doubling(DerivingModule):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2))
-        self.computed = 0
-
-    def forward(self):
-        return self.derived("twice", self.compute)
-
-    def compute(self):
-        self.computed += 1
-        return 2 * self.weight
-
-
-def test_derived_values_are_kept_until_parameters_change():
-    module = Doubling().eval()
-    with torch.no_grad():
-        assert module() is module() and module.computed == 1
-        module.weight.add_(1)
-        assert module().tolist() == [4, 4]
-        module.load_state_dict({"weight": torch.tensor([5.0, 5.0])})
-        assert module().tolist() == [10, 10]
-        assert module.double()().dtype == torch.float64
-        module.weight = nn.Parameter(torch.zeros(2))
-        assert module().tolist() == [0, 0]
-        module.train()
-        module.weight.data.fill_(3)  # as fairseq's optimisers do
-        assert module().tolist() == [6, 6] and module() is not module()
-        assert module.eval()().tolist() == [6, 6]
-        assert copy.deepcopy(module)._derived == {}
-    assert module().requires_grad
-
-
-def test_rotary_bias_of_a_step_is_part_of_one_table():
-    torch.manual_seed(0)
-    bias = RotaryRelativeBias(6).eval()
-    for queries, keys, offset in ((1, 1, 0), (1, 9, 8), (3, 40, 37), (5, 5, 0), (1, 4097, 4096), (4, 9, 0)):
-        want = bias(queries, keys, offset)
-        with torch.no_grad():
-            torch.testing.assert_close(bias(queries, keys, offset), want, atol=1e-7, rtol=0)

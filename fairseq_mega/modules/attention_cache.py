@@ -1,0 +1,49 @@
+"""Cache of a gated attention: the keys and values of the unfinished chunk."""
+
+from typing import NamedTuple, Optional
+
+from torch import Tensor
+
+from fairseq_mega.ops.step import TimeBuffer
+
+from .padding import extend_mask
+from .prepared import Prepared
+
+
+class AttentionCache(NamedTuple):
+    """Keys and values of the unfinished chunk, n steps, and what its single steps are computed with."""
+
+    keys: TimeBuffer  # (B, n, z)
+    values: TimeBuffer  # (B, n, v)
+    padding_mask: Optional[Tensor]  # (B, n) bool, True = padding; None: no padding
+    prepared: Prepared
+
+    def unfinished(self, chunk_size: int) -> "AttentionCache":
+        """The cache without finished chunks of ``chunk_size`` steps; -1: nothing is ever finished."""
+        keys, values, mask, prepared = self
+        done = len(keys) - len(keys) % chunk_size if chunk_size > 0 else 0
+        mask = None if mask is None or done == len(keys) else mask[:, done:]
+        return AttentionCache(keys.after(done), values.after(done), mask, prepared)
+
+
+def cached(
+    cache: Optional[AttentionCache],
+    key: Tensor,
+    value: Tensor,
+    padding_mask: Optional[Tensor],
+    prepared: Prepared,
+    most: Optional[int],
+) -> AttentionCache:
+    """The cache followed by further steps, or a new one.
+
+    Args:
+        cache: n steps, None for none.
+        key, value: (B, k, z) and (B, k, v).
+        padding_mask: (B, k) bool, True = padding, or None.
+        prepared: for the next single steps.
+        most: how many steps the cache will hold at most, None if that is not known.
+    """
+    if cache is None:
+        return AttentionCache(TimeBuffer(key), TimeBuffer(value), padding_mask, prepared)
+    mask = extend_mask(cache.padding_mask, len(cache.keys), padding_mask, key)
+    return AttentionCache(cache.keys.append(key, most), cache.values.append(value, most), mask, prepared)

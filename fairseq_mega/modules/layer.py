@@ -1,0 +1,50 @@
+"""The protocol of layers: hidden states, a context, memory and cache in; hidden states, memory and cache out."""
+
+from typing import NamedTuple, Optional, Protocol
+
+from torch import Tensor
+
+from .state import LayerCache, LayerMemory
+
+
+class LayerContext(NamedTuple):
+    """What a layer is told besides its input, the same for all layers of a trunk."""
+
+    padding_mask: Optional[Tensor] = None  # (B, L) bool, True = padding
+    encoder_out: Optional[Tensor] = None  # (B, S, D), for layers with cross attention
+    encoder_padding_mask: Optional[Tensor] = None  # (B, S) bool, True = padding
+    return_state: bool = False  # also return memory and cache, to read on from here; causal layers only
+    need_weights: bool = False  # also return the cross-attention weights
+
+
+PLAIN = LayerContext()  # one call on whole sequences without padding
+
+
+class LayerOutput(NamedTuple):
+    """What a layer returns."""
+
+    hidden: Tensor  # (B, L, D)
+    memory: Optional[LayerMemory] = None
+    cache: Optional[LayerCache] = None
+    cross_weights: Optional[Tensor] = None  # (B, L, S)
+
+
+class Layer(Protocol):
+    """A layer of any kind; MEGA's and the Transformer's are two."""
+
+    def __call__(
+        self,
+        x: Tensor,
+        context: LayerContext = PLAIN,
+        memory: Optional[LayerMemory] = None,
+        cache: Optional[LayerCache] = None,
+    ) -> LayerOutput:
+        """Apply the layer.
+
+        Args:
+            x: (B, L, D), the steps that follow those of ``memory`` and ``cache``.
+            context: padding, the encoder's output, what is wanted back.
+            memory: of the steps before, None at the beginning of the streams.
+            cache: of the unfinished chunk before x, None where x begins a chunk.
+        """
+        ...

@@ -1,0 +1,97 @@
+"""The loop over layers that every model shares."""
+
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .layer import PLAIN, LayerContext
+from .padding import zero_padding
+from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
+
+
+class TrunkOutput(NamedTuple):
+    """What a trunk returns."""
+
+    hidden: Tensor  # (B, L, D), zero where padded
+    state: Optional[StreamState]
+    cross_weights: Optional[Tensor]  # (B, L, S), of the last layer
+    inner_states: List[Tensor]  # each layer's output (B, L, D), where asked for
+
+
+class Trunk:
+    """Layers and a final norm, under those names in the :class:`torch.nn.Module` that inherits from it.
+
+    A final norm that keeps statistics of a stream says so by an attribute ``keeps_statistics = True``; it is called as
+    ``norm(x, padding_mask, statistics)`` and returns its output and the new statistics, batch first, None at the
+    beginning.
+    """
+
+    layers: nn.ModuleList
+    final_norm: Optional[nn.Module]
+    checkpoint_activations: bool
+    training: bool
+
+    def add_layers(
+        self, layers: Iterable[nn.Module], final_norm: Optional[nn.Module], checkpoint_activations: bool = False
+    ) -> None:
+        """Register the parts; the owner's constructor calls it once, after that of :class:`torch.nn.Module`.
+
+        Args:
+            layers: each follows :class:`fairseq_mega.modules.layer.Layer`.
+            final_norm: of pre-norm models, else None.
+            checkpoint_activations: recompute each layer in the backward pass.
+        """
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+        self.checkpoint_activations = checkpoint_activations
+
+    def run_layers(
+        self,
+        x: Tensor,
+        context: LayerContext = PLAIN,
+        state: Optional[StreamState] = None,
+        inner_states: bool = False,
+    ) -> TrunkOutput:
+        """Apply all layers and the final norm.
+
+        Args:
+            x: (B, L, D), the steps that follow those of ``state``.
+            context: for every layer; weights are asked of the last one alone.
+            state: of the steps before, None at the beginning of the streams. Without its cache x begins a chunk.
+            inner_states: also return each layer's output.
+        """
+        recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
+        unweighted = context._replace(need_weights=False) if context.need_weights else context
+        new_memory: List[Optional[LayerMemory]] = []
+        new_cache: List[Optional[LayerCache]] = []
+        inner: List[Tensor] = []
+        weights: Optional[Tensor] = None
+        for index, layer in enumerate(self.layers):
+            arguments = (
+                x,
+                context if index + 1 == len(self.layers) else unweighted,
+                None if state is None else state.memory.layers[index],
+                None if state is None or state.cache is None else state.cache[index],
+            )
+            out = checkpoint(layer, *arguments, use_reentrant=False) if recompute else layer(*arguments)
+            x, weights = out.hidden, out.cross_weights
+            new_memory.append(out.memory)
+            new_cache.append(out.cache)
+            if inner_states:
+                inner.append(x)
+        x, statistics = self._normalize(x, context, None if state is None else state.memory.final_norm)
+        new_state = None
+        if context.return_state:
+            read = x.size(1) + (0 if state is None else state.step)
+            new_state = StreamState(read, TrunkMemory(tuple(new_memory), statistics), tuple(new_cache))
+        return TrunkOutput(zero_padding(x, context.padding_mask), new_state, weights, inner)
+
+    def _normalize(self, x: Tensor, context: LayerContext, statistics: Any) -> Tuple[Tensor, Any]:
+        """Output of the final norm, and its statistics if it has some."""
+        if self.final_norm is None:
+            return x, None
+        if getattr(self.final_norm, "keeps_statistics", False):
+            return self.final_norm(x, context.padding_mask, statistics)
+        return self.final_norm(x), None

@@ -1,0 +1,51 @@
+"""What the steps of a stream prepare from parameters: kept while it is right, made anew when parameters change."""
+
+import copy
+
+import torch
+from torch import nn
+
+from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.modules.relative_bias import RotaryRelativeBias
+
+
+class Doubling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.computed = 0
+
+    def forward(self, prepared):
+        return prepared.get(self, "twice", self.compute)
+
+    def compute(self):
+        self.computed += 1
+        return 2 * self.weight
+
+
+def test_prepared_values_are_kept_until_parameters_change():
+    module, prepared = Doubling().eval(), Prepared()
+    with torch.no_grad():
+        assert module(prepared) is module(prepared) and module.computed == 1
+        module.weight.add_(1)
+        assert module(prepared).tolist() == [4, 4]
+        module.load_state_dict({"weight": torch.tensor([5.0, 5.0])})
+        assert module(prepared).tolist() == [10, 10]
+        assert module.double()(prepared).dtype == torch.float64
+        module.weight = nn.Parameter(torch.zeros(2))
+        assert module(prepared).tolist() == [0, 0]
+        module.train()
+        module.weight.data.fill_(3)  # as fairseq's optimisers do
+        assert module(prepared).tolist() == [6, 6] and module(prepared) is not module(prepared)
+        assert module.eval()(prepared).tolist() == [6, 6]
+        assert copy.deepcopy(prepared)._values == {} and prepared._values != {}
+    assert module(prepared).requires_grad
+
+
+def test_rotary_bias_of_a_step_is_part_of_one_table():
+    torch.manual_seed(0)
+    bias, prepared = RotaryRelativeBias(6).eval(), Prepared()
+    for queries, keys, offset in ((1, 1, 0), (1, 9, 8), (3, 40, 37), (5, 5, 0), (1, 4097, 4096), (4, 9, 0)):
+        want = bias(queries, keys, offset, prepared)
+        with torch.no_grad():
+            torch.testing.assert_close(bias(queries, keys, offset, prepared), want, atol=1e-7, rtol=0)

@@ -1,0 +1,121 @@
+"""The loop over layers: final norms with statistics, memory without a cache, inner states, recomputation."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.state import StreamState, reorder_state
+from fairseq_mega.modules.trunk import Trunk
+
+SHAPE = {"embed_dim": 8, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "max_positions": 32}
+
+
+class Stack(Trunk, nn.Module):
+    """A trunk by itself."""
+
+    final_norm: Any
+
+    def __init__(self, final_norm=None, recompute=False, layers=2, **changes):
+        super().__init__()
+        torch.manual_seed(0)
+        config = MegaLayerConfig(**{**SHAPE, **changes})
+        self.add_layers([MegaLayer(config) for _ in range(layers)], final_norm, recompute)
+        with torch.no_grad():  # away from the near-zero start, where attention hardly matters
+            for parameter in self.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        self.double()
+
+    def forward(self, *args, **options):
+        return self.run_layers(*args, **options)
+
+
+class RunningMean(nn.Module):
+    """Subtracts the mean of all steps so far, without padding; its statistics are their number and their sum."""
+
+    keeps_statistics = True
+
+    def forward(self, x, padding_mask, statistics):
+        true = torch.ones(x.shape[:2]).to(x) if padding_mask is None else (~padding_mask).to(x)
+        count, total = (0.0, 0.0) if statistics is None else (part.unsqueeze(1) for part in statistics)
+        count = count + true.unsqueeze(-1).cumsum(1)
+        total = total + (true.unsqueeze(-1) * x).cumsum(1)
+        return x - total / count.clamp(min=1), (count[:, -1], total[:, -1])
+
+
+def hidden(batch=3, length=13):
+    return torch.randn(batch, length, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def test_statistics_of_the_final_norm_are_carried():
+    stack, x = Stack(RunningMean(), chunk_size=4).eval(), hidden()
+    mask = torch.zeros(3, 13, dtype=torch.bool)
+    mask[1, 10:] = True
+    whole = stack(x, LayerContext(mask)).hidden
+    outputs, order = [], torch.tensor([2, 1, 0])
+    state: Any = None
+    for start, end in ((0, 1), (1, 7), (7, 13)):
+        out = stack(x[:, start:end], LayerContext(mask[:, start:end], return_state=True), state)
+        outputs.append(out.hidden)
+        state = out.state
+    assert state.step == 13
+    torch.testing.assert_close(torch.cat(outputs, dim=1), whole)
+    assert torch.equal(whole[mask], torch.zeros_like(whole[mask]))
+    count, total = reorder_state(state, order).memory.final_norm
+    assert count[:, 0].tolist() == [13, 10, 13] and torch.equal(total, state.memory.final_norm[1][order])
+
+
+def test_memory_alone_continues_at_the_end_of_a_chunk():
+    """It is small, has the same size everywhere, and gradients flow through it."""
+    stack, x = Stack(nn.LayerNorm(8), chunk_size=4), hidden()
+    whole = stack(x).hidden
+    first = stack(x[:, :8], LayerContext(return_state=True)).state
+    assert {len(cache.attention.keys) for cache in first.cache} == {0}
+    rest = stack(x[:, 8:], state=StreamState(first.step, first.memory)).hidden
+    torch.testing.assert_close(rest, whole[:, 8:])
+    sizes = {stack(x[:, :end], LayerContext(return_state=True)).state.memory.layers[0].ema.shape for end in (1, 8, 13)}
+    assert sizes == {(3, 8, 3)}
+    parameters = list(stack.parameters())
+    for gradients in zip(*(torch.autograd.grad(out.square().sum(), parameters) for out in (rest, whole[:, 8:]))):
+        torch.testing.assert_close(*gradients)
+
+
+def test_inner_states():
+    stack, x = Stack(nn.LayerNorm(8), bidirectional=True).eval(), hidden()
+    out = stack(x, inner_states=True)
+    assert len(out.inner_states) == 2 and stack(x).inner_states == [] and out.state is None
+    torch.testing.assert_close(out.inner_states[0], stack.layers[0](x).hidden)
+    torch.testing.assert_close(stack.final_norm(out.inner_states[1]), out.hidden)
+
+
+def test_weights_are_those_of_the_last_layer():
+    stack, x, source = Stack(cross_attention=True).eval(), hidden(), hidden(length=5)
+    seen = []
+    for layer in stack.layers:
+        layer.register_forward_hook(lambda layer, given, out: seen.append(out.cross_weights))
+    weights = stack(x, LayerContext(encoder_out=source, need_weights=True)).cross_weights
+    assert weights.shape == (3, 13, 5) and seen[0] is None and seen[1] is weights
+    assert stack(x, LayerContext(encoder_out=source)).cross_weights is None
+
+
+def test_layers_are_recomputed_in_training_alone():
+    x = hidden()
+    calls: list = []
+    for recompute, count in ((False, 1), (True, 2)):
+        stack = Stack(recompute=recompute)
+        stack.layers[0].register_forward_pre_hook(lambda *_: calls.append(None))
+        stack(x).hidden.sum().backward()
+        assert len(calls) == count
+        stack.eval()(x).hidden.sum().backward()
+        assert len(calls) == count + 1
+        calls.clear()
+
+
+def test_a_trunk_without_layers_is_its_norm():
+    stack, x = Stack(nn.LayerNorm(8), layers=0), hidden()
+    out = stack(x, LayerContext(return_state=True, need_weights=True))
+    torch.testing.assert_close(out.hidden, stack.final_norm(x))
+    assert out.state == StreamState(13, out.state.memory, ()) and out.cross_weights is None
