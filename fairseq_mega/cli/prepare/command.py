@@ -13,42 +13,12 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.cli.usage import Parser
-from fairseq_mega.corpora.checksums import record_of
-from fairseq_mega.corpora.classification import (
-    aan,
-    cifar10,
-    fashion_mnist,
-    help_pages,
-    imdb,
-    listops,
-    own_texts,
-    pathfinder,
-    recordings,
-    speech_commands,
-)
-from fairseq_mega.corpora.classification.dataset import Dataset, Report
-from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.progress import say
+from fairseq_mega.corpora.classification.making import make
+from fairseq_mega.corpora.classification.registry import DATASETS
 from fairseq_mega.reports.environment import git_revision, installed_versions
 
 PROGRAM = "fairseq-mega-prepare"
-DATASETS: Dict[str, Dataset] = {
-    dataset.name: dataset
-    for dataset in (
-        listops.DATASET,
-        imdb.DATASET,
-        aan.DATASET,
-        cifar10.DATASET,
-        pathfinder.PATHFINDER,
-        pathfinder.PATHX,
-        speech_commands.DATASET,
-        fashion_mnist.DATASET,
-        help_pages.DATASET,
-        own_texts.DATASET,
-        recordings.DATASET,
-    )
-}
-NO_SETTINGS = {"dataset", "out", "workers"}  # what the result does not depend on
+PACKAGES = ("fairseq_mega", "fairseq", "fairseq-fixed", "numpy", "torch", "scikit-learn")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -68,58 +38,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def settings_of(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return what the result depends on as JSON values: a file by name and size, a folder by its path."""
-    settings: Dict[str, Any] = {"dataset": args.dataset}
-    for name, value in sorted(vars(args).items()):
-        if name not in NO_SETTINGS and value is not None:
-            settings[name] = [_setting(entry) for entry in value] if isinstance(value, list) else _setting(value)
-    return settings
-
-
-def _setting(value: Any) -> Any:
-    if not isinstance(value, Path):
-        return value
-    if value.is_dir():
-        return {"folder": str(value.resolve())}
-    return {"file": value.name, "bytes": value.stat().st_size if value.exists() else None}
-
-
-def run(args: argparse.Namespace, command: str) -> None:
-    """Make one data set; raises OSError and ValueError, whose messages are for the user."""
-    dataset = DATASETS[args.dataset]
-    with WorkFolder(args.out, settings_of(args)) as work:
-        if work.finished:
-            say(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
-        elif work.built:
-            work.publish()
-        else:
-            dataset.check(args)
-            work.publish(describe(dataset, dataset.make(args, work), work.output, command))
-
-
-def describe(dataset: Dataset, report: Report, output: Path, command: str) -> Dict[str, Any]:
-    """Return the content of SOURCE.json but for the settings; reads every file made for its checksum."""
-    files = sorted(path for path in output.rglob("*") if path.is_file())
-    return {
-        "dataset": dataset.name,
-        "origin": report.origin,
-        "notes": report.notes,
-        "splits": report.splits,
-        "inputs": report.inputs,
-        "files": {path.relative_to(output).as_posix(): record_of(path) for path in files},
-        "command": command,
-        "git_revision": git_revision(),
-        "versions": installed_versions(("fairseq_mega", "fairseq", "fairseq-fixed", "numpy", "torch", "scikit-learn")),
-    }
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
     args = build_parser().parse_args(given)
+
+    def provenance() -> Dict[str, Any]:
+        command = shlex.join([PROGRAM, *given])
+        return {"command": command, "git_revision": git_revision(), "versions": installed_versions(PACKAGES)}
+
     try:
-        run(args, shlex.join([PROGRAM, *given]))
+        make(DATASETS[args.dataset], args, provenance)
     except (OSError, ValueError) as error:
         print(f"{PROGRAM}: error: {error}", file=sys.stderr)
         return 1

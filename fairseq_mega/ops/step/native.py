@@ -4,8 +4,8 @@ from typing import Optional, Tuple
 
 from torch import Tensor
 
+from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
-from fairseq_mega.ops.native import operators
 
 from .coefficients import StepCoefficients
 from .time_buffer import TimeBuffer
@@ -13,7 +13,7 @@ from .time_buffer import TimeBuffer
 
 def ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
     """As :func:`fairseq_mega.ops.step.reference.ema_step`."""
-    return operators.average_step(x, *coefficients, state)
+    return native.operators.average_step(x, *coefficients, state)
 
 
 def attention_step(
@@ -30,10 +30,10 @@ def attention_step(
     """As :func:`fairseq_mega.ops.step.reference.attention_step`; the kernel writes to the room behind the buffers."""
     past, index = len(keys), FUNCTIONS.index(function)
     keys, values = keys.grow(1, most), values.grow(1, most)
-    out = operators.attention_step(gates, value, kappa, mu, bias, keys.room, values.room, past, index)
+    out = native.operators.attention_step(gates, value, kappa, mu, bias, keys.room, values.room, past, index)
     return out, keys, values
 
 
 def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
     """As :func:`fairseq_mega.ops.step.reference.mix_step`."""
-    return operators.mix_step(residual, gates, projected)
+    return native.operators.mix_step(residual, gates, projected)

@@ -1,0 +1,34 @@
+"""All data sets of fairseq-mega-prepare by their names."""
+
+from typing import Dict
+
+from fairseq_mega.corpora.classification import (
+    aan,
+    cifar10,
+    fashion_mnist,
+    help_pages,
+    imdb,
+    listops,
+    own_texts,
+    pathfinder,
+    recordings,
+    speech_commands,
+)
+from fairseq_mega.corpora.classification.dataset import Dataset
+
+DATASETS: Dict[str, Dataset] = {
+    dataset.name: dataset
+    for dataset in (
+        listops.DATASET,
+        imdb.DATASET,
+        aan.DATASET,
+        cifar10.DATASET,
+        pathfinder.PATHFINDER,
+        pathfinder.PATHX,
+        speech_commands.DATASET,
+        fashion_mnist.DATASET,
+        help_pages.DATASET,
+        own_texts.DATASET,
+        recordings.DATASET,
+    )
+}
