@@ -8,11 +8,10 @@ import numpy as np
 
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
-from fairseq_mega.corpora.classification.imdb import check_length
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
+from fairseq_mega.corpora.classification.options import add_length, add_limit, check_length
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import (
     BYTE_SYMBOLS,
-    DEFAULT_LENGTH,
     Example,
     TextSplit,
     byte_note,
@@ -43,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tsv-dir", type=Path, required=True, metavar="DIR", help=f"folder that holds {', '.join(FILES.values())}"
     )
-    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+    add_length(parser)
     add_limit(parser)
 
 

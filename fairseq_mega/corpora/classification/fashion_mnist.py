@@ -10,7 +10,8 @@ from fairseq_mega.corpora.archives import read_packed
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.corpora.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
+from fairseq_mega.corpora.classification.options import add_limit
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.debian import obtain_packages
 from fairseq_mega.corpora.tables import need_files

@@ -8,11 +8,10 @@ from typing import Any, Dict, Iterable, List, Tuple
 import numpy as np
 
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
-from fairseq_mega.corpora.classification.imdb import check_length
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
+from fairseq_mega.corpora.classification.options import add_length, add_limit, add_seed, check_length, check_seed
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import (
     BYTE_SYMBOLS,
-    DEFAULT_LENGTH,
     Example,
     TextSplit,
     byte_note,
@@ -43,8 +42,8 @@ minute on one core. Every UTF-8 byte is a symbol, and of every text the first 40
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the help pages."""
     parser.add_argument("--task", choices=("class", "retrieval"), required=True, help="what is to be told")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the splits (default: %(default)s)")
-    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+    add_seed(parser, "splits")
+    add_length(parser)
     parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")
     parser.add_argument("--packages", type=Path, metavar="DIR", help="folder that they are unpacked in (holds usr/)")
     add_limit(parser)
@@ -54,8 +53,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
     exactly_one(args, "--deb", "--packages")
     check_length(args)
-    if args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}: a number of at least 0 is needed")
+    check_seed(args)
     if args.packages is not None and not (args.packages / HELP).is_dir():
         raise ValueError(f"--packages {args.packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
 

@@ -8,10 +8,10 @@ from typing import Any, Dict, Iterable, List, Tuple
 from fairseq_mega.corpora.archives import Archive, obtain, read_tar
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
+from fairseq_mega.corpora.classification.options import add_length, add_limit, check_length
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import (
     BYTE_SYMBOLS,
-    DEFAULT_LENGTH,
     Example,
     TextSplit,
     byte_note,
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help="the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text",
         )
-    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+    add_length(parser)
     add_limit(parser)
 
 
@@ -56,12 +56,6 @@ def check(args: argparse.Namespace) -> None:
     if args.tsv_train is not None:
         need_files("--tsv-train", {"train": args.tsv_train})
         need_files("--tsv-test", {"test": args.tsv_test})
-
-
-def check_length(args: argparse.Namespace) -> None:
-    """Raise ValueError for a --length without a byte."""
-    if args.length < 1:
-        raise ValueError(f"--length is {args.length}: at least one byte is needed")
 
 
 def _from_archive(path: Path) -> Dict[str, List[Review]]:

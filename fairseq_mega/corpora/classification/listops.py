@@ -8,10 +8,10 @@ import numpy as np
 
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
+from fairseq_mega.corpora.classification.options import add_limit, add_seed, add_workers, check_seed
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import Example, TextSplit, write_text_task
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.classification.workers import add_workers
 from fairseq_mega.corpora.generators.listops import SYMBOLS, ListOpsRules, generate_listops, model_input
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.tables import need_files, read_table
@@ -32,7 +32,7 @@ Classes 0 to 9; a class number in training is the label's rank in label-bin/dict
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ListOps."""
     parser.add_argument("--count", type=int, default=100_000, metavar="N", help="trees (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the trees (default: %(default)s)")
+    add_seed(parser, "trees")
     parser.add_argument("--min-length", type=int, default=500, metavar="N", help="more tokens (default: %(default)s)")
     parser.add_argument("--max-length", type=int, default=2000, metavar="N", help="fewer tokens (default: %(default)s)")
     add_workers(parser)
@@ -49,8 +49,7 @@ def check(args: argparse.Namespace) -> None:
         return
     if args.count < LEAST:
         raise ValueError(f"--count is {args.count}: at least {LEAST} trees are needed for three splits")
-    if args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}: a number of at least 0 is needed")
+    check_seed(args)
     if not 0 <= args.min_length < args.max_length - 1:
         raise ValueError(
             f"--min-length {args.min_length} and --max-length {args.max_length}: no length lies between them"

@@ -8,11 +8,10 @@ import numpy as np
 
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
-from fairseq_mega.corpora.classification.imdb import check_length
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, stratified_split
+from fairseq_mega.corpora.classification.options import add_length, add_limit, check_length
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.text_output import (
     BYTE_SYMBOLS,
-    DEFAULT_LENGTH,
     Example,
     TextSplit,
     byte_note,
@@ -37,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="table to learn from, plain or gzip")
     for split in ("valid", "test"):
         parser.add_argument(f"--{split}", type=Path, metavar="FILE", help="default: held out of --train")
-    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+    add_length(parser)
     add_limit(parser)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.image_output import ImageSplit, write_image_task
+from fairseq_mega.corpora.classification.options import add_limit, add_seed, add_workers, check_seed
 from fairseq_mega.corpora.classification.released_pathfinder import Released
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, random_split
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, random_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.classification.workers import add_workers
 from fairseq_mega.corpora.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.corpora.progress import Progress, say
 
@@ -38,7 +38,7 @@ TIMES = {
 def add_options(size: int, parser: argparse.ArgumentParser) -> None:
     """Add the options of Pathfinder."""
     parser.add_argument("--count", type=int, default=200_000, metavar="N", help="images (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the images (default: %(default)s)")
+    add_seed(parser, "images")
     add_workers(parser)
     parser.add_argument(
         "--archive-dir",
@@ -53,10 +53,10 @@ def check(size: int, args: argparse.Namespace) -> None:
     """Refuse numbers that make no data set, and a folder without the images."""
     if args.archive_dir is not None:
         Released(args.archive_dir, size)
-    elif args.count < LEAST:
+        return
+    if args.count < LEAST:
         raise ValueError(f"--count is {args.count}: at least {LEAST} images are needed for three splits")
-    elif args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}: a number of at least 0 is needed")
+    check_seed(args)
 
 
 class DrawnImages:

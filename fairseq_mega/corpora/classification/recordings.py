@@ -8,12 +8,14 @@ from typing import Dict, List, Tuple
 import numpy as np
 import torch
 
+from fairseq_mega.corpora.classification.clips import FOLDER, save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
-from fairseq_mega.corpora.classification.speech_commands import FILE_NAMES, FOLDER, read_wave
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit, stratified_split
+from fairseq_mega.corpora.classification.options import add_limit
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.data.clip_scale import ClipScale, fit_length
+from fairseq_mega.data.wave_files import read_wave
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}
@@ -73,17 +75,14 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     }
     train = samples[rows["train"]].astype(np.float64)
     scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
-    folder = work.output / FOLDER
-    folder.mkdir(parents=True)
-    scale.save(folder)
     counted: Dict[str, Dict] = {}
     for split, which in rows.items():
         values = torch.from_numpy(np.stack([scale.apply(samples[row]) for row in which]))
-        torch.save(values.unsqueeze(-1), folder / f"{FILE_NAMES[split]}_X.pt")
-        torch.save(torch.from_numpy(numbers[which]), folder / f"{FILE_NAMES[split]}_y.pt")
+        save_clips(work.output, split, values, numbers[which])
         counts = Counter(labels[number] for number in numbers[which])
         counted[split] = {"examples": len(which), "labels": {label: counts[label] for label in labels}}
         say(f"{split}: {len(which)} clips")
+    scale.save(work.output / FOLDER)
     notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
     return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes + note_on_limit(args.limit))
 

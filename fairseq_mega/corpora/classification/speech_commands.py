@@ -10,25 +10,25 @@ import numpy as np
 import torch
 
 from fairseq_mega.corpora.archives import Archive, obtain, read_tar
+from fairseq_mega.corpora.classification.clips import save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
-from fairseq_mega.corpora.classification.subsets import add_limit, kept, note_on_limit
+from fairseq_mega.corpora.classification.options import add_limit
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.data.clip_scale import ClipScale
-from fairseq_mega.data.wave_files import read_wave
-from fairseq_mega.tasks.speech_commands import SCALINGS
+from fairseq_mega.data.wave_files import RATE, read_wave
+from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
 ARCHIVE = Archive(
     "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz",
     {"sha256": "af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58"},
 )
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
-SAMPLES = 16_000
+SAMPLES = RATE  # one second
 CLIPS = 34_975
 EPSILON = 1e-5
 FULL_SCALE = 32_768.0
-FOLDER = Path("processed_data") / "raw"
-FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 _MEMBER = re.compile(rf"({'|'.join(WORDS)})/[^/]+\.wav")
 
 DETAILS = f"""\
@@ -145,14 +145,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     samples, labels, dropped = _read(files, args.any_count)
     say(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
-    (work.output / FOLDER).mkdir(parents=True)
     counted: Dict[str, Dict[str, Any]] = {}
     moments: Optional[Tuple[np.ndarray, np.ndarray]] = None
     for split, numbers in split_clips(labels).items():
         which = numbers[kept(split, len(numbers), args.limit)]
         if moments is None:
             moments = statistics_of(samples[which], divisor)  # of train, the first
-        _save_split(work.output / FOLDER / FILE_NAMES[split], samples, labels, which, divisor, moments)
+        save_clips(work.output, split, _standardised(samples, which, divisor, moments), labels[which])
         counts = Counter(WORDS[label] for label in labels[which])
         counted[split] = {"examples": len(which), "labels": {word: counts[word] for word in WORDS}}
         say(f"{split}: {len(which)} clips")
@@ -166,22 +165,16 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, counted, inputs, notes + note_on_limit(args.limit))
 
 
-def _save_split(
-    prefix: Path,
-    samples: np.ndarray,
-    labels: np.ndarray,
-    which: np.ndarray,
-    divisor: float,
-    moments: Tuple[np.ndarray, np.ndarray],
-) -> None:
-    """Write X (n, SAMPLES, 1) float32 and y (n,) int64."""
+def _standardised(
+    samples: np.ndarray, which: np.ndarray, divisor: float, moments: Tuple[np.ndarray, np.ndarray]
+) -> torch.Tensor:
+    """Return the clips ``which`` (n, SAMPLES) float32."""
     mean, deviation = moments
-    values = torch.empty(len(which), samples.shape[1], 1)
+    values = torch.empty(len(which), samples.shape[1])
     for row, number in enumerate(which.tolist()):
         scaled = (samples[number] / divisor - mean) / (deviation + EPSILON)
-        values[row, :, 0] = torch.from_numpy(scaled.astype(np.float32))
-    torch.save(values, f"{prefix}_X.pt")
-    torch.save(torch.from_numpy(labels[which]), f"{prefix}_y.pt")
+        values[row] = torch.from_numpy(scaled.astype(np.float32))
+    return values
 
 
 DATASET = Dataset("speech-commands", "ten spoken words as raw samples (SC10)", DETAILS, add_options, check, make)

@@ -1,36 +1,11 @@
-"""Which examples belong to which split, and which of them a small subset keeps."""
+"""The division of examples into splits, and small random subsets of them."""
 
-import argparse
 from typing import Dict, List, Optional
 
 import numpy as np
 import torch
 
 from fairseq_mega.corpora.splits import SPLITS
-
-
-def parse_limit(text: str) -> List[int]:
-    """Parse the argument of --limit: N for every split, or N,N,N for train, valid and test."""
-    parts = text.split(",")
-    try:
-        values = [int(part) for part in parts]
-    except ValueError:
-        values = []
-    if len(values) not in (1, 3) or min(values) < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: one whole number of at least 1 is needed, or three: TRAIN,VALID,TEST"
-        )
-    return values * 3 if len(values) == 1 else values
-
-
-def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Add --limit."""
-    parser.add_argument(
-        "--limit",
-        type=parse_limit,
-        metavar="N[,N,N]",
-        help="keep so many examples of each split (or of train, valid and test), drawn with a fixed seed",
-    )
 
 
 def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
@@ -86,5 +61,5 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], seed: int =
 
 
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:
-    """Return what SOURCE.json says about --limit."""
+    """Return the note on --limit in SOURCE.json."""
     return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]
