@@ -13,7 +13,7 @@ import pytest
 
 from fairseq_mega.corpora.classification import imdb
 from fairseq_mega.corpora.classification.text_output import BYTE_SYMBOLS, Example, TextSplit, byte_text, write_text_task
-from fairseq_mega.corpora.generators.listops import evaluate
+from fairseq_mega.corpora.generators.listops.language import evaluate
 from fairseq_mega.corpora.splits import SPLITS
 from tests.support import helpers
 from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, refusal, source_of

@@ -12,7 +12,8 @@ from fairseq_mega.corpora.classification.options import add_limit, add_seed, add
 from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.text_output import Example, TextSplit, write_text_task
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.generators.listops import SYMBOLS, ListOpsRules, generate_listops, model_input
+from fairseq_mega.corpora.generators.listops.language import SYMBOLS, model_input
+from fairseq_mega.corpora.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.tables import need_files, read_table
 

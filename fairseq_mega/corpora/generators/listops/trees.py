@@ -1,9 +1,9 @@
-"""ListOps: nested operations on lists of digits, such as ``[MAX 2 9 [MIN 4 7 ] ]``, whose value is a digit.
+"""Generation of ListOps trees by the rules of the Long Range Arena.
 
-The rules are those of the Long Range Arena. Trees are drawn in blocks, each with its own random numbers, and a block is
-drawn level by level for all its trees at once: first the shapes, which settle the lengths, then the operators and
-digits of those trees that are within the limits. Both are independent of each other, so this order changes nothing
-about the distribution of what is kept, and a tree that grows too long is abandoned while it grows.
+Trees are drawn in blocks, each with its own random numbers, and a block is drawn level by level for all its trees at
+once: first the shapes, which settle the lengths, then the operators and digits of those trees that are within the
+limits. Both are independent of each other, so this order changes nothing about the distribution of what is kept, and a
+tree that grows too long is abandoned while it grows.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,8 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
+from fairseq_mega.corpora.generators.listops.language import OPERATORS
 from fairseq_mega.corpora.generators.ordered_blocks import in_order
-
-OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
-BRACKET = "X"  # what the model reads for "]"
-SYMBOLS = (*map(str, range(10)), *OPERATORS, BRACKET)
 
 ROOTS_PER_BLOCK = 2048
 # Short rules can allow fewer trees than were asked for; this many blocks in a row without a new one are the proof.
@@ -37,7 +34,7 @@ class ListOpsRules:
 
     min_length: int = 500  # exclusive
     max_length: int = 2000  # exclusive
-    max_depth: int = 10  # of the tree's nodes, root included: what is this deep is a digit
+    max_depth: int = 10  # of the nodes, the root included; the deepest ones are digits
     min_args: int = 2
     max_args: int = 10
     operator_probability: float = 0.25  # of a node above the greatest depth; it is a digit otherwise
@@ -182,47 +179,3 @@ def _apply(operators: np.ndarray, values: np.ndarray, arity: np.ndarray) -> np.n
     median = (table[each, (arity - 1) // 2] + table[each, arity // 2]) // 2
     # In the order of OPERATORS.
     return np.choose(operators, [table[:, 0], last, median, np.add.reduceat(values, starts) % 10])
-
-
-def model_input(source: str) -> List[str]:
-    """Return the tokens that the model reads, `SYMBOLS` only: no parentheses, and ``X`` for the closing bracket."""
-    return [BRACKET if token == "]" else token for token in source.split() if token not in ("(", ")")]
-
-
-def evaluate(tokens: List[str]) -> int:
-    """Return the value of a tree given as the model's tokens; knows nothing of how trees are generated.
-
-    Raises:
-        ValueError: tokens that are no single tree (names the place).
-    """
-    pending: List[Tuple[str, List[int]]] = [("", [])]
-    for place, token in enumerate(tokens, start=1):
-        if token in OPERATORS:
-            pending.append((token, []))
-            continue
-        if token == BRACKET and len(pending) > 1 and pending[-1][1]:
-            operator, values = pending.pop()
-            value = _value(operator, sorted(values))
-        elif len(token) == 1 and token in "0123456789":
-            value = int(token)
-        else:
-            raise ValueError(f"token {place}: {token!r} fits no tree of the symbols {' '.join(SYMBOLS)}")
-        pending[-1][1].append(value)
-    if len(pending) > 1 or len(pending[0][1]) != 1:
-        raise ValueError(
-            f"the {len(tokens)} tokens make up {len(pending[0][1])} whole trees and leave {len(pending) - 1} operators "
-            "open; exactly one whole tree is needed"
-        )
-    return pending[0][1][0]
-
-
-def _value(operator: str, values: List[int]) -> int:
-    """The value of one operator; `values` in rising order."""
-    middle = len(values) // 2
-    if operator == "[MIN":
-        return values[0]
-    if operator == "[MAX":
-        return values[-1]
-    if operator == "[SM":
-        return sum(values) % 10
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) // 2
