@@ -1,10 +1,13 @@
-"""Paragraph pairs from the LibreOffice help packages of Debian (English beside another language)."""
+"""The pages of the LibreOffice help, from packages of Debian, as paragraphs of text."""
 
 import re
-from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
+
+PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
+HELP = Path("usr/share/libreoffice/help")
+Paragraph = Tuple[str, str]  # identifier and text
 
 _BLOCK_TAGS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _PARAGRAPH_ID = re.compile(r"(par|hd)_")
@@ -12,26 +15,6 @@ _CODE_CLASSES = frozenset({"code", "codeintable", "smathcode", "bascode"})
 _VOID_TAGS = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
-
-
-class PagePair(NamedTuple):
-    """The paragraphs two translations of one help page have in common.
-
-    `page` is the path below the language's folder, with forward slashes; `paragraphs` holds
-    (source, target) texts.
-    """
-
-    page: str
-    paragraphs: List[Tuple[str, str]]
-
-
-class HelpCorpusStatistics(NamedTuple):
-    """How much of the help pages could be paired."""
-
-    pages_paired: int
-    pages_of_one_language: int
-    paragraphs_paired: int
-    paragraphs_unpaired: int
 
 
 class _Node:
@@ -126,82 +109,23 @@ class _HelpPageParser(HTMLParser):
         self._open = []
 
 
-def read_paragraphs(html: str) -> List[Tuple[str, str]]:
+def pages_of(root: Path, language: str) -> Dict[str, Path]:
+    """Return the files of a language's help pages by their paths below its folder, with forward slashes, sorted.
+
+    ``root`` is the folder that the packages were unpacked into, which holds ``usr/``.
+    """
+    folder = root / HELP / language / "text"
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.html"))}
+
+
+def read_page(path: Path) -> List[Paragraph]:
+    """Read the paragraphs of a page in UTF-8; a stray byte becomes U+FFFD."""
+    return read_paragraphs(path.read_bytes().decode("utf-8", errors="replace"))
+
+
+def read_paragraphs(html: str) -> List[Paragraph]:
     """Read the (id, text) of the paragraphs and headings of one help page, without empty and code ones."""
     parser = _HelpPageParser()
     parser.feed(html)
     parser.close()
     return parser.paragraphs
-
-
-def pair_paragraphs(source: List[Tuple[str, str]], target: List[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """Pair the paragraphs of two translations of one page by id.
-
-    An id that occurs several times (text embedded from another page) is paired in order of occurrence, and
-    only where both pages hold it equally often.
-    """
-    source_counts = Counter(identifier for identifier, _ in source)
-    positions: Dict[str, List[str]] = {}
-    for identifier, text in target:
-        positions.setdefault(identifier, []).append(text)
-    taken: Counter = Counter()
-    pairs = []
-    for identifier, text in source:
-        texts = positions.get(identifier, [])
-        if len(texts) == source_counts[identifier]:
-            pairs.append((text, texts[taken[identifier]]))
-            taken[identifier] += 1
-    return pairs
-
-
-def _pages(folder: Path) -> Dict[str, Path]:
-    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.html")}
-
-
-class HelpCorpus:
-    """The help pages two languages have in common, read from the unpacked Debian packages.
-
-    Args:
-        root: folder the packages were unpacked into (the one that holds `usr/`).
-        source_folder, target_folder: the languages' folder names below `usr/share/libreoffice/help`.
-
-    Raises:
-        FileNotFoundError: where a language has no pages there.
-    """
-
-    def __init__(self, root: Path, source_folder: str = "en-US", target_folder: str = "de") -> None:
-        help_folder = root / "usr" / "share" / "libreoffice" / "help"
-        self._pages: List[Dict[str, Path]] = []
-        for folder in (source_folder, target_folder):
-            pages = _pages(help_folder / folder / "text")
-            if not pages:
-                raise FileNotFoundError(
-                    f"no help pages (*.html) below {help_folder / folder / 'text'}: unpack the package "
-                    f"libreoffice-help-{folder.lower()} into {root} with `dpkg-deb -x PACKAGE.deb {root}`"
-                )
-            self._pages.append(pages)
-        self.statistics = HelpCorpusStatistics(0, 0, 0, 0)
-
-    def __len__(self) -> int:
-        return len(self._common())
-
-    def __iter__(self) -> Iterator[PagePair]:
-        """Yield the page pairs in order of their path; `statistics` is complete after the last one."""
-        common = self._common()
-        paired = unpaired = 0
-        for page in common:
-            source, target = (read_paragraphs(_read_page(pages[page])) for pages in self._pages)
-            paragraphs = pair_paragraphs(source, target)
-            paired += len(paragraphs)
-            unpaired += len(source) - len(paragraphs)
-            yield PagePair(page, paragraphs)
-        alone = len(set(self._pages[0]) ^ set(self._pages[1]))
-        self.statistics = HelpCorpusStatistics(len(common), alone, paired, unpaired)
-
-    def _common(self) -> List[str]:
-        return sorted(set(self._pages[0]) & set(self._pages[1]))
-
-
-def _read_page(path: Path) -> str:
-    """Read a page as UTF-8; a stray byte becomes U+FFFD, so that cleaning drops its pair and no more."""
-    return path.read_bytes().decode("utf-8", errors="replace")

@@ -20,12 +20,10 @@ from fairseq_mega.corpora.classification.text_output import (
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.debian import obtain_packages
-from fairseq_mega.corpora.libreoffice_help import read_paragraphs
+from fairseq_mega.corpora.libreoffice_help import HELP, PACKAGES, pages_of, read_page
 from fairseq_mega.corpora.progress import Progress
 from fairseq_mega.corpora.splits import SPLITS
 
-LANGUAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}
-HELP = Path("usr/share/libreoffice/help")
 LEAST_PAGES = 20  # two of them are held out
 Pages = Dict[str, bytes]
 Pairs = List[Tuple[Tuple[bytes, ...], str]]
@@ -63,16 +61,16 @@ def read_pages(root: Path, language: str) -> Pages:
 
     Pages without text are left out. Raises ValueError when there is none.
     """
-    folder = root / HELP / language / "text"
     pages: Pages = {}
-    files = sorted(folder.rglob("*.html"))
-    for path in Progress(f"reading {language}", "pages", len(files)).follow(files):
-        paragraphs = read_paragraphs(path.read_bytes().decode("utf-8", errors="replace"))
-        text = "\n".join(paragraph for _, paragraph in paragraphs).encode("utf-8")
+    files = pages_of(root, language)
+    for name, path in Progress(f"reading {language}", "pages", len(files)).follow(files.items()):
+        text = "\n".join(paragraph for _, paragraph in read_page(path)).encode("utf-8")
         if text:
-            pages[path.relative_to(folder).as_posix()] = text
+            pages[name] = text
     if not pages:
-        raise ValueError(f"no help pages (*.html) below {folder}: give the package {LANGUAGES[language]}")
+        raise ValueError(
+            f"no help pages (*.html) below {root / HELP / language / 'text'}: give the package {PACKAGES[language]}"
+        )
     return pages
 
 
@@ -127,12 +125,12 @@ def _texts(pairs: Pairs, which: np.ndarray, length: int) -> TextSplit:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the pages, make the examples and write them."""
-    languages = list(LANGUAGES)[: 1 if args.task == "class" else 2]
+    languages = list(PACKAGES)[: 1 if args.task == "class" else 2]
     inputs: Dict[str, Dict[str, Any]] = {}
     root = args.packages
     if root is None:
         root = work.scratch
-        inputs = obtain_packages([LANGUAGES[language] for language in languages], args.deb, work.raw, root)
+        inputs = obtain_packages([PACKAGES[language] for language in languages], args.deb, work.raw, root)
     pages = [read_pages(root, language) for language in languages]
     if args.task == "class":
         parts = class_examples(pages[0], args.seed)
