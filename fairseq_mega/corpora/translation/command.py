@@ -12,9 +12,9 @@ from typing import Optional, Sequence
 from fairseq_mega.corpora.commands import Commands
 from fairseq_mega.corpora.progress import Progress
 from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.corpora.translation.corpus import Corpus, clean_pages, own_corpus
 from fairseq_mega.corpora.translation.help_corpus import HelpCorpus
-from fairseq_mega.corpora.translation.parallel_files import describe_dropped, own_corpus, read_pairs, write_corpus
-from fairseq_mega.corpora.translation.parallel_text import Corpus, clean_pages
+from fairseq_mega.corpora.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.corpora.translation.subwords import command_subwords
 
 

@@ -4,14 +4,8 @@ from pathlib import Path
 from typing import List, Optional
 
 from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.translation.parallel_text import (
-    Corpus,
-    Pair,
-    PairRules,
-    clean_text,
-    rejection,
-    remove_repeats,
-)
+from fairseq_mega.corpora.translation.corpus import Corpus
+from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 
 # Fewer than this and neither the subwords nor a score mean anything.
 MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}
@@ -66,38 +60,6 @@ def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pai
     for side, lang in enumerate((source_lang, target_lang)):
         with open(f"{prefix}.{lang}", "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{pair[side]}\n" for pair in pairs)
-
-
-def own_corpus(
-    train: List[Pair], valid: Optional[List[Pair]], test: Optional[List[Pair]], held_out: Optional[int] = None
-) -> Corpus:
-    """Make a corpus of a person's own pairs; a split not given is held out from the end of `train`.
-
-    Args:
-        train: pairs to learn from; those of no use (an empty side, hundreds of words) are dropped.
-        valid, test: pairs given by the person; they are kept line by line.
-        held_out: pairs to hold out per split not given; None: a twentieth of `train`, 1000 at most.
-    """
-    corpus = Corpus()
-    usable = []
-    for pair in train:
-        reason = rejection(pair, PairRules())
-        if reason:
-            corpus.dropped[reason] += 1
-        else:
-            usable.append(pair)
-    if held_out is None:
-        held_out = min(1000, len(usable) // 20)
-    for name, given in (("test", test), ("valid", valid)):
-        if given is None:
-            cut = max(0, len(usable) - held_out)
-            corpus.splits[name], usable = usable[cut:], usable[:cut]
-    corpus.splits["train"] = usable
-    remove_repeats(corpus)
-    for name, given in (("test", test), ("valid", valid)):
-        if given is not None:
-            corpus.splits[name] = given
-    return corpus
 
 
 def write_corpus(corpus: Corpus, folder: Path, source_lang: str, target_lang: str, limit: Optional[int] = None) -> None:
