@@ -1,13 +1,9 @@
-"""Bytes as decimal tokens: there and back, in any blocks, and counted as fairseq will count them."""
-
-import io
+"""Bytes as decimal tokens: there and back, in any blocks."""
 
 import pytest
-from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.language_modeling.text_counts import ByteCounter, TextCounts
 from fairseq_mega.data.byte_text import decode, encode
 
 # Line feeds are frequent, so that empty lines and endings of all kinds come up.
@@ -27,28 +23,6 @@ def test_decoding_gives_the_bytes_back(text: bytes) -> None:
 @given(texts, st.integers(0, 60))
 def test_blocks_can_be_cut_anywhere(text: bytes, cut: int) -> None:
     assert encode(text[:cut]) + encode(text[cut:]) == encode(text)
-
-
-def counts_of(*blocks: bytes) -> ByteCounter:
-    counter = ByteCounter()
-    assert b"".join(counter.count(blocks)) == b"".join(blocks)
-    return counter
-
-
-@given(texts, st.integers(0, 60))
-def test_the_counts_are_those_of_fairseq(text: bytes, cut: int) -> None:
-    """fairseq reads the encoded text line by line, cuts it at blanks and appends </s> to every line."""
-    lines = io.StringIO(encode(text).decode("ascii")).readlines()
-    counter = counts_of(text[:cut], text[cut:])
-    tokens = sum(len(tokenize_line(line)) + 1 for line in lines)
-    assert counter.counts == TextCounts(len(lines), tokens, len(text))
-    assert counter.symbols == len({token for line in lines for token in tokenize_line(line)})
-
-
-@pytest.mark.parametrize(("text", "tokens"), [(b"ab\ncd\n", 6), (b"ab\ncd", 6), (b"\n", 1), (b"a", 2), (b"", 0)])
-def test_a_text_has_as_many_tokens_as_bytes_unless_its_last_line_is_unfinished(text: bytes, tokens: int) -> None:
-    assert counts_of(text).counts.tokens == tokens
-    assert tokens - len(text) == (0 if text.endswith(b"\n") or not text else 1)
 
 
 @pytest.mark.parametrize("token", ["256", "-1", "x", "<unk>", "1.0", "１"])
