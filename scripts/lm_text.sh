@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts prepare_*.sh of language models share; to be sourced by a bash script that has set -euo pipefail.
+# Shared by the scripts prepare_*.sh of language models; to be sourced by a bash script that has set -euo pipefail.
 
 # shellcheck source=scripts/work.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/work.sh"
@@ -41,7 +41,7 @@ binarise() {
   mv "$partial" "$work_dir/data-bin"
 }
 
-# progress_of DIR: what fairseq-preprocess has written so far.
+# progress_of DIR: prints how far fairseq-preprocess has come.
 progress_of() {
   if [[ -e $1/dict.txt ]]; then
     printf '%s MB written' "$(du -sm "$1" | cut -f 1)"
@@ -56,7 +56,7 @@ count_tokens() {
     --json "$work_dir/counts.json" "$@"
 }
 
-# finish: says what was made.
+# finish: names the data and the counts.
 finish() {
   log "done: $work_dir/data-bin (counts: $work_dir/counts.json)"
   [[ ! $smoke ]] || log 'SMOKE RUN on made-up text: the numbers mean nothing'

@@ -110,7 +110,7 @@ if [[ ! $skip_setup ]]; then
 fi
 FAIRSEQ_MEGA_VENV=$venv activate_venv
 require_command fairseq-train "run 'bash scripts/setup.sh'"
-export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega.cli... from any folder
+export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
 export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
 user_dir=$repo_root/fairseq_mega
 

@@ -14,7 +14,7 @@ modelling. Finished stages are skipped when the same command is given again.
   --train FILE      the text to learn from
   --valid FILE      validation text (default: evenly spaced blocks of lines held out of --train)
   --test FILE       test text (default: the same)
-  --unit U          words (UTF-8, what stands between white space), subwords (pieces of words, learnt from train)
+  --unit U          words (UTF-8, cut at white space), subwords (pieces of words, learnt from train)
                     or bytes (every byte a token, any file) (default: words)
   --vocab-size N    subwords: how many to learn (default: 8000)
   --threshold N     words: those seen fewer than N times in train become <unk> (default: 2)

@@ -43,7 +43,7 @@ start_work() {
   fi
   FAIRSEQ_MEGA_VENV=$venv activate_venv
   require_command fairseq-preprocess "run 'bash scripts/setup.sh'"
-  export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega.cli... from any folder
+  export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
   mkdir -p "$work_dir/logs" || die "--out $work_dir cannot be made: give a folder you may write to"
   work_dir=$(cd "$work_dir" && pwd)

@@ -1,4 +1,4 @@
-"""Draw a page of Pathfinder images, to see what the task is: above with label 1, below with label 0."""
+"""Draw a page of Pathfinder images that shows the task: label 1 above, label 0 below."""
 
 import argparse
 import sys

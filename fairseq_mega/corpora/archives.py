@@ -15,7 +15,7 @@ DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
 
 class Archive(NamedTuple):
-    """The address of an archive, its digests, and what to do where it cannot be had."""
+    """The address of an archive, its digests, and the remedy where it cannot be had."""
 
     url: str
     digests: Dict[str, str]  # hexadecimal, by the name that hashlib knows

@@ -9,7 +9,7 @@ SCAN_TOKENS = 1 << 22
 
 
 def binarised_counts(data: Path, split: str, dictionary: Any) -> Tuple[Dict[str, int], List[str]]:
-    """Return lines, tokens and unknown words of a binarised split, and what is wrong with it."""
+    """Return lines, tokens and unknown words of a binarised split, and the problems found."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset, data_file_path, index_file_path
 
     prefix = str(data / split)
@@ -22,11 +22,11 @@ def binarised_counts(data: Path, split: str, dictionary: Any) -> Tuple[Dict[str,
             return {}, [f"{split}: expected token numbers below {len(dictionary)} (dict.txt), found {len(found) - 1}"]
         frequency += found
     lines, problems = len(index.sizes), []
-    for what, want, have in (
+    for name, want, have in (
         ("tokens in the index", len(tokens), int(index.sizes.sum())),
         ("</s>", lines, int(frequency[dictionary.eos()])),
         ("<s> and <pad>", 0, int(frequency[dictionary.bos()] + frequency[dictionary.pad()])),
     ):
         if want != have:
-            problems.append(f"{split}: expected {want} {what}, found {have}")
+            problems.append(f"{split}: expected {want} {name}, found {have}")
     return {"lines": lines, "tokens": len(tokens), "unknown": int(frequency[dictionary.unk()])}, problems

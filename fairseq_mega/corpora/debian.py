@@ -130,7 +130,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--packages", type=Path, required=True, metavar="DIR", help="folder that holds or gets them")
     parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="folder to unpack them into")
     parser.add_argument("--deb", type=Path, metavar="FILE", help="an own copy of the only package, by any name")
-    parser.add_argument("--otherwise", default="", metavar="TEXT", help="last words of an error: what else can be done")
+    parser.add_argument("--otherwise", default="", metavar="TEXT", help="the alternative that an error ends with")
     options = parser.parse_args(arguments)
     if options.deb and len(options.names) > 1:
         parser.error("--deb stands for one package: give one NAME")

@@ -19,7 +19,7 @@ ATTEMPTS = 3  # of fetch_missing: some hosts are gone, and trying for long would
 
 
 class DownloadError(ValueError):
-    """A file is missing, damaged or cannot be fetched; the message tells what was expected and found."""
+    """A file is missing, damaged or cannot be fetched; the message names both sizes or checksums."""
 
 
 def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: str = OWN_COPY) -> int:
@@ -58,7 +58,7 @@ def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: st
 
 
 def _transfer(url: str, partial: Path) -> Optional[int]:
-    """Append what is missing of ``url`` to ``partial``; return the size that the whole file should have."""
+    """Append the missing bytes of ``url`` to ``partial``; return the size that the whole file should have."""
     done = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:

@@ -28,7 +28,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def blocks_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield what is left of a stream in blocks of 1 MiB."""
+    """Yield the rest of a stream in blocks of 1 MiB."""
     return iter(lambda: stream.read(BLOCK), b"")
 
 

@@ -12,7 +12,7 @@ LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unle
 def train_model(lines: List[str], prefix: Path, vocabulary_size: int) -> int:
     """Train a model on all the lines and write it to `prefix.model` and `prefix.vocab`; return its size.
 
-    Text is not normalised, so that decoding gives back what was encoded, white space aside. A text too
+    Text is not normalised, so that decoding gives back the text, white space aside. A text too
     small for the wanted size gets a smaller vocabulary.
 
     Raises:

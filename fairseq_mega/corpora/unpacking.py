@@ -1,4 +1,4 @@
-"""Packed files, read within a limit: a small file must not fill memory or disk, whatever it says of itself."""
+"""Packed files, read within a limit: a small file must not fill memory or disk."""
 
 import gzip
 import io
@@ -30,7 +30,7 @@ def check_expansion(path: Path, unpacked: int) -> None:
 
 
 def check_zip(path: Path) -> None:
-    """Raise :class:`ExpansionError` if the members of a zip file are too large, by what it says of them.
+    """Raise :class:`ExpansionError` if the members of a zip file are too large by their stated sizes.
 
     Python reads no more of a member than that. Raises zipfile.BadZipFile for another kind of file.
     """

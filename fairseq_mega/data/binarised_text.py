@@ -71,5 +71,5 @@ class BinarisedText:
 
 
 def inputs_of(target: Tensor, before: int) -> Tensor:
-    """What a language model reads to predict ``target`` (L,): the token ``before`` it, then all but its last."""
+    """Return a language model's input to predict ``target`` (L,): the token ``before`` it, then all but its last."""
     return torch.cat([target.new_tensor([before]), target[:-1]])

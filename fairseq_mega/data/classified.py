@@ -1,4 +1,4 @@
-"""What the datasets of classification tasks share: a class per example, batches that leave no example out."""
+"""Base of the datasets of classification tasks: a class per example, batches that leave no example out."""
 
 from typing import Any, Dict, List, Optional
 

@@ -1,4 +1,4 @@
-"""What a classifier of recordings must know of its data to read a new one: labels, length and scale."""
+"""Labels, length and scale of the recordings that a classifier learnt from: it needs them to read a new one."""
 
 from pathlib import Path
 from typing import List, Sequence

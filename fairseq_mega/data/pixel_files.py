@@ -188,7 +188,7 @@ def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarra
 
 
 def fault(text: bytes, source: str, line: int, columns: int) -> str:
-    """What is wrong with some lines, see :func:`parse_pixels`."""
+    """The message about the first broken one of some lines, see :func:`parse_pixels`."""
     for number, content in enumerate(text.split(b"\n")[:-1], line):
         words = re.split(rb"[ \t\r]+", content.strip(b" \t\r"))
         for position, word in enumerate(words, 1):

@@ -1,4 +1,4 @@
-"""What fairseq asks of every dataset whose items have lengths."""
+"""The interface that fairseq expects of datasets whose items have lengths."""
 
 import numpy as np
 from fairseq.data import FairseqDataset

@@ -1,7 +1,7 @@
-"""What a token of a text is (a word, a byte, a subword), and the way from text to tokens and back.
+"""The units of tokens (words, bytes, subwords), and the way from text to tokens and back.
 
-``unit.json`` beside ``dict.txt`` says it: ``{"unit": "bytes"}``. A folder without it, as older ones are, is taken for
-bytes where its dictionary holds nothing but numbers of bytes, and for words otherwise.
+``unit.json`` beside ``dict.txt`` names the unit: ``{"unit": "bytes"}``. A folder without it, as older ones are, is
+taken for bytes where its dictionary holds nothing but numbers of bytes, and for words otherwise.
 """
 
 import codecs
@@ -65,7 +65,7 @@ class ByteUnit(TextUnit):
         return encode(line.encode("utf-8", "surrogateescape")).decode("ascii").strip()
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """As the base class; a byte within a character gives an empty piece, what is no UTF-8 or no byte U+FFFD."""
+        """As the base class; a byte within a character gives an empty piece, no UTF-8 or no byte gives U+FFFD."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for symbol in symbols:
             if symbol == LINE_END:
@@ -112,7 +112,7 @@ def is_byte(symbol: str) -> bool:
 
 
 def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None) -> str:
-    """Name of the unit of binarised data: what ``unit.json`` says, else ``saved``, else what the dictionary tells.
+    """Name of the unit of binarised data: the one in ``unit.json``, else ``saved``, else the dictionary's.
 
     Raises:
         ValueError: if ``unit.json`` names none.

@@ -1,4 +1,4 @@
-"""Text to splits to binarised data: what is written, what is counted, and what is refused."""
+"""Text to splits to binarised data: files, counts and refusals."""
 
 import io
 import json

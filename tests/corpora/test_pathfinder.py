@@ -1,4 +1,4 @@
-"""Pathfinder: what the images show is what their labels say, by other means than those that drew them."""
+"""Pathfinder: the images show what their labels say, found by other means than those that drew them."""
 
 import hashlib
 import itertools

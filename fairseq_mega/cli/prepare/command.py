@@ -1,7 +1,7 @@
 """Prepare the data of the Long Range Arena and of raw speech, or real stand-ins for them.
 
-Generates, fetches or takes what a data set is made of, checks it, and leaves in --out what the tasks lra-text,
-lra-image and speech_commands read, and SOURCE.json: origin, seed, counts and checksums. Progress goes to stderr. The
+Generates, fetches or takes the raw data, checks them, and leaves in --out the files that the tasks lra-text, lra-image
+and speech_commands read, and SOURCE.json: origin, seed, counts and checksums. Progress goes to stderr. The
 same command given again goes on where it was interrupted, and does nothing where all is done.
 """
 

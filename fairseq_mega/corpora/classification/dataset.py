@@ -1,4 +1,4 @@
-"""What fairseq-mega-prepare knows of a data set, and what the making of one reports."""
+"""The description of a data set for fairseq-mega-prepare, and the report on making one."""
 
 import argparse
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from fairseq_mega.corpora.classification.work_folder import WorkFolder
 
 @dataclass
 class Report:
-    """What was made, for SOURCE.json.
+    """The report on a data set that was made, for SOURCE.json.
 
     Attributes:
         origin: where the examples come from, in a sentence.
-        splits: per split the number of examples, the labels and whatever else was counted.
+        splits: per split the number of examples, the labels and further counts.
         inputs: per file that was read its size and SHA-256, and its address where it was downloaded.
-        notes: in what the result differs from the published data.
+        notes: differences from the published data.
     """
 
     origin: str
@@ -31,7 +31,7 @@ class Dataset:
     Attributes:
         name: as given on the command line.
         summary: one line for the list of data sets.
-        details: what its --help says of sizes, times and layout.
+        details: sizes, times and layout, for its --help.
         add_options: adds its own options to a parser.
         check: raises ValueError for options that do not go together, before anything is made.
         make: writes the data set below ``work.output``.

@@ -66,7 +66,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def _read_part(folder: Path, part: str) -> ImageSplit:
-    paths = [folder / FILES[f"{part} {what}"] for what in ("images", "labels")]
+    paths = [folder / FILES[f"{part} {kind}"] for kind in ("images", "labels")]
     images, labels = (read_idx(path) for path in paths)
     if images.shape[1:] != (SIDE, SIDE) or labels.shape != images.shape[:1]:
         raise ValueError(

@@ -39,7 +39,7 @@ minute on one core. Every UTF-8 byte is a symbol, and of every text the first 40
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the help pages."""
-    parser.add_argument("--task", choices=("class", "retrieval"), required=True, help="what is to be told")
+    parser.add_argument("--task", choices=("class", "retrieval"), required=True, help="the meaning of the labels")
     add_seed(parser, "splits")
     add_length(parser)
     parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")

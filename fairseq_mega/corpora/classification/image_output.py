@@ -27,7 +27,7 @@ def image_line(image: np.ndarray) -> bytes:
 
 
 def write_image_task(folder: Path, splits: Dict[str, ImageSplit]) -> Dict[str, Dict[str, Any]]:
-    """Write all splits below ``folder`` and return what was counted in each; raises ValueError for an empty one."""
+    """Write all splits below ``folder`` and return the counts of each; raises ValueError for an empty one."""
     for name in ("input", "label"):
         (folder / name).mkdir(parents=True)
     statistics = {}

@@ -47,7 +47,7 @@ def make(dataset: Dataset, args: argparse.Namespace, provenance: Callable[[], Di
 
 
 def describe(dataset: Dataset, report: Report, output: Path) -> Dict[str, Any]:
-    """Return the entries of SOURCE.json on what was made; reads every file for its checksum."""
+    """Return the entries of SOURCE.json on the data set; reads every file for its checksum."""
     files = sorted(path for path in output.rglob("*") if path.is_file())
     return {
         "dataset": dataset.name,

@@ -1,4 +1,4 @@
-"""Say which data of the Long Range Arena and of speech are still to be made, before the first training starts.
+"""List the data of the Long Range Arena and of speech that are still to be made, before the first training starts.
 
     python fairseq_mega/corpora/classification/missing.py TASK=DIR...
 
@@ -89,7 +89,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="lra_data", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("places", type=place, nargs="+", metavar="TASK=DIR", help="a task and the folder of its data")
-    parser.add_argument("--smoke", action="store_true", help="what is not there will be made up")
+    parser.add_argument("--smoke", action="store_true", help="missing data will be made up")
     options = parser.parse_args(arguments)
     try:
         print("\n".join(to_make(options.places, options.smoke)))

@@ -67,7 +67,7 @@ def read_texts(path: Path) -> Texts:
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
-    """Read the tables, hold out what is not given, and write the texts."""
+    """Read the tables, hold out the splits that are not given, and write the texts."""
     files = _given(args)
     parts = {split: read_texts(path) for split, path in files.items()}
     labels = sorted({label for _, label in parts["train"]})

@@ -43,9 +43,9 @@ def byte_text(text: bytes, length: int) -> np.ndarray:
 def write_text_task(
     folder: Path, splits: Dict[str, TextSplit], symbols: Sequence[str], labels: Sequence[str]
 ) -> Dict[str, Dict[str, Any]]:
-    """Binarise all splits below ``folder`` and return what was counted in each.
+    """Binarise all splits below ``folder`` and return the counts of each.
 
-    ``symbols`` names what the numbers in the texts stand for, ``labels`` are all there can be. As with
+    ``symbols`` are the names of the numbers in the texts, ``labels`` all labels that there can be. As with
     fairseq-preprocess a symbol that train lacks becomes ``<unk>``; a label does not. Raises ValueError for a split
     without examples.
     """
@@ -125,7 +125,7 @@ class _Builder:
 
 
 def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, int]:
-    """Read back what was written; a difference is a mistake of ours or of the disk."""
+    """Read the split back; a difference is a mistake of ours or of the disk."""
     counts, problems = binarised_counts(folder, split, dictionary)
     if not problems and counts["lines"] != size:
         problems = [f"{split}: expected {size} examples, found {counts['lines']}"]
@@ -135,5 +135,5 @@ def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, in
 
 
 def byte_note(length: int) -> List[str]:
-    """Return what SOURCE.json says of byte texts."""
+    """Return the note on byte texts in SOURCE.json."""
     return [f"UTF-8 bytes as symbols (decimal numbers), the first {length} of each text, and </s>"]

@@ -21,13 +21,13 @@ RAW = "raw"
 class WorkFolder:
     """A folder that will hold a data set made with certain settings.
 
-    ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, what a
-    later run can go on with in ``parts``, anything else in ``scratch``. :meth:`publish` moves the data set into
+    ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, parts
+    that a later run can continue in ``parts``, anything else in ``scratch``. :meth:`publish` moves the data set into
     ``DIR``, SOURCE.json last, so that its presence says that all is there.
 
     Args:
         out: the folder; made if absent.
-        settings: what the result depends on; JSON values.
+        settings: the options that the result depends on; JSON values.
 
     Raises:
         ValueError: the folder holds something else, another data set, or one of other settings; or another process is
@@ -159,7 +159,7 @@ class WorkFolder:
                 os.replace(path, self.out / path.name)
         os.replace(self.output / SOURCE, self.out / SOURCE)
         shutil.rmtree(self._unfinished, ignore_errors=True)
-        say(f"done: {self.out} (what it was made of: {self.out / SOURCE})")
+        say(f"done: {self.out} (its origin: {self.out / SOURCE})")
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -38,7 +38,7 @@ def in_order(function: Callable[[Block], Result], blocks: Iterable[Block], worke
                 result = under_way.popleft().result()
                 under_way.extend(pool.submit(function, block) for block in islice(waiting, 1))
                 yield result
-        finally:  # whoever iterates may stop early; what nobody will ask for is not begun
+        finally:  # the caller may stop early: blocks that nobody will ask for are not begun
             for future in under_way:
                 future.cancel()
 

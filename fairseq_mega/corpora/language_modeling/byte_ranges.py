@@ -67,7 +67,7 @@ def held_out_ranges(
 
     Args:
         path: the text; only a few bytes around each cut are read.
-        splits: what to hold out, of valid and test.
+        splits: the held-out ones, of valid and test.
         limit: use this many bytes only, in equal parts from the beginning of every block.
 
     Returns:

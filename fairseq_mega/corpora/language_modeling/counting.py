@@ -43,9 +43,9 @@ def command_count(args: argparse.Namespace) -> None:
         problems += wrong
     for who, wanted, size in [] if problems else expected_counts(args):
         for split, counts in wanted.items():
-            for what, want in counts.items():
-                if splits[split][what] != want:
-                    problems.append(f"{split}: expected {want} {what} ({who}), found {splits[split][what]}")
+            for name, want in counts.items():
+                if splits[split][name] != want:
+                    problems.append(f"{split}: expected {want} {name} ({who}), found {splits[split][name]}")
         if size not in (None, len(dictionary)):
             problems.append(f"dict.txt: expected a dictionary of {size} ({who}), found {len(dictionary)}")
     if problems:

@@ -14,7 +14,7 @@ _ENCODINGS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
     r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
 
-    Lines end at `\n` only; words are what fairseq would make of them. A byte-order mark is left out.
+    Lines end at `\n` only, and are cut into words as fairseq does it. A byte-order mark is left out.
 
     Args:
         replace_invalid: read bytes that are no UTF-8 as U+FFFD.
@@ -79,7 +79,7 @@ def check_words(path: Path, replace_invalid: bool = False) -> None:
 
     Raises:
         OSError: no such file, or a folder.
-        ValueError: an empty file, a file without any word, or what :func:`read_words` refuses.
+        ValueError: an empty file, a file without any word, or one that :func:`read_words` refuses.
     """
     check_not_empty(path)
     found = False

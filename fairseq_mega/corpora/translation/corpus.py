@@ -27,7 +27,7 @@ def split_of_page(page: str, valid_share: float, test_share: float) -> str:
 
 
 def leak_key(text: str) -> str:
-    """Return what two texts share that count as one sentence: letter case, spacing, closing marks ignored."""
+    """Return the text without regard to letter case, spacing and closing marks: texts of one key are one sentence."""
     return " ".join(text.casefold().split()).rstrip(" .!?:;,…")
 
 

@@ -3,9 +3,9 @@
     image, label = draw_pathfinder(index=0, seed=1, rules=PATHFINDER32)
 
 The procedure is that of Linsley et al. (2018), the parameters are those of the Long Range Arena (Tay et al., 2021).
-Their random numbers are not published, so neither are these images theirs. What the published description leaves open
-is settled so: occupied areas are sets of pixels, those within the margin of a paddle's edge, and a paddle may not end
-where its successor would have no room (geometry.Stencils.clearance).
+Their random numbers are not published, so these images are not theirs. Two points that the published description leaves
+open are settled so: occupied areas are sets of pixels, those within the margin of a paddle's edge, and a paddle may not
+end where its successor would have no room (geometry.Stencils.clearance).
 """
 
 from functools import partial

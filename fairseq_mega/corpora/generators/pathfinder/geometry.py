@@ -1,4 +1,4 @@
-"""What contours are laid out with: points of the fine grid, and stencils of paddles as the bits of one integer.
+"""Geometry of the contours: points of the fine grid, and stencils of paddles as the bits of one integer.
 
 A point is a (row, column) of the fine grid, `antialias` points per pixel. Sets of pixels are Python integers, pixel
 (y, x) being bit y * `width` + x: whether a paddle touches anything is then one shift and one `and`, and placing it one
@@ -14,7 +14,7 @@ import numpy as np
 from fairseq_mega.corpora.generators.pathfinder.rules import PathfinderRules
 
 WEIGHT_ONE = 1 << 20  # weights are integers, so that every machine draws the same candidate
-EXACT = 1e-6  # pixels; what lies on the edge of a stencil belongs to it, whichever way a machine rounds
+EXACT = 1e-6  # pixels; the edge of a stencil belongs to it, whichever way a machine rounds
 Point = Tuple[int, int]
 
 
@@ -48,10 +48,10 @@ class Stencils:
 
     def __init__(self, rules: PathfinderRules, margin: int) -> None:
         self.rules, self.margin = rules, margin
-        # What a paddle occupies: two paddles whose surroundings are apart have the gap of one contour between them.
+        # The surroundings that a paddle occupies: if those of two are apart, the gap of one contour is between them.
         self.surround = margin + rules.paddle_thickness / 2
-        # How far the end of a paddle, its margin included, stays from what is occupied: the next paddle starts one
-        # margin further on and needs its surroundings. With less, nearly all contours would run into the image's edge.
+        # Distance of a paddle's end, its margin included, from occupied pixels: the next paddle starts one margin
+        # further on and needs its surroundings. With less, nearly all contours would run into the image's edge.
         self.clearance = 2 * margin
         self.reach = math.ceil(rules.paddle_length + self.surround + self.clearance) + 1
         self.width = rules.size + 2 * self.reach
@@ -74,7 +74,7 @@ class Stencils:
         return ((1 << self.width * self.width) - 1) ^ inside
 
     def surroundings(self, point: Point, angle: int) -> Tuple[int, int]:
-        """What a paddle occupies, and what later paddles should not point to, in the window around its start."""
+        """Pixels that a paddle occupies, and those that no later one may point to, in the window around its start."""
         key = self._key(point, angle)
         if key not in self._surroundings:
             distance = distance_to_paddle(*self._offsets(key), self.rules.paddle_length, angle)

@@ -1,7 +1,7 @@
 """Laying out a Pathfinder image: two long contours, the label, distractors around them; nothing is painted yet.
 
-The procedure is that of Linsley et al. (2018): contours grow paddle by paddle, and what would touch anything that is
-there already is drawn again.
+The procedure is that of Linsley et al. (2018): contours grow paddle by paddle, and a paddle that would touch
+anything already there is drawn again.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ Contour = List[Paddle]
 
 
 class Layout(NamedTuple):
-    """What an image shows."""
+    """The content of an image."""
 
     label: int  # 1: both markers lie on one contour
     margin: int
@@ -49,7 +49,7 @@ class _Growing:
 
     contrast: float
     paddles: Contour = field(default_factory=list)
-    newest: int = 0  # what the newest paddle occupies
+    newest: int = 0  # pixels that the newest paddle occupies
 
 
 def lay_out(index: int, seed: int, rules: PathfinderRules) -> Layout:
@@ -174,7 +174,7 @@ class _Canvas:
     def _place(self, contour: _Growing, taken: int, corner: int, start: Point, angle: int) -> bool:
         """Add a paddle to a contour unless it needs a pixel that is taken; the window `taken` begins at `corner`.
 
-        The published limit is 1.8 on the sum of what is taken and what is needed at any pixel; both are 0 or 1 here.
+        The published limit on the sum of the taken and the needed area at any pixel is 1.8; both are 0 or 1 here.
         """
         near, far = self.stencils.surroundings(start, angle)
         if taken & near:
@@ -196,7 +196,7 @@ class _Canvas:
 
 @lru_cache(maxsize=None)
 def blank(rules: PathfinderRules, margin: int) -> Tuple[int, int]:
-    """What is taken and what is shunned on an empty canvas."""
+    """The taken and the shunned pixels of an empty canvas."""
     ours = stencils(rules, margin)
     return ours.outside(rules.padding), ours.outside(rules.padding + ours.clearance)
 

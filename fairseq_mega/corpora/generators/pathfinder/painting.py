@@ -33,7 +33,7 @@ class Stamps:
         self.rules = rules
         extent = max(rules.paddle_length + rules.paddle_thickness / 2, rules.marker_radius)
         self.reach = math.ceil(extent) + LOBES
-        self.pixels = 2 * (self.reach + LOBES) + 1  # what lies within reach of the filter of the outermost pixels
+        self.pixels = 2 * (self.reach + LOBES) + 1  # all within reach of the outermost pixels' filter
         self._reduce = lanczos_matrix(self.pixels, rules.antialias)
         self._stamps: Dict[Tuple[int, int, int], np.ndarray] = {}
 

@@ -1,4 +1,4 @@
-"""What a Pathfinder image is made of: the parameters of the drawing, for 32 x 32 and for 128 x 128 (Path-X)."""
+"""The parameters of Pathfinder images, for 32 x 32 and for 128 x 128 pixels (Path-X)."""
 
 from dataclasses import dataclass
 from typing import Tuple
