@@ -1,0 +1,38 @@
+"""Checkpoints of language models, with the training that they come from."""
+
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import FairseqLanguageModel
+
+from fairseq_mega.compat import architectures
+from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
+
+
+def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return seed and updates of the training that a checkpoint comes from; None where it does not say."""
+    cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
+    seed = cfg["common"]["seed"] if cfg else getattr(state["args"], "seed", None)
+    most = cfg["optimization"]["max_update"] if cfg else getattr(state["args"], "max_update", None)
+    return {"seed": seed, "updates": history[-1].get("num_updates"), "max_update": most}
+
+
+def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
+    """Load model and task of a checkpoint on the data folder that is given; with them comes :func:`training_of`.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if it is no checkpoint of a language model, or holds more than tensors and plain values.
+    """
+    overrides: Dict[str, Any] = {"data": str(data)}
+    if chunk_size is not None:
+        overrides["test_chunk_size"] = chunk_size
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
+    with architectures.expect_models_of(FairseqLanguageModel):
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    if chunk_size is not None and not isinstance(task, MegaLanguageModelingTask):
+        raise ValueError(f"--chunk-size {chunk_size}: {path} is no model of --task mega_language_modeling")
+    model.to(device).eval()
+    return model, task, training_of(state)
