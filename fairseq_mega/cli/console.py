@@ -16,6 +16,7 @@ import warnings
 import fairseq_mega
 from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.compat.loading import RefusedContents, UnreadableFile
+from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags, with_task
 
@@ -135,9 +136,10 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
     try:
-        check_arguments(command, given)
+        origin = Origin() if command == "train" else origin_of(option_value(given, "--path"))
+        check_arguments(command, given, origin)
         check_files(given)
-        sys.argv = [name, *with_user_dir(with_task(command, given))]
+        sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
         with explained_errors():
             importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:

@@ -1,15 +1,15 @@
-"""What is wrong with a command line, in one line with the remedy, where fairseq prints a page of options."""
+"""Errors of a command line in one line with the remedy, where fairseq prints a page of options."""
 
 import argparse
 import ast
 import contextlib
 import difflib
-import os
 import re
 import typing
 
 import fairseq_mega
-from fairseq_mega.compat.loading import load
+from fairseq_mega.models.checkpoint_files import Origin
+from fairseq_mega.tasks.families import kind_of
 
 CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 VALUE = re.compile(r"argument (\S+): invalid (\S+) value: (.*)", re.DOTALL)
@@ -131,8 +131,14 @@ def explained_errors() -> typing.Iterator[None]:
         argparse.ArgumentParser.error = original  # type: ignore[method-assign]
 
 
-def check_arguments(command: str, arguments: typing.Sequence[str]) -> None:
-    """Refuse what fairseq would find out in a traceback; raises UsageError."""
+def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origin) -> None:
+    """Refuse what fairseq would find out in a traceback; raises UsageError.
+
+    Args:
+        command: a key of console.COMMANDS.
+        arguments: of the command line.
+        origin: of the checkpoint that --path names.
+    """
     if {"-h", "--help"} & set(arguments):
         return
     for option, meaning in REQUIRED.get(command, {}).items():
@@ -147,8 +153,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str]) -> None:
         if arch is not None:
             check_family(f"--arch {arch}", arch, task)
         return
-    arch, _ = origin_of(option_value(arguments, "--path"))
-    kind = None if arch is None else kind_of(arch)
+    arch, kind = origin.arch, None if origin.arch is None else kind_of(origin.arch)
     if arch is not None and kind is not None:
         if command not in kind.commands:
             raise UsageError(
@@ -158,28 +163,11 @@ def check_arguments(command: str, arguments: typing.Sequence[str]) -> None:
             check_family(f"--path holds a model of --arch {arch}, which", arch, task)
 
 
-def with_task(command: str, arguments: typing.Sequence[str]) -> typing.List[str]:
+def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> typing.List[str]:
     """Add the --task that a checkpoint was trained on, where none is given: fairseq takes another one by default."""
-    if command == "train" or option_value(arguments, "--task") is not None:
+    if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
         return list(arguments)
-    _, task = origin_of(option_value(arguments, "--path"))
-    return list(arguments) if task is None else [*arguments, "--task", task]
-
-
-def origin_of(
-    paths: typing.Optional[str],
-) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
-    """Architecture and task of the first checkpoint of --path, without reading its weights; None where it does not say.
-
-    A file that cannot be read gives None, too: the command itself says what is wrong with it.
-    """
-    try:
-        state = load((paths or "").split(os.pathsep)[0], "cpu", mmap=True)
-        if state.get("cfg"):
-            return state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name")
-        return getattr(state["args"], "arch", None), getattr(state["args"], "task", None)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None, None
+    return [*arguments, "--task", origin.task]
 
 
 def is_pair(text: str) -> bool:
@@ -189,41 +177,6 @@ def is_pair(text: str) -> bool:
     except (ValueError, SyntaxError):
         return False
     return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
-
-
-class Kind(typing.NamedTuple):
-    """A kind of model: what it is called, its task, whether a class of tasks is for it, and which commands take it."""
-
-    name: str
-    task: str
-    fits: typing.Callable[[type], bool]
-    commands: typing.Sequence[str]
-
-
-def kind_of(arch: str) -> typing.Optional[Kind]:
-    """What kind of model an architecture of this package is, None for others."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-    from fairseq.tasks.language_modeling import LanguageModelingTask
-
-    from fairseq_mega.models.classifier import SequenceClassifier
-    from fairseq_mega.models.mega import MegaModel
-    from fairseq_mega.models.mega_lm import MegaLanguageModel
-    from fairseq_mega.models.options.classifier import TASKS
-    from fairseq_mega.tasks.classification import ClassificationTask
-
-    model = ARCH_MODEL_REGISTRY.get(arch, object)
-    if issubclass(model, SequenceClassifier):
-        return Kind("a classifier", TASKS, lambda task: issubclass(task, ClassificationTask), ["validate"])
-    if issubclass(model, MegaLanguageModel):
-        commands = ["eval-lm", "generate", "interactive", "validate"]
-        return Kind(
-            "a language model", "mega_language_modeling", lambda t: issubclass(t, LanguageModelingTask), commands
-        )
-    if issubclass(model, MegaModel):
-        others = (ClassificationTask, LanguageModelingTask)
-        commands = ["generate", "interactive", "validate"]
-        return Kind("a translator", "translation", lambda task: not issubclass(task, others), commands)
-    return None
 
 
 def check_family(what: str, arch: str, task: typing.Optional[str]) -> None:

@@ -3,9 +3,11 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, NamedTuple, Optional
 
 import torch
+
+from fairseq_mega.compat.loading import load
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
@@ -20,3 +22,24 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+class Origin(NamedTuple):
+    """Architecture and task of a checkpoint; None where it does not say."""
+
+    arch: Optional[str] = None
+    task: Optional[str] = None
+
+
+def origin_of(paths: Optional[str]) -> Origin:
+    """Origin of the first checkpoint of a --path, without reading its weights.
+
+    A file that cannot be read has no origin: the command that opens it explains the error.
+    """
+    try:
+        state = load((paths or "").split(os.pathsep)[0], "cpu", mmap=True)
+        if state.get("cfg"):
+            return Origin(state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name"))
+        return Origin(getattr(state["args"], "arch", None), getattr(state["args"], "task", None))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Origin()

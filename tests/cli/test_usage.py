@@ -3,8 +3,10 @@
 import pytest
 from fairseq_cli import train
 
-from fairseq_mega.cli import console, usage
+from fairseq_mega.cli import console
 from fairseq_mega.cli.prepare import command as prepare
+from fairseq_mega.models import checkpoint_files
+from fairseq_mega.models.checkpoint_files import origin_of
 from tests.support import helpers
 
 NOTHING = ["--cpu", "--max-update", "1", "--num-workers", "0", "--disable-validation"]
@@ -106,13 +108,26 @@ def test_the_task_is_that_of_the_checkpoint(tiny_model, device_flags, capsys):
         capsys, "validate", tiny_model.data, "--path", tiny_model.checkpoint, "--max-tokens", 500, *device_flags
     )
     assert "valid on 'valid' subset" in found
-    assert usage.origin_of(str(tiny_model.checkpoint)) == ("mega_tiny", "translation")
+    assert origin_of(str(tiny_model.checkpoint)) == ("mega_tiny", "translation")
+
+
+def test_a_checkpoint_is_opened_once_before_fairseq_opens_it(tiny_model, device_flags, capsys, monkeypatch):
+    opened, load = [], checkpoint_files.load
+
+    def count(path, *args, **kwargs):
+        opened.append(path)
+        return load(path, *args, **kwargs)
+
+    monkeypatch.setattr(checkpoint_files, "load", count)
+    given = [tiny_model.data, "--path", tiny_model.checkpoint, "--max-tokens", 500, *device_flags]
+    run_quietly(capsys, "validate", *given)
+    assert opened == [str(tiny_model.checkpoint)]
 
 
 def test_checkpoints_that_cannot_be_read_say_nothing(tmp_path):
     (tmp_path / "model.pt").write_text("no model")
     for path in (None, "", str(tmp_path), str(tmp_path / "model.pt"), str(tmp_path / "none.pt")):
-        assert usage.origin_of(path) == (None, None)
+        assert origin_of(path) == (None, None)
 
 
 @pytest.mark.parametrize(

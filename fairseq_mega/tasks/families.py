@@ -1,0 +1,39 @@
+"""Kinds of models, with the tasks and the commands that are for them."""
+
+from typing import Callable, NamedTuple, Optional, Sequence
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks.language_modeling import LanguageModelingTask
+
+from fairseq_mega.models.classifier import SequenceClassifier
+from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.options.classifier import TASKS
+
+from .classification import ClassificationTask
+
+
+class Kind(NamedTuple):
+    """A kind of model: what it is called, its task, whether a class of tasks is for it, and which commands take it."""
+
+    name: str
+    task: str
+    fits: Callable[[type], bool]
+    commands: Sequence[str]
+
+
+def kind_of(arch: str) -> Optional[Kind]:
+    """The kind of an architecture of this package, None for others."""
+    model = ARCH_MODEL_REGISTRY.get(arch, object)
+    if issubclass(model, SequenceClassifier):
+        return Kind("a classifier", TASKS, lambda task: issubclass(task, ClassificationTask), ["validate"])
+    if issubclass(model, MegaLanguageModel):
+        commands = ["eval-lm", "generate", "interactive", "validate"]
+        return Kind(
+            "a language model", "mega_language_modeling", lambda t: issubclass(t, LanguageModelingTask), commands
+        )
+    if issubclass(model, MegaModel):
+        others = (ClassificationTask, LanguageModelingTask)
+        commands = ["generate", "interactive", "validate"]
+        return Kind("a translator", "translation", lambda task: not issubclass(task, others), commands)
+    return None
