@@ -1,21 +1,19 @@
 """The commands fairseq-mega-train, -generate, -interactive, -eval-lm and -validate.
 
-Each runs the fairseq command of the same name with the right --user-dir, and ends a user's error in one line:
-exit status 1 for files, 2 for values, 0 otherwise. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
+Each runs the fairseq command of the same name with the right --user-dir. An error of the user's becomes one line; the
+exit status is then 1 for files and 2 for values. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
 """
 
 import glob
 import importlib
 import os
-import pickle
 import sys
-import traceback
 import typing
 import warnings
 
 import fairseq_mega
 from fairseq_mega.compat.allocator import keep_freed_memory
-from fairseq_mega.compat.loading import RefusedContents, UnreadableFile
+from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags, with_task
@@ -67,64 +65,6 @@ def check_files(arguments: typing.Sequence[str]) -> None:
         raise FileNotFoundError(f"--restore-file {restore} does not exist")
 
 
-def is_users_error(error: BaseException) -> bool:
-    """Whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
-    if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
-        return True
-    text = str(error)
-    if isinstance(error, AssertionError):
-        frames = traceback.extract_tb(error.__traceback__)
-        folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
-        return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
-    return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
-
-
-def remedy(error: BaseException, text: str) -> str:
-    """Say what to do about a user's error; nothing where the message already says it."""
-    if isinstance(error, UnreadableFile):
-        return "take another one with --restore-file (training) or --path"
-    if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
-        return (
-            "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
-            "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
-        )
-    if text == "optimizer is required!":
-        return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
-    if "does not exist: " in text:
-        return ""  # ours, which says what to do
-    if "Model file not found" in text:
-        return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
-    if "Dataset not found" in text or "language pair" in text or "dict." in text:
-        return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
-    if "--restore-file" in text:
-        return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
-    if isinstance(error, FileNotFoundError):
-        return "check the path; relative paths start from the folder that the command is called in"
-    if "max_positions=" in text:
-        return (
-            "sentences beyond --max-source-positions / --max-target-positions (given in training) cannot be taken: "
-            "shorten or split them"
-        )
-    if "Cannot load model parameters" in text:
-        return "take the model options that the checkpoint was trained with, or another --save-dir"
-    return ""
-
-
-def describe(error: BaseException) -> str:
-    """Put the error, its first cause and the remedy in one line."""
-    parts = [str(error)]
-    if isinstance(error, (EOFError, pickle.UnpicklingError)):
-        parts = [f"{type(error).__name__}: {error}"]
-    elif isinstance(error, FileNotFoundError) and error.filename is not None:
-        parts = [f"{error.filename} does not exist"]
-    cause = error.__cause__ or error.__context__
-    if type(error) is Exception and cause is not None:
-        parts.append(str(cause))
-    advice = remedy(error, parts[0])
-    parts.append(advice[:1].upper() + advice[1:])
-    return " ".join(". ".join(part.strip().rstrip(".!") for part in parts if part.strip()).split())
-
-
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
@@ -157,8 +97,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
             raise
         sys.stdout.flush()
         print(f"{name}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)", file=sys.stderr)
-        of_files = (OSError, EOFError, UnreadableFile, RefusedContents)
-        return FILE_ERROR if isinstance(error, of_files) else VALUE_ERROR
+        return FILE_ERROR if isinstance(error, OF_FILES) else VALUE_ERROR
     finally:
         sys.argv = saved
     return 0

@@ -1,0 +1,67 @@
+"""Errors of fairseq and torch that are about the user's input, with the remedy in one line."""
+
+import os
+import pickle
+import traceback
+
+from .loading import RefusedContents, UnreadableFile
+
+OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
+
+
+def is_users_error(error: BaseException) -> bool:
+    """Whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
+    if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
+        return True
+    text = str(error)
+    if isinstance(error, AssertionError):
+        frames = traceback.extract_tb(error.__traceback__)
+        folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
+        return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
+    return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
+
+
+def remedy(error: BaseException, text: str) -> str:
+    """Say what to do about a user's error; nothing where the message already says it."""
+    if isinstance(error, UnreadableFile):
+        return "take another one with --restore-file (training) or --path"
+    if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
+        return (
+            "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
+            "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
+        )
+    if text == "optimizer is required!":
+        return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
+    if "does not exist: " in text:
+        return ""  # ours, which says what to do
+    if "Model file not found" in text:
+        return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
+    if "Dataset not found" in text or "language pair" in text or "dict." in text:
+        return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
+    if "--restore-file" in text:
+        return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
+    if isinstance(error, FileNotFoundError):
+        return "check the path; relative paths start from the folder that the command is called in"
+    if "max_positions=" in text:
+        return (
+            "sentences beyond --max-source-positions / --max-target-positions (given in training) cannot be taken: "
+            "shorten or split them"
+        )
+    if "Cannot load model parameters" in text:
+        return "take the model options that the checkpoint was trained with, or another --save-dir"
+    return ""
+
+
+def describe(error: BaseException) -> str:
+    """Put the error, its first cause and the remedy in one line."""
+    parts = [str(error)]
+    if isinstance(error, (EOFError, pickle.UnpicklingError)):
+        parts = [f"{type(error).__name__}: {error}"]
+    elif isinstance(error, FileNotFoundError) and error.filename is not None:
+        parts = [f"{error.filename} does not exist"]
+    cause = error.__cause__ or error.__context__
+    if type(error) is Exception and cause is not None:
+        parts.append(str(cause))
+    advice = remedy(error, parts[0])
+    parts.append(advice[:1].upper() + advice[1:])
+    return " ".join(". ".join(part.strip().rstrip(".!") for part in parts if part.strip()).split())
