@@ -16,8 +16,8 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.compat import architectures
+from fairseq_mega.corpora.classification.new_examples import answers_to, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
-from fairseq_mega.tasks.new_examples import answers_to, reader_of
 
 PROGRAM = "fairseq-mega-classify"
 

@@ -7,12 +7,11 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from fairseq_mega.data.clip_scale import ClipScale
+from fairseq_mega.corpora.classification.clip_scale import ClipScale
+from fairseq_mega.corpora.classification.clips import read_wave
 from fairseq_mega.data.text_units import text_unit
-from fairseq_mega.data.wave_files import read_wave
-
-from .lra_text import FIRST, LRATextTask
-from .speech_commands import FOLDER, SpeechCommandsTask
+from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
+from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
 BYTE_ORDER_MARK = "\ufeff"
 Item = Tuple[str, Dict[str, Tensor]]  # what is printed of it, and the model's input

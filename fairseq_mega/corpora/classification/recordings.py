@@ -8,14 +8,13 @@ from typing import Dict, List, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.corpora.classification.clips import FOLDER, save_clips
+from fairseq_mega.corpora.classification.clip_scale import ClipScale, fit_length
+from fairseq_mega.corpora.classification.clips import FOLDER, read_wave, save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.options import add_limit
 from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
-from fairseq_mega.data.clip_scale import ClipScale, fit_length
-from fairseq_mega.data.wave_files import read_wave
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}
