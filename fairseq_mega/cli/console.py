@@ -16,7 +16,8 @@ from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
-from .usage import UsageError, check_arguments, explained_errors, option_value, plugin_flags, with_task
+from .arguments import check_arguments, option_value, with_task
+from .usage import UsageError, explained_errors, plugin_flags
 
 COMMANDS = {
     "train": "fairseq_cli.train",

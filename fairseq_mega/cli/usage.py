@@ -1,41 +1,22 @@
-"""Errors of a command line in one line with the remedy, where fairseq prints a page of options."""
+"""Errors of parsers in one line with the remedy, where fairseq prints a page of options."""
 
 import argparse
-import ast
 import contextlib
 import difflib
 import re
 import typing
 
 import fairseq_mega
-from fairseq_mega.models.checkpoint_files import Origin
-from fairseq_mega.tasks.families import kind_of
 
 CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 VALUE = re.compile(r"argument (\S+): invalid (\S+) value: (.*)", re.DOTALL)
 UNKNOWN = "unrecognized arguments: "
 KINDS = {"int": "a whole number", "float": "a number", "<lambda>": "a number, or several separated by commas"}
-MANY = 12  # names are not listed
-# What each command cannot do without; fairseq finds some of them missing in a traceback.
-REQUIRED = {
-    command: {"--path": "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"}
-    for command in ("generate", "interactive", "eval-lm", "validate")
-}
+MANY = 12  # names: more are not listed
 
 
 class UsageError(ValueError):
     """An error on the command line."""
-
-
-def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:
-    """The last value given to `option`, as `--option value` or `--option=value`, or None."""
-    value = None
-    for i, argument in enumerate(arguments):
-        if argument == option and i + 1 < len(arguments):
-            value = arguments[i + 1]
-        elif argument.startswith(option + "="):
-            value = argument[len(option) + 1 :]
-    return value
 
 
 def plugin_parsers(
@@ -129,61 +110,3 @@ def explained_errors() -> typing.Iterator[None]:
         yield
     finally:
         argparse.ArgumentParser.error = original  # type: ignore[method-assign]
-
-
-def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origin) -> None:
-    """Refuse what fairseq would find out in a traceback; raises UsageError.
-
-    Args:
-        command: a key of console.COMMANDS.
-        arguments: of the command line.
-        origin: of the checkpoint that --path names.
-    """
-    if {"-h", "--help"} & set(arguments):
-        return
-    for option, meaning in REQUIRED.get(command, {}).items():
-        if not any(argument.startswith(option) for argument in arguments):
-            raise UsageError(f"{option} is missing: give {meaning}")
-    betas = option_value(arguments, "--adam-betas")
-    if betas is not None and not is_pair(betas):
-        raise UsageError(f"--adam-betas {betas}: two numbers in brackets are needed, for instance '(0.9, 0.98)'")
-    task = option_value(arguments, "--task")
-    if command == "train":
-        arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
-        if arch is not None:
-            check_family(f"--arch {arch}", arch, task)
-        return
-    arch, kind = origin.arch, None if origin.arch is None else kind_of(origin.arch)
-    if arch is not None and kind is not None:
-        if command not in kind.commands:
-            raise UsageError(
-                f"--path holds {kind.name} (--arch {arch}): give it to fairseq-mega-{alternatives(kind.commands)}"
-            )
-        if task is not None:
-            check_family(f"--path holds a model of --arch {arch}, which", arch, task)
-
-
-def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> typing.List[str]:
-    """Add the --task that a checkpoint was trained on, where none is given: fairseq takes another one by default."""
-    if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
-        return list(arguments)
-    return [*arguments, "--task", origin.task]
-
-
-def is_pair(text: str) -> bool:
-    """Whether a text holds two numbers in brackets."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return False
-    return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
-
-
-def check_family(what: str, arch: str, task: typing.Optional[str]) -> None:
-    """Refuse an architecture of this package with a task that it is not for; raises UsageError that begins `what`."""
-    from fairseq.tasks import TASK_REGISTRY
-
-    kind, chosen = kind_of(arch), TASK_REGISTRY.get(task or "translation")
-    if kind is not None and chosen is not None and not kind.fits(chosen):  # what is unknown, the parser names
-        given = "without --task it is translation" if task is None else f"found {task}"
-        raise UsageError(f"{what} is {kind.name}: give --task {kind.task} ({given})")

@@ -1,0 +1,88 @@
+"""Arguments of fairseq's commands: those that are refused before fairseq sees them, and the task of a checkpoint."""
+
+import ast
+import typing
+
+from fairseq_mega.models.checkpoint_files import Origin
+from fairseq_mega.tasks.families import kind_of
+
+from .usage import UsageError, alternatives
+
+# Options that a command needs; fairseq finds some of them missing in a traceback.
+REQUIRED = {
+    command: {"--path": "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"}
+    for command in ("generate", "interactive", "eval-lm", "validate")
+}
+
+
+def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:
+    """The last value given to `option`, as `--option value` or `--option=value`, or None."""
+    value = None
+    for i, argument in enumerate(arguments):
+        if argument == option and i + 1 < len(arguments):
+            value = arguments[i + 1]
+        elif argument.startswith(option + "="):
+            value = argument[len(option) + 1 :]
+    return value
+
+
+def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origin) -> None:
+    """Refuse arguments that fairseq would end over in a traceback; raises UsageError.
+
+    Args:
+        command: a key of console.COMMANDS.
+        arguments: of the command line.
+        origin: of the checkpoint that --path names.
+    """
+    if {"-h", "--help"} & set(arguments):
+        return
+    for option, meaning in REQUIRED.get(command, {}).items():
+        if not any(argument.startswith(option) for argument in arguments):
+            raise UsageError(f"{option} is missing: give {meaning}")
+    betas = option_value(arguments, "--adam-betas")
+    if betas is not None and not is_pair(betas):
+        raise UsageError(f"--adam-betas {betas}: two numbers in brackets are needed, for instance '(0.9, 0.98)'")
+    task = option_value(arguments, "--task")
+    if command == "train":
+        arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
+        if arch is not None:
+            check_family(f"--arch {arch}", arch, task)
+        return
+    arch, kind = origin.arch, None if origin.arch is None else kind_of(origin.arch)
+    if arch is not None and kind is not None:
+        if command not in kind.commands:
+            raise UsageError(
+                f"--path holds {kind.name} (--arch {arch}): give it to fairseq-mega-{alternatives(kind.commands)}"
+            )
+        if task is not None:
+            check_family(f"--path holds a model of --arch {arch}, which", arch, task)
+
+
+def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> typing.List[str]:
+    """Add the --task that a checkpoint was trained on, where none is given: fairseq takes another one by default."""
+    if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
+        return list(arguments)
+    return [*arguments, "--task", origin.task]
+
+
+def is_pair(text: str) -> bool:
+    """Whether a text holds two numbers in brackets."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
+
+
+def check_family(subject: str, arch: str, task: typing.Optional[str]) -> None:
+    """Refuse an architecture of this package with a task that it is not for.
+
+    Raises:
+        UsageError: whose message begins with `subject`.
+    """
+    from fairseq.tasks import TASK_REGISTRY
+
+    kind, chosen = kind_of(arch), TASK_REGISTRY.get(task or "translation")
+    if kind is not None and chosen is not None and not kind.fits(chosen):  # the parser names unknown tasks
+        given = "without --task it is translation" if task is None else f"found {task}"
+        raise UsageError(f"{subject} is {kind.name}: give --task {kind.task} ({given})")
