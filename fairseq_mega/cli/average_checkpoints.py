@@ -4,35 +4,12 @@ python -m fairseq_mega.cli.average_checkpoints --dir checkpoints --last-epochs 5
 """
 
 import argparse
-import re
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
-from fairseq_mega.models.averaging import AveragingError, average
+from fairseq_mega.models.averaging import AveragingError, average, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
-
-EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
-
-
-def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
-    """Return the ``count`` newest ``checkpoint<epoch>.pt`` of ``folder``, oldest first.
-
-    Checkpoints within an epoch (``checkpoint_<epoch>_<update>.pt``) do not count. Raises
-    :class:`AveragingError` when there are fewer.
-    """
-    if count < 1:
-        raise AveragingError(f"--last-epochs {count}: at least 1 is needed")
-    if not folder.is_dir():
-        raise AveragingError(f"--dir {folder} is not a folder; give the training's --save-dir")
-    matches = ((EPOCH_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
-    numbered = sorted((int(match.group(1)), path) for match, path in matches if match)
-    if len(numbered) < count:
-        raise AveragingError(
-            f"--dir {folder} has {len(numbered)} epoch checkpoints, --last-epochs asks for {count}; train longer with "
-            f"--keep-last-epochs {count} or ask for fewer"
-        )
-    return [path for _epoch, path in numbered[-count:]]
 
 
 def check_paths(inputs: Sequence[Path], output: Path) -> None:

@@ -1,18 +1,40 @@
 """The mean of the weights of several checkpoints."""
 
+import re
 from pathlib import Path
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.compat.loading import load_checkpoint
 
+EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
 DROPPED = ("last_optimizer_state",)
 
 
 class AveragingError(ValueError):
     """The checkpoints cannot be averaged; the message names the file, what was found and the remedy."""
+
+
+def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
+    """Return the ``count`` newest ``checkpoint<epoch>.pt`` of ``folder``, oldest first.
+
+    Checkpoints within an epoch (``checkpoint_<epoch>_<update>.pt``) do not count. Raises
+    :class:`AveragingError` when there are fewer.
+    """
+    if count < 1:
+        raise AveragingError(f"--last-epochs {count}: at least 1 is needed")
+    if not folder.is_dir():
+        raise AveragingError(f"--dir {folder} is not a folder; give the training's --save-dir")
+    matches = ((EPOCH_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
+    numbered = sorted((int(match.group(1)), path) for match, path in matches if match)
+    if len(numbered) < count:
+        raise AveragingError(
+            f"--dir {folder} has {len(numbered)} epoch checkpoints, --last-epochs asks for {count}; train longer with "
+            f"--keep-last-epochs {count} or ask for fewer"
+        )
+    return [path for _epoch, path in numbered[-count:]]
 
 
 def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
