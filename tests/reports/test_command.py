@@ -1,0 +1,46 @@
+"""The one command of all reports: help, errors, and the plot of the kernels."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mega.reports import command
+from fairseq_mega.reports.results import make_result, write_result
+
+
+@pytest.mark.parametrize("name", command.REPORTS)
+def test_every_report_has_help(name: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main([name, "--help"])
+    assert ended.value.code == 0
+    assert command.REPORTS[name].description.splitlines()[0] in capsys.readouterr().out
+
+
+def test_an_error_takes_one_line(tmp_path: Path, capsys: Any) -> None:
+    assert command.main(["table5", str(tmp_path / "absent")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("table5: error: the results folder ") and error.count("\n") == 1
+    (tmp_path / "damaged.json").write_text("{")
+    assert command.main(["table2", str(tmp_path)]) == 1
+    assert "damaged.json: not a JSON result file" in capsys.readouterr().err
+
+
+def test_results_of_a_smoke_run_are_marked(tmp_path: Path, capsys: Any) -> None:
+    assert command.main(["table4", str(tmp_path), "--smoke"]) == 0
+    assert capsys.readouterr().out.endswith("SMOKE RUN on made-up data: these numbers mean nothing\n")
+
+
+def test_the_kernels_are_plotted(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    rows = [
+        {"title": "EMA", "path": "fft", "shape": {"batch": 2, "length": length}, "seconds": length * 1e-6}
+        for length in (64, 128)
+    ]
+    for name, measured in (("kernels", rows), ("none", [{"title": "EMA", "path": "fft", "skipped": "too long"}])):
+        write_result(tmp_path / f"{name}.json", make_result("kernels", "cpu", {"a": 1.0}, 2, "command", rows=measured))
+    image = tmp_path / "made" / "kernels.png"
+    assert command.main(["kernels", "--json", str(tmp_path / "kernels.json"), "--output", str(image)]) == 0
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert command.main(["kernels", "--json", str(tmp_path / "none.json"), "--output", str(image)]) == 1
+    assert "there is no measurement to plot" in capsys.readouterr().err
