@@ -51,9 +51,10 @@ def test_operators_on_blocks_are_well_registered(kernel_device, function):
 def test_the_operator_is_well_registered(kernel_device, function, case):
     q, k, v, bias = leaves({n: t.to(kernel_device) for n, t in tensors(6, 6).items()}, torch.float32).values()
     padding = torch.zeros(2, 6, dtype=torch.bool, device=kernel_device)
-    options: Tuple[Any, ...] = (None, None, None, function, False, 0.0, 0.0)
+    scale = 0.5 if function == "softmax" else 0.0
+    options: Tuple[Any, ...] = (None, None, None, function, False, 0.0, 0.0, 0.5)
     if case == "everything":
-        options = (bias, padding, torch.tensor(3, device=kernel_device), function, True, 0.3, 0.2)
+        options = (bias, padding, torch.tensor(3, device=kernel_device), function, True, 0.3, 0.2, scale)
     torch.library.opcheck(torch.ops.fairseq_mega.attention.default, (q, k, v, *options))
 
 
@@ -139,7 +140,8 @@ def weights_of(x, function, device):
     """Weights of one query whose logits are x, and their derivatives, from the kernels."""
     keys = x.numel()
     rest = arguments(device, function, (1, 1, keys), seed=False)
-    rest.update(padding=None, counts=None, bias=torch.zeros(keys, device=device), scale=1.0)
+    rest.update(padding=None, counts=None, bias=torch.zeros(keys, device=device))
+    rest["scale"] = 1.0 if function == "softmax" else 0.0  # 1 / keys
     rest["bias"] += x  # logits of zero: nothing is rounded on the way
     logits, gradient = torch.zeros(1, 1, keys, device=device), torch.ones(1, 1, keys, device=device)
     native.operators.attention_weights_(logits, None, **rest)
@@ -209,6 +211,10 @@ def test_the_kernels_are_chosen(kernel_device, monkeypatch):
         ({"bias": torch.zeros(12)}, "must hold all visible keys"),
         ({"dropout": 1.5}, "dropout must be a probability"),
         ({"function": 3}, "function must be"),
+        ({"scale": 0.0}, "scale must be positive in float32, or 0 for relu2 and laplace"),
+        ({"scale": -1.0}, "scale must be positive"),
+        ({"scale": 1e-60}, "scale must be positive"),
+        ({"scale": math.inf}, "scale must be positive"),
     ],
 )
 def test_errors_of_the_operators(kernel_device, change, message):

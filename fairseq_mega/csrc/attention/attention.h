@@ -1,7 +1,7 @@
 #pragma once
 // Attention weights of blocks of queries: what the CPU and the CUDA kernels compute between the matrix products.
 //
-//   x_ij = s_i q_i.k_j + bias[n - 1 + j - i]    n queries, m keys; s_i = scale (softmax) or 1 / keys that i sees
+//   x_ij = s_i q_i.k_j + bias[n - 1 + j - i]    n queries, m keys; s_i = scale, or 1 / keys that i sees where it is 0
 //   w_ij = f(x_ij)                              softmax over j, max(x, 0)^2 or 0.5 (1 + erf((x - mu) / (sigma sqrt 2)))
 //
 // Causal: queries are the last n positions of the keys, query i sees keys 0 .. m - n + i. Padded keys are not seen,
@@ -38,7 +38,7 @@ struct AttentionBlock {
   int64_t queries, keys;           // n, m
   AttentionFunction function;
   bool causal;
-  float scale;            // softmax only
+  float scale;            // of the products; 0, not for softmax: one over the number of keys that the query sees
   const float* bias;      // (n + m - 1,)
   const bool* padding;    // (all groups, m), true: not seen; or null
   const int32_t* counts;  // (all groups, n): visible keys without padding; null where padding is
@@ -91,8 +91,7 @@ FM_EVERYWHERE AttentionRow attention_row(const AttentionBlock& block, int64_t g,
   row.seen = limit < block.columns ? limit : block.columns;
   row.bias = block.bias + block.queries - 1 - query;
   row.padding = block.padding && count > 0 ? block.padding + group * block.keys : nullptr;
-  row.scale = block.function == AttentionFunction::kSoftmax ? block.scale
-                                                             : 1.f / static_cast<float>(count > 0 ? count : limit);
+  row.scale = block.scale > 0.f ? block.scale : 1.f / static_cast<float>(count > 0 ? count : limit);
   row.low = row.high = 0;
   if (block.seed) {
     const uint64_t one = attention_mix(static_cast<uint64_t>(*block.seed) + static_cast<uint64_t>(group));

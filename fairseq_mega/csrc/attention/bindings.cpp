@@ -74,6 +74,8 @@ AttentionBlock block_of(const Arguments& a, const char* op) {
   block.function = static_cast<AttentionFunction>(a.function);
   block.causal = a.causal;
   block.scale = static_cast<float>(a.scale);
+  STD_TORCH_CHECK(std::isfinite(block.scale) && (block.scale > 0.f || (a.scale == 0. && a.function != 0)), op,
+                  ": scale must be positive in float32, or 0 for relu2 and laplace; found ", a.scale);
   block.bias = a.bias.const_data_ptr<float>();
   block.padding = data_or_null<bool>(a.padding);
   block.counts = data_or_null<int32_t>(a.counts);

@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kDiagonalThreads)
     for (int64_t i = from; i < to; ++i) {
       const int64_t r = first + i, query = block.first_row + r;
       float inverse = 1.f / block.scale;
-      if (block.function != AttentionFunction::kSoftmax) {
+      if (block.scale == 0.f) {
         const int64_t limit = block.causal ? block.keys - block.queries + query + 1 : block.keys;
         const int64_t count = block.counts ? block.counts[(block.first_group + g) * block.queries + query] : limit;
         inverse = static_cast<float>(count > 0 ? count : limit);

@@ -1,5 +1,6 @@
 """Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and their paths."""
 
+import math
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -59,6 +60,7 @@ def attention(
     padding_mask: Optional[Tensor] = None,
     dropout: float = 0.0,
     drop_key: float = 0.0,
+    scale: Optional[float] = None,
     path: Optional[str] = None,
 ) -> Tensor:
     """Attend with softmax, squared ReLU or Laplace weights: ``f(Q K^T / tau + b) V``.
@@ -75,6 +77,7 @@ def attention(
         dropout: probability of dropping an attention weight (pass 0 in evaluation).
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
             rescaling, and a query that lost all its keys gives zeros.
+        scale: a positive number in front of the product in the place of 1 / tau; None for that.
         path: "reference", "torch" (all weights at once), "torch_blockwise" or "native" (compiled kernels) to force a
             path, "auto" for the choice made here (see NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
             (see :mod:`fairseq_mega.ops.dispatch`).
@@ -83,7 +86,7 @@ def attention(
         (..., n, v) in the dtype of v.
 
     Raises:
-        ValueError: for an unknown function or path, or a probability out of range.
+        ValueError: for an unknown function or path, a probability out of range, or a scale that is not positive.
         RuntimeError: if "native" is forced and the compiled kernels are missing, or for tensors on several devices.
         TypeError: if "native" is forced for float64.
 
@@ -95,12 +98,15 @@ def attention(
         )
     if not (0.0 <= dropout <= 1.0 and 0.0 <= drop_key < 1.0):
         raise ValueError(f"dropout and drop_key are probabilities, drop_key less than 1; found {dropout}, {drop_key}")
+    if scale is not None and not 0.0 < scale < math.inf:
+        raise ValueError(f"attention: scale must be a positive number, or None for that of the function; found {scale}")
     options: Dict[str, Any] = {
         "function": function,
         "bias": bias,
         "causal": causal,
         "padding_mask": padding_mask,
         "drop_key": drop_key,
+        "scale": scale,
     }
     check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=padding_mask)
     rows = q[..., 0].numel()  # batch x queries
@@ -132,6 +138,7 @@ def chunked_attention(
     padding_mask: Optional[Tensor] = None,
     dropout: float = 0.0,
     drop_key: float = 0.0,
+    scale: Optional[float] = None,
     path: Optional[str] = None,
 ) -> Tensor:
     """Attend within consecutive chunks of ``chunk_size`` positions; the last chunk may be shorter.
@@ -141,7 +148,7 @@ def chunked_attention(
         chunk_size: C, at least 1.
         bias: the 2C - 1 values of the relative bias of one chunk.
         padding_mask: (B, L) bool, True = padding.
-        function, causal, dropout, drop_key, path: as in :func:`attention`.
+        function, causal, dropout, drop_key, scale, path: as in :func:`attention`.
 
     Returns:
         (B, L, v).
@@ -155,6 +162,7 @@ def chunked_attention(
         "causal": causal,
         "dropout": dropout,
         "drop_key": drop_key,
+        "scale": scale,
         "path": path,
     }
     if length == 0:

@@ -92,8 +92,9 @@ class _Call:
         causal: bool,
         dropout: float,
         drop_key: float,
+        scale: float,
     ) -> None:
-        groups, queries, width = q.shape
+        groups, queries, _ = q.shape
         keys = k.size(1)
         if bias is None:
             bias = torch.zeros(queries + keys - 1, device=q.device)
@@ -107,7 +108,7 @@ class _Call:
             "seed": seed,
             "function": FUNCTIONS.index(function),
             "causal": causal,
-            "scale": 1.0 / math.sqrt(width),
+            "scale": scale,
             "dropout": dropout,
             "drop_key": drop_key,
             "queries": queries,
@@ -132,8 +133,9 @@ def _forward(
     causal: bool,
     dropout: float,
     drop_key: float,
+    scale: float,
 ) -> Tuple[Tensor, Tensor]:
-    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key)
+    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
     groups, queries = q.shape[:2]
     softmax = function == "softmax"
     statistics = torch.empty(groups, queries if softmax else 0, 2, dtype=torch.float32, device=q.device)
@@ -172,8 +174,9 @@ def _backward(
     causal: bool,
     dropout: float,
     drop_key: float,
+    scale: float,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key)
+    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
     types = q.dtype, k.dtype, v.dtype
     q, k, v, grad_out = (tensor.to(call.dtype) for tensor in (q, k, v, grad_out.contiguous()))
     grad_bias = None if bias is None else torch.zeros(bias.size(0), dtype=torch.float64, device=q.device)
@@ -218,14 +221,14 @@ if hasattr(torch.library, "custom_op"):  # a torch without it is too old for the
     _attention_backward = torch.library.custom_op("fairseq_mega::attention_backward", _backward, mutates_args=())
 
     @_attention.register_fake
-    def _(q, k, v, bias, padding, seed, function, causal, dropout, drop_key):
+    def _(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale):
         rows = q.size(1) if function == "softmax" else 0
         return q.new_empty(q.size(0), q.size(1), v.size(2), dtype=v.dtype), q.new_empty(
             q.size(0), rows, 2, dtype=torch.float32
         )
 
     @_attention_backward.register_fake
-    def _(grad_out, q, k, v, bias, padding, seed, statistics, function, causal, dropout, drop_key):
+    def _(grad_out, q, k, v, bias, padding, seed, statistics, function, causal, dropout, drop_key, scale):
         packed = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
         return (*packed, q.new_empty(0) if bias is None else torch.empty_like(bias))
 
@@ -236,12 +239,12 @@ if hasattr(torch.library, "custom_op"):  # a torch without it is too old for the
 
     def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
         if grad_out is None:
-            return (None,) * 10
+            return (None,) * 11
         q, k, v, bias, padding, seed, statistics = ctx.saved_tensors
         grad_q, grad_k, grad_v, grad_bias = _attention_backward(
             grad_out, q, k, v, bias, padding, seed, statistics, *ctx.options
         )
-        return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 6
+        return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 7
 
     _attention.register_autograd(_gradients, setup_context=_save)
 
@@ -265,6 +268,7 @@ def native_attention(
     padding_mask: Optional[Tensor],
     dropout: float,
     drop_key: float,
+    scale: Optional[float] = None,
 ) -> Tensor:
     """Attention with the compiled kernels; arguments and result as :func:`fairseq_mega.ops.attention.attention`.
 
@@ -273,6 +277,8 @@ def native_attention(
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
+        scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
     leading, keys = q.shape[:-2], k.size(-2)
     padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
     seed = None
@@ -283,5 +289,5 @@ def native_attention(
     run: Callable[..., Tuple[Tensor, Tensor]] = _attention
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
         run = _forward  # decoding makes many small calls: the dispatcher costs as much as they do
-    out, _ = run(q, k, v, bias, padding, seed, function, causal, dropout, drop_key)
+    out, _ = run(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale)
     return out.view(*leading, *out.shape[1:])

@@ -54,6 +54,7 @@ def attention_weights(
     causal: bool = False,
     padding_mask: Optional[Tensor] = None,
     drop_key: float = 0.0,
+    scale: Optional[float] = None,
 ) -> Tensor:
     """Weights ``f(Q K^T / tau + b)`` of single-head attention, masked.
 
@@ -66,6 +67,7 @@ def attention_weights(
         padding_mask: (..., m) bool, True = padding.
         drop_key: probability that a query does not see a key (DropKey; tau does not change). A query that lost all its
             keys has zero weights.
+        scale: a number in front of the product in the place of 1 / tau.
 
     Returns:
         (..., n, m) in the dtype of q; softmax is computed in at least float32.
@@ -75,7 +77,7 @@ def attention_weights(
     queries, keys = q.size(-2), k.size(-2)
     visible = visible_keys(queries, keys, causal, padding_mask, q.device)
     if function == "softmax":
-        logits = torch.matmul(q * (1.0 / math.sqrt(q.size(-1))), k.transpose(-2, -1))
+        logits = torch.matmul(q * (1.0 / math.sqrt(q.size(-1)) if scale is None else scale), k.transpose(-2, -1))
         if bias is not None:
             logits = logits + toeplitz(bias, queries, keys)
         left = None
@@ -88,8 +90,11 @@ def attention_weights(
         dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
         weights = torch.softmax(logits, dim=-1, dtype=dtype).to(q.dtype)
         return weights if left is None else weights * left
-    logits = torch.matmul(q, k.transpose(-2, -1))
-    logits = logits.div_(keys if visible is None else visible.sum(-1, keepdim=True).to(q.dtype))
+    if scale is None:
+        logits = torch.matmul(q, k.transpose(-2, -1))
+        logits = logits.div_(keys if visible is None else visible.sum(-1, keepdim=True).to(q.dtype))
+    else:
+        logits = torch.matmul(q * scale, k.transpose(-2, -1))
     if bias is not None:
         logits = logits.add_(toeplitz(bias, queries, keys))
     weights = laplace(logits) if function == "laplace" else torch.relu(logits).square()

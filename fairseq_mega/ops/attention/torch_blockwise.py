@@ -22,6 +22,7 @@ def blockwise_attention(
     dropout: float,
     block_size: int,
     drop_key: float = 0.0,
+    scale: Optional[float] = None,
 ) -> Tensor:
     """Attention of ``block_size`` queries at a time; in training each block is recomputed in the backward pass.
 
@@ -41,6 +42,7 @@ def blockwise_attention(
             padding_mask=None if padding_mask is None else padding_mask[..., :keys],
             dropout=dropout,
             drop_key=drop_key,
+            scale=scale,
         )
         block = (
             q[..., start:stop, :],

@@ -21,24 +21,32 @@ def dense_attention(
     padding_mask: Optional[Tensor],
     dropout: float,
     drop_key: float = 0.0,
+    scale: Optional[float] = None,
 ) -> Tensor:
     """Attention of all queries at once; arguments and result as :func:`fairseq_mega.ops.attention.attention`."""
     if function == "softmax" and drop_key == 0.0:
         if q.size(-2) == 1 and q.dim() == 3 and padding_mask is None and dropout == 0.0:
-            return _one_query(q, k, v, bias)
+            return _one_query(q, k, v, bias, scale)
         mask = _additive_mask(q, k, bias, causal, padding_mask)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
     weights = attention_weights(
-        q, k, function=function, bias=bias, causal=causal, padding_mask=padding_mask, drop_key=drop_key
+        q,
+        k,
+        function=function,
+        bias=bias,
+        causal=causal,
+        padding_mask=padding_mask,
+        drop_key=drop_key,
+        scale=scale,
     )
     if dropout > 0.0:
         weights = F.dropout(weights, dropout)
     return torch.matmul(weights, v)
 
 
-def _one_query(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]) -> Tensor:
+def _one_query(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], scale: Optional[float]) -> Tensor:
     """Softmax attention of a single query (B, 1, z), as in decoding, which sees all keys (B, m, z)."""
-    scale, kt = 1.0 / math.sqrt(q.size(-1)), k.transpose(1, 2)
+    scale, kt = 1.0 / math.sqrt(q.size(-1)) if scale is None else scale, k.transpose(1, 2)
     logits = torch.bmm(q * scale, kt) if bias is None else torch.baddbmm(bias.to(q.dtype), q, kt, alpha=scale)
     dtype = torch.promote_types(q.dtype, torch.float32)
     return torch.bmm(torch.softmax(logits, dim=-1, dtype=dtype).to(v.dtype), v)
