@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
+from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention, native_backward
 from fairseq_mega.ops.attention import native as kernels
 from tests.ops.attention_cases import block_size, compare, padding, tensors
 from tests.support.numerics import OUTPUT_FACTOR, assert_close, gradients, leaves
@@ -78,7 +78,8 @@ def test_weights_of_sixteen_bits(kernel_device, block_size, function, dtype, mon
     """What GPUs do: products of 16-bit factors into float32 logits, 16-bit weights. Here also in the simulator."""
     if kernel_device.type == "cpu":  # whose products cannot mix types
         monkeypatch.setattr(kernels, "working_dtype", lambda q: q.dtype)
-        monkeypatch.setattr(kernels, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
+        for half in (kernels, native_backward):
+            monkeypatch.setattr(half, "multiply", lambda a, b, out: out.copy_(torch.bmm(a.float(), b.float())))
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
     if request.node.callspec.params["kernel_device"] == "cpu":
         with pytest.raises(RuntimeError, match="on the CPU the weights replace the logits"):

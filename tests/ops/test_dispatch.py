@@ -139,7 +139,7 @@ def test_tensors_on_several_devices_are_an_error_in_words():
         check_devices("gate", residual=None, update=x, candidate=other)
 
 
-def test_the_choice_does_not_break_a_compiled_graph(monkeypatch):
+def test_the_choice_stays_in_one_graph(monkeypatch):
     torch._dynamo.reset()
     monkeypatch.setenv(VARIABLE, "timestep_norm=reference")
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
 from fairseq_mega.ops.native import DTYPES
 
+from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention

@@ -1,8 +1,8 @@
 """Attention block by block with the compiled kernels between the matrix products: no L x L matrix, any function.
 
 A block of queries is multiplied with its keys into a buffer that stays in the processor's cache; the kernel turns the
-buffer into weights (see csrc/attention); a second product applies them to the values. The backward pass computes the
-weights again, block by block, from two numbers per query.
+buffer into weights (see csrc/attention); a second product applies them to the values. The backward pass stands in
+:mod:`.native_backward`.
 """
 
 import math
@@ -61,24 +61,12 @@ def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
         torch.bmm(a, b, out_dtype=out.dtype, out=out)
 
 
-def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
-    """Add a batched product to ``total``, or write it there."""
-    if a.dtype == total.dtype:
-        torch.baddbmm(total, a, b, beta=0.0 if first else 1.0, out=total)
-    elif first:
-        multiply(a, b, total)
-    else:
-        product = torch.empty_like(total)
-        multiply(a, b, product)
-        total += product
-
-
 def working_dtype(q: Tensor) -> torch.dtype:
     """Type of the products' factors: CPUs multiply float32 fastest, GPUs whatever the tensors are."""
     return torch.float32 if q.device.type == "cpu" else q.dtype
 
 
-class _Call:
+class Call:
     """What forward and backward share: the kernels' arguments and the buffers of a block."""
 
     def __init__(
@@ -118,7 +106,7 @@ class _Call:
         return torch.empty(self.largest, dtype=dtype, device=like.device)
 
 
-def _view(buffer: Tensor, block: Block) -> Tensor:
+def view(buffer: Tensor, block: Block) -> Tensor:
     return buffer[: math.prod(block.shape)].view(block.shape)
 
 
@@ -135,7 +123,7 @@ def _forward(
     drop_key: float,
     scale: float,
 ) -> Tuple[Tensor, Tensor]:
-    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
+    call = Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
     groups, queries = q.shape[:2]
     softmax = function == "softmax"
     statistics = torch.empty(groups, queries if softmax else 0, 2, dtype=torch.float32, device=q.device)
@@ -145,9 +133,9 @@ def _forward(
     narrow = None if call.dtype == torch.float32 else call.buffer(call.dtype, q)
     run = native.operators.attention_weights_
     for block in call.blocks:
-        logits = _view(buffer, block)
+        logits = view(buffer, block)
         multiply(q[block.groups, block.rows], k[block.groups, : block.keys].transpose(1, 2), logits)
-        weights = None if narrow is None else _view(narrow, block)
+        weights = None if narrow is None else view(narrow, block)
         run(
             logits,
             weights,
@@ -161,97 +149,38 @@ def _forward(
     return result.to(v.dtype), statistics
 
 
-def _backward(
-    grad_out: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Optional[Tensor],
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    statistics: Tensor,
-    function: str,
-    causal: bool,
-    dropout: float,
-    drop_key: float,
-    scale: float,
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    call = _Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
-    types = q.dtype, k.dtype, v.dtype
-    q, k, v, grad_out = (tensor.to(call.dtype) for tensor in (q, k, v, grad_out.contiguous()))
-    grad_bias = None if bias is None else torch.zeros(bias.size(0), dtype=torch.float64, device=q.device)
-    several = any(block.rows != slice(0, q.size(1)) for block in call.blocks)
-    total = torch.float32 if several else call.dtype  # sums over blocks are rounded once
-    grad_q = torch.empty_like(q, memory_format=torch.contiguous_format)
-    grad_k, grad_v = (torch.empty(tensor.shape, dtype=total, device=q.device) for tensor in (k, v))
-    buffer, grad_buffer = call.buffer(torch.float32, q), call.buffer(torch.float32, q)
-    narrow: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
-    if call.dtype != torch.float32:
-        narrow = call.buffer(call.dtype, q), call.buffer(call.dtype, q)
-    run = native.operators.attention_weights_backward_
-    for block in call.blocks:
-        here = block.groups, slice(0, block.keys)
-        first = block.rows.stop == q.size(1)
-        logits, grad_weights = _view(buffer, block), _view(grad_buffer, block)
-        multiply(q[block.groups, block.rows], k[here].transpose(1, 2), logits)
-        multiply(grad_out[block.groups, block.rows], v[here].transpose(1, 2), grad_weights)
-        weights, grad_logits = (None if tensor is None else _view(tensor, block) for tensor in narrow)
-        run(
-            logits,
-            grad_weights,
-            weights,
-            grad_logits,
-            grad_bias,
-            statistics=statistics if function == "softmax" else None,
-            first_group=block.groups.start,
-            first_row=block.rows.start,
-            **call.arguments,
-        )
-        weights = logits if weights is None else weights
-        grad_logits = grad_weights if grad_logits is None else grad_logits
-        multiply(grad_logits, k[here], grad_q[block.groups, block.rows])
-        accumulate(grad_k[here], grad_logits.transpose(1, 2), q[block.groups, block.rows], first)
-        accumulate(grad_v[here], weights.transpose(1, 2), grad_out[block.groups, block.rows], first)
-    vector = q.new_empty(0) if bias is None or grad_bias is None else grad_bias.to(bias.dtype)
-    return grad_q.to(types[0]), grad_k.to(types[1]), grad_v.to(types[2]), vector
+_attention = torch.library.custom_op("fairseq_mega::attention", _forward, mutates_args=())
 
 
-if hasattr(torch.library, "custom_op"):  # a torch without it is too old for the compiled kernels, too
-    _attention = torch.library.custom_op("fairseq_mega::attention", _forward, mutates_args=())
-    _attention_backward = torch.library.custom_op("fairseq_mega::attention_backward", _backward, mutates_args=())
+@_attention.register_fake
+def _(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale):
+    rows = q.size(1) if function == "softmax" else 0
+    return q.new_empty(q.size(0), q.size(1), v.size(2), dtype=v.dtype), q.new_empty(
+        q.size(0), rows, 2, dtype=torch.float32
+    )
 
-    @_attention.register_fake
-    def _(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale):
-        rows = q.size(1) if function == "softmax" else 0
-        return q.new_empty(q.size(0), q.size(1), v.size(2), dtype=v.dtype), q.new_empty(
-            q.size(0), rows, 2, dtype=torch.float32
-        )
 
-    @_attention_backward.register_fake
-    def _(grad_out, q, k, v, bias, padding, seed, statistics, function, causal, dropout, drop_key, scale):
-        packed = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
-        return (*packed, q.new_empty(0) if bias is None else torch.empty_like(bias))
+def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
+    ctx.options = inputs[6:]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:6], output[1])
 
-    def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
-        ctx.options = inputs[6:]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs[:6], output[1])
 
-    def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
-        if grad_out is None:
-            return (None,) * 11
-        q, k, v, bias, padding, seed, statistics = ctx.saved_tensors
-        grad_q, grad_k, grad_v, grad_bias = _attention_backward(
-            grad_out, q, k, v, bias, padding, seed, statistics, *ctx.options
-        )
-        return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 7
+def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
+    if grad_out is None:
+        return (None,) * 11
+    q, k, v, bias, padding, seed, statistics = ctx.saved_tensors
+    grad_q, grad_k, grad_v, grad_bias = torch.ops.fairseq_mega.attention_backward(  # see native_backward.py
+        grad_out, q, k, v, bias, padding, seed, statistics, *ctx.options
+    )
+    return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 7
 
-    _attention.register_autograd(_gradients, setup_context=_save)
+
+_attention.register_autograd(_gradients, setup_context=_save)
 
 
 def _register(namespace: str) -> None:
-    for op in ("attention_weights_", "attention_weights_backward_"):
-        torch.library.register_fake(f"{namespace}::{op}", lambda *args, **kwargs: None)
+    torch.library.register_fake(f"{namespace}::attention_weights_", lambda *args, **kwargs: None)
 
 
 native.register(_register)

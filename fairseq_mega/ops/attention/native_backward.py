@@ -1,0 +1,93 @@
+"""Gradients of the compiled attention: the weights are computed again, block by block, from two numbers per query."""
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.ops import native
+
+from .native import Call, multiply, view
+
+
+def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
+    """Add a batched product to ``total``, or write it there."""
+    if a.dtype == total.dtype:
+        torch.baddbmm(total, a, b, beta=0.0 if first else 1.0, out=total)
+    elif first:
+        multiply(a, b, total)
+    else:
+        product = torch.empty_like(total)
+        multiply(a, b, product)
+        total += product
+
+
+def _backward(
+    grad_out: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
+    statistics: Tensor,
+    function: str,
+    causal: bool,
+    dropout: float,
+    drop_key: float,
+    scale: float,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    call = Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
+    types = q.dtype, k.dtype, v.dtype
+    q, k, v, grad_out = (tensor.to(call.dtype) for tensor in (q, k, v, grad_out.contiguous()))
+    grad_bias = None if bias is None else torch.zeros(bias.size(0), dtype=torch.float64, device=q.device)
+    several = any(block.rows != slice(0, q.size(1)) for block in call.blocks)
+    total = torch.float32 if several else call.dtype  # sums over blocks are rounded once
+    grad_q = torch.empty_like(q, memory_format=torch.contiguous_format)
+    grad_k, grad_v = (torch.empty(tensor.shape, dtype=total, device=q.device) for tensor in (k, v))
+    buffer, grad_buffer = call.buffer(torch.float32, q), call.buffer(torch.float32, q)
+    narrow: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
+    if call.dtype != torch.float32:
+        narrow = call.buffer(call.dtype, q), call.buffer(call.dtype, q)
+    run = native.operators.attention_weights_backward_
+    for block in call.blocks:
+        here = block.groups, slice(0, block.keys)
+        first = block.rows.stop == q.size(1)
+        logits, grad_weights = view(buffer, block), view(grad_buffer, block)
+        multiply(q[block.groups, block.rows], k[here].transpose(1, 2), logits)
+        multiply(grad_out[block.groups, block.rows], v[here].transpose(1, 2), grad_weights)
+        weights, grad_logits = (None if tensor is None else view(tensor, block) for tensor in narrow)
+        run(
+            logits,
+            grad_weights,
+            weights,
+            grad_logits,
+            grad_bias,
+            statistics=statistics if function == "softmax" else None,
+            first_group=block.groups.start,
+            first_row=block.rows.start,
+            **call.arguments,
+        )
+        weights = logits if weights is None else weights
+        grad_logits = grad_weights if grad_logits is None else grad_logits
+        multiply(grad_logits, k[here], grad_q[block.groups, block.rows])
+        accumulate(grad_k[here], grad_logits.transpose(1, 2), q[block.groups, block.rows], first)
+        accumulate(grad_v[here], weights.transpose(1, 2), grad_out[block.groups, block.rows], first)
+    vector = q.new_empty(0) if bias is None or grad_bias is None else grad_bias.to(bias.dtype)
+    return grad_q.to(types[0]), grad_k.to(types[1]), grad_v.to(types[2]), vector
+
+
+_attention_backward = torch.library.custom_op("fairseq_mega::attention_backward", _backward, mutates_args=())
+
+
+@_attention_backward.register_fake
+def _(grad_out, q, k, v, bias, padding, seed, statistics, function, causal, dropout, drop_key, scale):
+    packed = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
+    return (*packed, q.new_empty(0) if bias is None else torch.empty_like(bias))
+
+
+def _register(namespace: str) -> None:
+    torch.library.register_fake(f"{namespace}::attention_weights_backward_", lambda *args, **kwargs: None)
+
+
+native.register(_register)
