@@ -19,6 +19,7 @@ def blocks() -> Iterator[Attention]:
         yield Attention(function, 40, 40, 33, causal=True, drop_key=0.5, masked=True)
         yield Attention(function, 130, 130, 130, groups=1, causal=True)
         yield Attention(function, 3, 300, 3, masked=True, dropout=0.25)
+        yield Attention(function, 37, 37, 20, row=17, causal=True, masked=True, scale=0.3)
         for keys in (128, 256, 1024, 4096):  # rows that use all registers of their threads
             yield Attention(function, 1, keys, 1, groups=1)
         yield Attention(function, 2, 1030, 2, causal=True)
@@ -52,7 +53,8 @@ def attention_case(block: Attention) -> Case:
         given["logits"][:, torch.arange(block.rows), last] += 2 * math.log(columns)
     grad = normal(4, block.groups, block.rows, columns)
     seed = torch.tensor(77) if block.dropout or block.drop_key else None
-    rest = (block.function, block.causal, 0.5, block.dropout, block.drop_key, block.queries, block.group, block.row)
+    scale = (0.5 if block.function == 0 else 0.0) if block.scale is None else block.scale
+    rest = (block.function, block.causal, scale, block.dropout, block.drop_key, block.queries, block.group, block.row)
     leaves = exact(given)
     wanted = with_gradients(
         {"weights": attention_by_definition(block, leaves, columns, padding, seed)}, {"weights": grad}, leaves

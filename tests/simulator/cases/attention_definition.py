@@ -24,6 +24,7 @@ class Attention(NamedTuple):
     dropout: float = 0.0
     drop_key: float = 0.0
     dtype: torch.dtype = FLOAT
+    scale: Optional[float] = None  # that of the function
 
 
 def attention_by_definition(
@@ -36,7 +37,7 @@ def attention_by_definition(
     if padding is not None:
         real = seen & ~padding[block.group :, None, :columns]
         seen = torch.where(real.any(-1, keepdim=True), real, seen)
-    scale = 0.5 if block.function == 0 else 1 / seen.sum(-1, keepdim=True)
+    scale = (0.5 if block.function == 0 else 1 / seen.sum(-1, keepdim=True)) if block.scale is None else block.scale
     x = leaves["logits"] * scale + leaves["bias"][block.queries - 1 - query + key]
     factor = torch.ones_like(x)
     if seed is not None:
