@@ -93,7 +93,8 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
     assert len(calls) == 9
 
 
-def test_long_texts_do_not_drift(path):
+@pytest.mark.parametrize("name", ["native", "reference"])
+def test_long_texts_do_not_drift(name, path):
     """A slow decay multiplied 5,000 times: rounding it to float32 alone would show."""
     built = attention("vectors", chunk_size=8)
     with torch.no_grad():
@@ -102,7 +103,7 @@ def test_long_texts_do_not_drift(path):
     x = hidden(1, 5000, 16)
     path("reference")
     want = stream(built.double(), x, (5000,))[1].memory.ema
-    path("native")
+    path(name)
     got = stream(built.float(), x.float(), (1,) * 5000)[1].memory.ema
     assert_close("state", got, want)
 
