@@ -9,7 +9,7 @@ from fairseq_mega.modules.state import StreamState, reorder_state
 
 
 class Carry:
-    """What models remember of each stream from one call to the next."""
+    """The state of each stream from one call of a model to the next."""
 
     def __init__(self) -> None:
         self._kept: weakref.WeakKeyDictionary[Any, Tuple[List[int], StreamState]] = weakref.WeakKeyDictionary()

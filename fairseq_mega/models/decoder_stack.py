@@ -51,7 +51,7 @@ class DecoderStack(Trunk, FairseqIncrementalDecoder):
 
         Args:
             tokens: (B, L) long, L any length; padded where nothing follows in that row.
-            context: the encoder's output, and what is wanted back; padding is found here.
+            context: the encoder's output, and which results are wanted; padding is found here.
             state: of the tokens before, None at the beginning of the streams.
 
         Raises:

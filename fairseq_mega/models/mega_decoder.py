@@ -48,7 +48,7 @@ class MegaDecoder(DecoderStack):
         Args:
             prev_output_tokens: (B, L) long, everything read so far; with ``incremental_state`` only the tokens that
                 earlier calls have not seen are processed.
-            encoder_out: what the encoder returned.
+            encoder_out: the encoder's result.
             incremental_state: fairseq's store for state during decoding.
             features_only: return the features (B, L, d) instead of logits.
 

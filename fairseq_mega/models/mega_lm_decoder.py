@@ -64,14 +64,14 @@ class MegaLanguageModelDecoder(DecoderStack):
             encoder_out: nothing; fairseq's generators pass it.
             incremental_state: fairseq's store for state during decoding.
             features_only: return the features (B, L, d) instead of logits.
-            carry: memory of streams between calls: the tokens continue the streams numbered ``streams`` (one per row)
+            carry: state of streams between calls: the tokens continue the streams numbered ``streams`` (one per row)
                 at ``position``, which is how many tokens of each were read before.
 
         Returns:
             Logits (B, L, V), with an adaptive softmax the features (B, L, d), and a dictionary.
 
         Raises:
-            ValueError: if ``carry`` does not hold what was before ``position``, or ``incremental_state`` has read
+            ValueError: if ``carry`` does not hold the streams up to ``position``, or ``incremental_state`` has read
                 all of the tokens already.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, carry, streams, position)
@@ -99,11 +99,11 @@ class MegaLanguageModelDecoder(DecoderStack):
         return out.hidden, {"attn": None, "inner_states": None}
 
     def advance(self, tokens: Tensor, state: Optional[StreamState] = None) -> Tuple[Tensor, StreamState]:
-        """Read the next tokens of streams and predict what follows the last one.
+        """Read the next tokens of streams and predict the one after the last.
 
         Args:
             tokens: (B, L) long, L at least 1, without padding.
-            state: what the call before returned; None at the beginning.
+            state: from the call before; None at the beginning.
 
         Returns:
             Log probabilities (B, V), and the new state: of bounded size for a model with chunks.

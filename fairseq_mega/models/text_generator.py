@@ -15,7 +15,7 @@ PREFILL = 4096  # tokens of a prompt that one call reads where the model has no 
 
 
 class TextGenerator(GeneratorHubInterface):
-    """What ``MegaLanguageModel.from_pretrained`` returns: fairseq's interface, and streaming generation.
+    """The result of ``MegaLanguageModel.from_pretrained``: fairseq's interface, and streaming generation.
 
     Text goes in and out whatever the tokens are, see :mod:`fairseq_mega.data.text_units`. Several models vote with the
     mean of their probabilities.
@@ -42,7 +42,7 @@ class TextGenerator(GeneratorHubInterface):
         """Continue a text.
 
         Args:
-            prompt: what was said so far, of any length; lines end in ``</s>`` as in the training text.
+            prompt: the text so far, of any length; lines end in ``</s>`` as in the training text.
             max_tokens: tokens to generate at most.
             stop_at_line_end: stop before the first ``</s>``.
             temperature, top_k, top_p: see :func:`draw`.
@@ -124,7 +124,7 @@ class TextGenerator(GeneratorHubInterface):
         top_p: float = 1.0,
         generator: Optional[torch.Generator] = None,
     ) -> Union[Iterator[str], Iterator[int]]:
-        """Yield what follows ``prompt``, one by one, without end: of a text pieces of text, of tokens the tokens.
+        """Continue ``prompt`` without end, one token at a time: a text by pieces of text, tokens by tokens.
 
         A piece is the text of one token; the first bytes of a character give an empty piece each, its last one the
         character.

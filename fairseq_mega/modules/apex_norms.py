@@ -11,7 +11,7 @@ Layer norm
     torch's: apex's took 1.3 to 1.5 times as long on an A100 for every width from 32 to 2,048 (EleutherAI/gpt-neox#428)
     and on an RTX 3090 (pytorch#37713). But while training with torch older than 2.8, for at least 32,768 rows of at
     most 1,024 features, apex's: torch's gradients of scale and shift went through the rows one block per few features
-    (pytorch#69963; the mend made the whole backward pass 5 to 10 times as fast, pytorch#148605).
+    (pytorch#69963; a faster reduction made the whole backward pass 5 to 10 times as fast, pytorch#148605).
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def torch_version() -> Tuple[int, int]:
 
 @functools.lru_cache(maxsize=None)
 def mode() -> str:
-    """What FAIRSEQ_MEGA_APEX asks for, read once; ValueError for what is none of MODES."""
+    """The value of FAIRSEQ_MEGA_APEX, read once; ValueError where it is none of MODES."""
     found = os.environ.get(VARIABLE, "auto")
     if found not in MODES:
         raise ValueError(f"{VARIABLE}={found}: choose from {', '.join(MODES)}")
@@ -58,7 +58,7 @@ def kernels() -> Any:
 
 
 def possible(x: Tensor, weight: Optional[Tensor]) -> bool:
-    """Whether apex's kernels can take over and give what torch's give."""
+    """Whether apex's kernels can take over with the same results as torch's."""
     return (
         x.is_cuda
         and mode() != "off"

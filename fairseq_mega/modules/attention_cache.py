@@ -11,7 +11,7 @@ from .prepared import Prepared
 
 
 class AttentionCache(NamedTuple):
-    """Keys and values of the unfinished chunk, n steps, and what its single steps are computed with."""
+    """Keys and values of the unfinished chunk, n steps, and values prepared for its single steps."""
 
     keys: TimeBuffer  # (B, n, z)
     values: TimeBuffer  # (B, n, v)

@@ -1,4 +1,4 @@
-"""What a classifier reads: real numbers as vectors, and learned positions for models that need them."""
+"""Inputs of classifiers: real numbers as vectors, and learned positions for models that need them."""
 
 from typing import Optional
 

@@ -73,7 +73,7 @@ class GatedCrossAttention(nn.Module):
 
         Args:
             x: (B, L, D).
-            source: what :meth:`start` or an earlier call returned.
+            source: the result of :meth:`start`, or the cache that an earlier call returned.
             need_weights: also return the attention weights (which then exist in full).
 
         Returns:

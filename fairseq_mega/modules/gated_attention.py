@@ -25,7 +25,7 @@ from .state import LayerMemory
 
 
 class AttentionOutput(NamedTuple):
-    """What a gated attention returns."""
+    """Result of a gated attention."""
 
     hidden: Tensor  # (B, L, D)
     memory: Optional[LayerMemory] = None

@@ -8,7 +8,7 @@ from .state import LayerCache, LayerMemory
 
 
 class LayerContext(NamedTuple):
-    """What a layer is told besides its input, the same for all layers of a trunk."""
+    """A layer's inputs besides the hidden states, the same for all layers of a trunk."""
 
     padding_mask: Optional[Tensor] = None  # (B, L) bool, True = padding
     encoder_out: Optional[Tensor] = None  # (B, S, D), for layers with cross attention
@@ -21,7 +21,7 @@ PLAIN = LayerContext()  # one call on whole sequences without padding
 
 
 class LayerOutput(NamedTuple):
-    """What a layer returns."""
+    """Result of a layer."""
 
     hidden: Tensor  # (B, L, D)
     memory: Optional[LayerMemory] = None
@@ -43,7 +43,7 @@ class Layer(Protocol):
 
         Args:
             x: (B, L, D), the steps that follow those of ``memory`` and ``cache``.
-            context: padding, the encoder's output, what is wanted back.
+            context: padding, the encoder's output, and which results are wanted.
             memory: of the steps before, None at the beginning of the streams.
             cache: of the unfinished chunk before x, None where x begins a chunk.
         """

@@ -18,7 +18,7 @@ def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
 
 
 def finite_padding(x: Tensor, padding_mask: Tensor) -> Tensor:
-    """Set to zero what is not finite at the padded positions of x (B, L, D), before 0 * NaN carries it elsewhere."""
+    """Set values at the padded positions of x (B, L, D) to zero unless they are finite: 0 * NaN would spread them."""
     return x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 
 class Prepared:
-    """What one layer prepared for the single steps of one stream; part of the stream's cache.
+    """Values that one layer keeps for the single steps of one stream; part of the stream's cache.
 
     A value is kept while gradients are off, the module is in evaluation mode and its parameters are the same tensors at
     the same version. A write to ``parameter.data`` leaves the version as it is: a new stream, and every call of several

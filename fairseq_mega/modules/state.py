@@ -46,7 +46,7 @@ class StreamState(NamedTuple):
 
     step: int  # how many
     memory: TrunkMemory
-    cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: what follows begins a chunk
+    cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: the next step begins a chunk
 
 
 def reorder_state(state: Any, order: Tensor) -> Any:
@@ -57,7 +57,7 @@ def reorder_state(state: Any, order: Tensor) -> Any:
         order: (B',) long, the rows to keep, in their new order.
 
     Returns:
-        A state of the same structure; what ``order`` leaves as it is, is not copied, where the CPU can tell.
+        A state of the same structure. An order on the CPU that changes nothing copies nothing.
     """
     # On a GPU the comparison would wait for all that runs there.
     in_order = order.device.type == "cpu" and torch.equal(order, torch.arange(order.numel()))

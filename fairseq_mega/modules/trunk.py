@@ -12,7 +12,7 @@ from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
 
 
 class TrunkOutput(NamedTuple):
-    """What a trunk returns."""
+    """Result of a trunk."""
 
     hidden: Tensor  # (B, L, D), zero where padded
     state: Optional[StreamState]

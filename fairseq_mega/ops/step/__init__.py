@@ -28,7 +28,7 @@ PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle,
 
 
 class StepFunctions(NamedTuple):
-    """The functions of one path; :mod:`.reference` says what each takes and returns."""
+    """The functions of one path; :mod:`.reference` documents their arguments and results."""
 
     ema: Callable[..., Tuple[Tensor, Tensor]]
     attention: Callable[..., Tuple[Tensor, TimeBuffer, TimeBuffer]]

@@ -72,7 +72,7 @@ def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
     Args:
         residual: (B, D).
         gates: as :func:`attention_step`.
-        projected: (B, D), the linear map of what :func:`attention_step` returned.
+        projected: (B, D), the linear map of the result of :func:`attention_step`.
 
     Returns:
         (B, D).
