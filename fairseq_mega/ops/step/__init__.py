@@ -36,8 +36,8 @@ class StepFunctions(NamedTuple):
 
 
 FUNCTIONS: Dict[str, StepFunctions] = {
-    "reference": StepFunctions(reference.ema_step, reference.attention_step, reference.mix_step),
-    "native": StepFunctions(native.ema_step, native.attention_step, native.mix_step),
+    "reference": StepFunctions(reference.gated_ema_step, reference.attention_step, reference.mix_step),
+    "native": StepFunctions(native.gated_ema_step, native.attention_step, native.mix_step),
 }
 
 

@@ -11,8 +11,8 @@ from .coefficients import StepCoefficients
 from .time_buffer import TimeBuffer
 
 
-def ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """As :func:`fairseq_mega.ops.step.reference.ema_step`."""
+def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+    """As :func:`fairseq_mega.ops.step.reference.gated_ema_step`."""
     return native.operators.average_step(x, *coefficients, state)
 
 

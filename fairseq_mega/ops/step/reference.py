@@ -12,7 +12,7 @@ from .coefficients import StepCoefficients
 from .time_buffer import TimeBuffer
 
 
-def ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
     """One step of MEGA's EMA sub-layer: ``SiLU(EMA(x) + omega x)``.
 
     Args:
