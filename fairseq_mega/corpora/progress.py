@@ -46,7 +46,9 @@ class Progress:
         """Pass items on and count each with its size."""
         for item in items:
             yield item
-            self.advance(size(item))
+            self.done += size(item)
+            if time.monotonic() - self.reported >= REPORT_SECONDS:  # here, as there may be millions of items
+                self.reach(self.done)
 
     @property
     def rate(self) -> float:
