@@ -76,7 +76,7 @@ MAKERS: Dict[str, Callable[[Path, np.random.Generator], List[str]]] = {
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="lra_smoke", description=__doc__)
+    parser = argparse.ArgumentParser(prog="made_up", description=__doc__)
     parser.add_argument("dataset", choices=MAKERS, help="data set of fairseq-mega-prepare")
     parser.add_argument("folder", type=Path, help="folder for everything made")
     options = parser.parse_args(arguments)

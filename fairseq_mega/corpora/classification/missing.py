@@ -87,14 +87,14 @@ def place(text: str) -> Tuple[str, Path]:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="lra_data", description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="missing", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("places", type=place, nargs="+", metavar="TASK=DIR", help="a task and the folder of its data")
     parser.add_argument("--smoke", action="store_true", help="missing data will be made up")
     options = parser.parse_args(arguments)
     try:
         print("\n".join(to_make(options.places, options.smoke)))
     except ValueError as error:
-        print(f"lra_data: error: {error}", file=sys.stderr)
+        print(f"missing: error: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import List
 
+from fairseq_mega.corpora.files import written_whole
 from fairseq_mega.corpora.splits import SPLITS
 
 SIZE = 20_000  # bytes of the text that stands for enwik8
@@ -48,19 +49,21 @@ def running_text(size: int) -> bytes:
 
 def write_corpus(corpus: str, output: Path) -> None:
     """Write the stand-in for wikitext-103, wikitext-2, enwik8, gcide or own (plain text) to the file `output`."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(output.name + ".partial")
-    if corpus == "gcide":
-        with gzip.open(partial, "wb") as stream:
-            stream.write(running_text(SIZE))
-    elif corpus == "own":
-        partial.write_bytes(running_text(SIZE).rpartition(b"\n")[0] + b"\n")
-    else:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as container:
-            if corpus == "enwik8":
-                container.writestr("enwik8", running_text(SIZE))
-            else:
-                for split in SPLITS:
-                    text = "".join(f"{line}\n" for line in wikitext_lines(split))
-                    container.writestr(f"{corpus}/wiki.{split}.tokens", text)
-    partial.replace(output)
+    with written_whole(output) as partial:
+        if corpus == "gcide":
+            with gzip.open(partial, "wb") as stream:
+                stream.write(running_text(SIZE))
+        elif corpus == "own":
+            partial.write_bytes(running_text(SIZE).rpartition(b"\n")[0] + b"\n")
+        else:
+            _write_zip(corpus, partial)
+
+
+def _write_zip(corpus: str, output: Path) -> None:
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as container:
+        if corpus == "enwik8":
+            container.writestr("enwik8", running_text(SIZE))
+            return
+        for split in SPLITS:
+            text = "".join(f"{line}\n" for line in wikitext_lines(split))
+            container.writestr(f"{corpus}/wiki.{split}.tokens", text)
