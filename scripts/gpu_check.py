@@ -32,7 +32,8 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "fft": (("ops/test_fft_conv.py",), ""),
     "attention-native": (("ops/test_attention_native.py",), ""),
     "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
-    "norm-gate": (("ops/test_timestep_norm.py", "ops/test_gate.py", "ops/test_decoding.py"), ""),
+    "norm": (tuple(f"ops/test_timestep_norm{part}.py" for part in ("", "_kernels", "_streams")), ""),
+    "gate-decoding": (("ops/test_gate.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),
 }
@@ -45,7 +46,10 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "fft": (("ops/test_fft_conv.py",), "channels_and_rows or strides or half or rings_of"),
     "attention": (("ops/test_attention_native.py",), "(equals_reference and shape2) or long_rows or groups or chunks"),
     "dropping": (("ops/test_attention_dropping.py",), "formula_with_its_mask and shape1"),
-    "norm": (("ops/test_timestep_norm.py",), "kernels and (equal or many or padding or half)"),
+    "norm": (
+        ("ops/test_timestep_norm.py", "ops/test_timestep_norm_streams.py"),
+        "kernels and (equal or many or padding or half)",
+    ),
     "gate": (("ops/test_gate.py",), "formula or apart or half"),
 }
 # No initcheck: it does not see what torch's kernels write, as only ours are instrumented. The tests fill what the
