@@ -67,6 +67,27 @@ def test_training_is_the_same_on_all_paths(kind, device, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
+    want = losses_of(kind, 2, torch.device("cpu"))
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", "reference")
+    monkeypatch.setattr(native, "operators", None)  # no kernel can be called, and no other fast path
+    for function in ("attention.dense_attention", "attention.blockwise_attention", "attention.native_attention"):
+        monkeypatch.setattr(f"fairseq_mega.ops.{function}", None)
+    for function in ("ema_torch_fft", "ema_native", "ema_native_fft", "ema_fft_streaming", "ema_fft_documents"):
+        monkeypatch.setattr(f"fairseq_mega.ops.ema.{function}", None)
+    torch.testing.assert_close(losses_of(kind, 2, torch.device("cpu")), want, rtol=2e-4, atol=0.0)
+    if kind == "causal":
+        layer, state = layer_of(kind).eval(), None
+        x = torch.randn(2, 5, 16)
+        with torch.no_grad():
+            whole = layer(x).hidden
+            for t in range(5):
+                out = layer(x[:, t : t + 1], state=state, return_state=True)
+                torch.testing.assert_close(out.hidden[:, 0], whole[:, t], rtol=1e-4, atol=1e-5)
+                state = out.state
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_compiles_into_one_graph(kind, device):
     layer = layer_of(kind).to(device)
     x = torch.randn(2, 16, 16, device=device, requires_grad=True)

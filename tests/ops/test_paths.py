@@ -1,0 +1,90 @@
+"""The paths of all operators: one vocabulary, former names, and an error in words where a forced path cannot run."""
+
+import pytest
+import torch
+
+from fairseq_mega.ops import attention, decoding, ema, gate, native, timestep_norm
+from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
+from tests.ops.ema_cases import coefficients_of, parameters
+
+OPERATORS = {module.PATHS.name: module.PATHS for module in (ema, attention, gate, timestep_norm, decoding)}
+
+
+def call(operator, path, dtype=torch.float32):
+    """Run a small call of an operator."""
+    x, vector = torch.ones(2, 5, 3, dtype=dtype), torch.ones(3, dtype=dtype)
+    if operator == "ema":
+        coefficients = coefficients_of({name: tensor.to(dtype) for name, tensor in parameters().items()})
+        return ema.damped_ema(x, coefficients, path=path)[0]
+    if operator == "attention":
+        return attention.attention(x, x, x, path=path)
+    if operator == "gate":
+        return gate.gated_residual(x, x, x, path=path)
+    return timestep_norm.timestep_norm(x, vector, vector, 1, path=path)[0]
+
+
+NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
+NATIVE += [("timestep_norm", "native")]
+
+
+def test_one_vocabulary():
+    assert list(OPERATORS) == list(FORMER_NAMES)
+    for operator, paths in OPERATORS.items():
+        assert paths.names[0] == "reference" and "native" in paths.names
+        assert all(name.split("_")[0] in ("reference", "torch", "native") for name in paths.names)
+        assert set(FORMER_NAMES[operator].values()) <= set(paths.names)
+        assert not set(FORMER_NAMES[operator]) & set(paths.names)
+
+
+@pytest.mark.parametrize(("operator", "path"), NATIVE)
+def test_without_the_extension_a_forced_path_names_the_command(operator, path, monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", "_C.so is not beside the package")
+    problem = "it needs the compiled kernels, which cannot be used: _C.so is not beside the package; build it with: "
+    with pytest.raises(RuntimeError, match=f"^{operator} path '{path}' cannot run: {problem}FAIRSEQ_MEGA_BUILD=cpu "):
+        call(operator, path)
+    torch.testing.assert_close(call(operator, None), call(operator, "reference"))
+
+
+@pytest.mark.parametrize(("operator", "path"), [pair for pair in NATIVE if pair[1] == "native"])
+def test_other_types_than_those_of_the_kernels(operator, path, monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", None)
+    message = f"^{operator} path '{path}' computes float32, bfloat16 and float16, found torch.float64$"
+    with pytest.raises(TypeError, match=message):
+        call(operator, path, torch.float64)
+    torch.testing.assert_close(call(operator, None, torch.float64), call(operator, "reference", torch.float64))
+
+
+def test_the_fft_of_the_kernels_is_for_gpus(monkeypatch):
+    monkeypatch.setattr(native, "PROBLEM", None)
+    message = "ema path 'native_fft' cannot run: there are no compiled kernels for tensors on cpu; use torch's FFT"
+    with pytest.raises(RuntimeError, match=message):
+        call("ema", "native_fft")
+
+
+@pytest.mark.parametrize("operator", [name for name in OPERATORS if name != "decoding"])
+def test_former_names_and_variables(operator, monkeypatch):
+    for former, name in {**FORMER_NAMES[operator], "reference": "reference"}.items():
+        if name == "native_fft" or (name == "native" and native.PROBLEM is not None):
+            continue
+        want = call(operator, name)
+        assert torch.equal(call(operator, former), want)
+        monkeypatch.setenv(f"FAIRSEQ_MEGA_{operator.upper()}_PATH", former)
+        assert torch.equal(call(operator, None), want)
+        monkeypatch.setenv(VARIABLE, f"{operator}={former}")
+        assert torch.equal(call(operator, None), want)
+        monkeypatch.delenv(VARIABLE)
+
+
+@pytest.mark.parametrize("path", ["reference", None])
+def test_a_tensor_on_another_device_is_an_error_in_words(path):
+    x, vector = torch.ones(2, 5, 3), torch.ones(3)
+    mask = torch.zeros(2, 5, dtype=torch.bool, device="meta")
+    coefficients = coefficients_of({name: tensor.float() for name, tensor in parameters().items()})
+    with pytest.raises(RuntimeError, match="EMA: padding_mask is on meta, x on cpu; move them to one device"):
+        ema.damped_ema(x, coefficients, padding_mask=mask, path=path)
+    with pytest.raises(RuntimeError, match="attention: padding_mask is on meta, q on cpu; move them to one device"):
+        attention.attention(x, x, x, padding_mask=mask, path=path)
+    with pytest.raises(RuntimeError, match="gate: candidate is on meta, residual on cpu; move them to one device"):
+        gate.gated_residual(x, x, x.to("meta"), path=path)
+    with pytest.raises(RuntimeError, match="timestep norm: padding mask is on meta, x on cpu; move them to one device"):
+        timestep_norm.timestep_norm(x, vector, vector, 1, padding_mask=mask, path=path)
