@@ -2,9 +2,9 @@
 """Builds the CUDA kernels on a machine with a GPU, tests, sanitizes and measures them there, stage by stage.
 
 Every stage takes less than eight minutes and has a log of its own; one that fails does not keep the others from
-running. What has passed is not repeated, so on a machine that ends a command after ten minutes the same line with
---minutes 9 is given until its exit status is 0. Results in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a JSON
-line per measurement), kernels-*.json, layer-*.json, plots, logs, and stages.json (what became of every stage).
+running. Stages that have passed are not repeated, so on a machine that ends a command after ten minutes the same line
+with --minutes 9 is given until its exit status is 0. Results in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a
+JSON line per measurement), kernels-*.json, layer-*.json, plots, logs, and stages.json (the outcome of every stage).
 
 Exit status: 0 everything passed, 1 something failed, 3 something is left for the next call, 2 bad options.
 """
@@ -37,7 +37,7 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),
 }
-# The same under compute-sanitizer, which is slow: what reaches every kernel, every tail and every kind of mask.
+# The same under compute-sanitizer, which is slow: tests that reach every kernel, every tail and every kind of mask.
 SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     "ema-real": (("ops/test_ema.py",), "paths_equal_recurrence and real"),
     "ema-complex": (("ops/test_ema.py",), "paths_equal_recurrence and complex"),
@@ -52,8 +52,8 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
     ),
     "gate": (("ops/test_gate.py",), "formula or apart or half"),
 }
-# No initcheck: it does not see what torch's kernels write, as only ours are instrumented. The tests fill what the
-# operators allocate with NaN instead.
+# No initcheck: only our kernels are instrumented, so that it misses the writes of torch's. The tests fill the memory
+# that operators allocate with NaN instead.
 TOOLS = ("memcheck", "racecheck", "synccheck")
 BENCHMARK = (sys.executable, "-m", "fairseq_mega.benchmarks")
 
@@ -63,7 +63,7 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--out", type=Path, default=ROOT / "outputs" / "gpu_check", help="where results go (outputs/gpu_check)")
     add("--wheels", type=Path, help="install the wheels of this folder into DIR/site first, without a network")
-    add("--skip", default="", metavar="PARTS", help=f"what to leave out, comma separated, of {', '.join(PARTS)}")
+    add("--skip", default="", metavar="PARTS", help=f"parts to leave out, comma separated, of {', '.join(PARTS)}")
     add("--minutes", type=float, help="begin nothing that does not end within this time (default: no limit)")
     add("--smoke", action="store_true", help="tiny sizes and few tests, nothing compiled, to see that all stages work")
     add("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: rehearse where there is no GPU")
@@ -111,20 +111,20 @@ def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected
 
 
 def test_stages(arguments: argparse.Namespace) -> List[Stage]:
-    """The groups of TESTS, and one of what else stands in tests/ops."""
+    """The groups of TESTS, and one of the other files of tests/ops."""
     grouped = {name for files, _ in TESTS.values() for name in files}
     others = [f"ops/{path.name}" for path in sorted((ROOT / "tests" / "ops").glob("test_*.py"))]
     groups: Dict[str, Tuple[Sequence[str], str]] = {**TESTS, "others": ([n for n in others if n not in grouped], "")}
     return [
-        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *what)], ("build",))
-        for name, what in groups.items()
-        if what[0]
+        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *group)], ("build",))
+        for name, group in groups.items()
+        if group[0]
     ]
 
 
 def sanitizer_stages(arguments: argparse.Namespace) -> List[Stage]:
     """One stage per tool and group of tests. Only our kernels are instrumented, and memory is not cached by torch, so
-    that what lies beyond a tensor belongs to nobody."""
+    that memory beyond a tensor belongs to nobody."""
     found = []
     ours = ["--kernel-name", "kns=_ZN2fm", "--error-exitcode", "9"]
     for tool in TOOLS:
@@ -191,7 +191,7 @@ def all_stages(arguments: argparse.Namespace) -> List[Stage]:
 
 
 def settings(arguments: argparse.Namespace) -> Dict[str, Any]:
-    """What results belong to: the sources, and where and how they ran."""
+    """The sources that results belong to, and where and how they ran."""
     digest = hashlib.sha256()
     for folder in ("fairseq_mega", "tests", "scripts", "setup.py"):
         for path in sorted([ROOT / folder, *(ROOT / folder).rglob("*")]):
@@ -230,7 +230,7 @@ def main() -> None:
         return
     check_prerequisites(arguments)
     os.chdir(ROOT)
-    # The site folder last: what the given Python has goes before.
+    # The site folder last: the packages of the given Python go before.
     folders = [str(ROOT), os.environ.get("PYTHONPATH", ""), str(arguments.out / "site")]
     os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
     os.environ.update(FAIRSEQ_MEGA_NATIVE="require", PYTHONWARNINGS="ignore")

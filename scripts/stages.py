@@ -1,4 +1,4 @@
-"""Stages of a long job as data: each has a limit and a log, what has passed is not repeated, and all are run.
+"""Stages of a long job as data: each has a limit and a log, none is repeated that has passed, and all are run.
 
 Needs the standard library only: it also runs with a Python in which nothing of the project is installed yet.
 """
@@ -15,7 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 PASSED, FAILED, UNFINISHED, LEFT_OUT = "passed", "failed", "unfinished", "left out"
 NOT_YET = 75  # exit status of a command that is to be started again to go on (EX_TEMPFAIL)
-SLACK = 30  # seconds that a command which watches its time gets for what it has begun
+SLACK = 30  # seconds in which a command that watches its time can finish its work
 
 
 class Stage(NamedTuple):
@@ -36,12 +36,12 @@ class Outcome(NamedTuple):
 
 
 class Job:
-    """Runs stages and keeps what became of them in ``folder/stages.json``, their output in ``folder/logs``.
+    """Runs stages and keeps their outcomes in ``folder/stages.json``, their output in ``folder/logs``.
 
     Args:
         folder: where results go.
-        settings: what the results belong to; a folder with results of other settings is refused.
-        minutes: time for this call; what would begin later is left to the next one. None for no limit.
+        settings: of the results; a folder with results of other settings is refused.
+        minutes: time for this call; stages that would begin later are left to the next one. None for no limit.
 
     Raises:
         SystemExit: where the folder was begun with other settings.
@@ -72,7 +72,9 @@ class Job:
         return 1 if self.status(stage.name) == FAILED else 0
 
     def run(self, stages: Sequence[Stage]) -> int:
-        """Run what has not passed yet, what failed before last; returns 0, 1 if a stage failed, or 3 if some are left.
+        """Run the stages that have not passed, last those that failed before.
+
+        Returns 0, 1 if a stage failed, or 3 if some are left.
 
         A stage whose needs have not passed is left out, and everything else still runs.
         """
@@ -138,7 +140,7 @@ class Job:
                     process.wait()
 
     def report(self, stages: Sequence[Stage]) -> int:
-        """Print what became of every stage, with the last lines of what failed; returns the exit status."""
+        """Print the outcome of every stage, with the last lines of those that failed; returns the exit status."""
         outcomes = [
             (stage, self.kept["stages"].get(stage.name, {"status": "not begun", "seconds": ""})) for stage in stages
         ]

@@ -20,7 +20,7 @@ measurement is kept as a line of JSON at once, and the same command goes on from
 measured paths of the MEGA layer are compared in float32 with the reference paths, outputs and gradients; nothing is
 printed if they differ. The models:
 
-""" + "\n".join(f"  {name}: {what}" for name, what in MODELS.items())
+""" + "\n".join(f"  {name}: {meaning}" for name, meaning in MODELS.items())
 SMOKE = (
     *("--lengths=16", "--tokens=32", "--embed-dim=8", "--hidden-dim=16", "--z-dim=4", "--n-dim=2"),
     *("--chunk-size=8", "--heads=2", "--repeat=1", "--sweeps=1"),
@@ -56,14 +56,14 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     def step(layer: Any, x: Any) -> None:
         output(layer, x).square().mean().backward()
 
-    # First a short sequence, so that what torch loads and sets up once is not charged to the layer.
+    # First a short sequence, so that the one-time work of torch is not charged to the layer.
     step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
     layer = build(model, length, arguments).to(device, dtype)
     x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
     try:
         return measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
     finally:
-        for name in REFERENCE:  # what build() has set for one model, where the next follows in this process
+        for name in REFERENCE:  # set by build(); another model may follow in this process
             os.environ.pop(name, None)
 
 
@@ -112,11 +112,11 @@ def run(arguments: argparse.Namespace) -> None:
     for sweep in range(arguments.sweeps):
         for length in lengths:
             for model in models:
-                what = {"model": model, "length": length, "sweep": sweep + 1}
-                found = kept.find(**what)
+                part = {"model": model, "length": length, "sweep": sweep + 1}
+                found = kept.find(**part)
                 if found is None:
                     print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
-                    found = kept.add(measure_apart(model, length, arguments), **what)
+                    found = kept.add(measure_apart(model, length, arguments), **part)
                 measured[model][length] = measuring.keep_the_faster(measured[model].get(length, found), found)
     print(table(measured, arguments))
     scores = {

@@ -14,7 +14,7 @@ DESCRIPTION = """\
 Training speed and peak memory of language models over the length of their blocks: MEGA in chunks, and others.
 
 One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA in
-chunks should take the same time per token from 4,096 on. What would take longer than --time-limit is left out.
+chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit are left out.
 """
 SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1")
 
@@ -46,7 +46,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
         F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     tokens = torch.randint(4, arguments.symbols, (1, length + 1), device=arguments.device)
-    update(tokens[:, :33])  # what torch loads and sets up once is not charged to the block
+    update(tokens[:, :33])  # the one-time work of torch is not charged to the block
     return measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
 
 

@@ -69,7 +69,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
             F.cross_entropy(model(tokens), target).backward()
 
     tokens = torch.randint(4, SYMBOLS, (arguments.batch, arguments.length), device=arguments.device)
-    update(tokens[:, :32])  # what torch loads and sets up once is not charged to the text
+    update(tokens[:, :32])  # the one-time work of torch is not charged to the text
     found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
     return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
 

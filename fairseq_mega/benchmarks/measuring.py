@@ -55,7 +55,7 @@ def median_seconds(work: Callable[[], object], repeat: int, device: torch.device
 
 
 def time_and_memory(work: Callable[[], object], repeat: int, device: torch.device) -> Dict[str, float]:
-    """Median ``seconds`` of the work and ``memory_mib``, its peak on top of what is held before."""
+    """Median ``seconds`` of the work and ``memory_mib``, its peak above the memory held before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device) / 2**20

@@ -10,7 +10,7 @@ NOT_YET = 75  # exit status: something is left to measure, the same command goes
 
 
 class Rows:
-    """A file with one JSON line per measurement: what was measured, under which settings, and the figures.
+    """A file with one JSON line per measurement: its subject ("what"), its settings and its figures.
 
     Args:
         path: the file, made with the first line; None keeps nothing.

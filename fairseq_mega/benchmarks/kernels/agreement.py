@@ -1,4 +1,4 @@
-"""Whether the measured paths agree with the reference."""
+"""The measured paths compared with the reference."""
 
 from typing import List
 
@@ -11,11 +11,11 @@ from fairseq_mega.benchmarks.kernels.shapes import Shape
 # Largest error of a path, relative to the norm of the result. Laplace weights that torch computes in bfloat16, as the
 # published code does, lose most of their digits to 1 + erf where they are small.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.15}
-SMALLEST_NORM = 0.1  # what is exactly zero, as with a single softmax weight, has an error like everything else
+SMALLEST_NORM = 0.1  # a result that is exactly zero, as with a single softmax weight, has an error too
 
 
 def disagreements(op: Op, shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32) -> List[str]:
-    """What differs between the paths and the reference in float64 on the same numbers: outputs and all gradients."""
+    """List the outputs and gradients of the paths that differ from the reference in float64 on the same numbers."""
     drawn = op.draw(shape, torch.Generator().manual_seed(1))
     drawn = {name: value.to(dtype).double() for name, value in drawn.items()}
     weights = None

@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and chunks of MEGA's tables",
     )
     add("--shrink", type=int, default=1, help="divide lengths and chunks of a preset by this, with a batch of 1")
-    add("--memory-limit", type=float, help="GiB that one measurement may take (default: 0.7 of what is free)")
+    add("--memory-limit", type=float, help="GiB that one measurement may take (default: 0.7 of the free memory)")
     add("--time-limit", type=float, default=60.0, help="skip longer runs, in seconds (default: %(default)s)")
     add("--bandwidth-mib", type=int, default=512, help="size of the copied tensor (default: %(default)s)")
     add("--plot", type=Path, help="also plot the time per token over L to this file (needs matplotlib)")
@@ -80,10 +80,10 @@ def operators_and_shapes(arguments: argparse.Namespace) -> List[Tuple[str, Shape
     return [(op, shape) for op in chosen for shape in shapes]
 
 
-def check(what: List[Tuple[str, Shape]], arguments: argparse.Namespace) -> None:
+def check(chosen: List[Tuple[str, Shape]], arguments: argparse.Namespace) -> None:
     """Compare all paths with the reference at small sizes; SystemExit where one differs."""
     wrong = []
-    small = [(op, shape._replace(batch=2, width=min(shape.width, 64), chunk=0)) for op, shape in what]
+    small = [(op, shape._replace(batch=2, width=min(shape.width, 64), chunk=0)) for op, shape in chosen]
     for op, shape in dict.fromkeys((op, shape._replace(length=length)) for op, shape in small for length in (1, 67)):
         for dtype in dict.fromkeys([torch.float32, getattr(torch, arguments.dtype)]):
             wrong += disagreements(OPS[op], shape, torch.device(arguments.device), dtype)

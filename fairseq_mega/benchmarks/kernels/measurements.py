@@ -15,13 +15,13 @@ from fairseq_mega.benchmarks.rows import Rows
 Row = Dict[str, Any]
 
 
-def measure(what: str, arguments: argparse.Namespace) -> Dict[str, float]:
+def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Seconds of a forward pass, of a forward and backward pass, and peak extra memory in MiB of the latter."""
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
-    if what == "bandwidth":
+    if part == "bandwidth":
         return {"bandwidth": measuring.bandwidth(device, arguments.bandwidth_mib, max(arguments.repeat, 3))}
-    op_name, path_name, size = what.split(":")
+    op_name, path_name, size = part.split(":")
     op, shape = OPS[op_name], Shape(*(int(number) for number in size.split(",")))
     path = op.paths[path_name]
 
@@ -39,23 +39,23 @@ def measure(what: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
         return forward, both
 
-    prepared(shape._replace(length=min(64, shape.length), chunk=0))[1]()  # what is loaded once is not charged
+    prepared(shape._replace(length=min(64, shape.length), chunk=0))[1]()  # one-time work is not charged
     forward, both = prepared(shape)
     found = measuring.time_and_memory(both, arguments.repeat, device)
     return {**found, "forward_seconds": measuring.median_seconds(forward, arguments.repeat, device)}
 
 
-def measure_apart(what: str, arguments: argparse.Namespace) -> Dict[str, Any]:
+def measure_apart(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
     """Run :func:`measure` in a fresh process; on a GPU and with --in-process in this one."""
-    if arguments.device == "cpu" and (not arguments.in_process or what == "bandwidth"):
-        return measuring.run_apart(what, arguments, what)
+    if arguments.device == "cpu" and (not arguments.in_process or part == "bandwidth"):
+        return measuring.run_apart(part, arguments, part)
     try:
-        return measure(what, arguments)
+        return measure(part, arguments)
     except torch.cuda.OutOfMemoryError:
         return {"skipped": "the GPU's memory does not suffice"}
     finally:
         if arguments.device == "cuda":
-            torch.cuda.empty_cache()  # what one path keeps must not stand in the way of the next
+            torch.cuda.empty_cache()  # memory that one path keeps must not stand in the way of the next
 
 
 def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[Row]) -> str:
@@ -80,18 +80,18 @@ def obstacle(row: Row, arguments: argparse.Namespace, limit: float, rows: List[R
 
 
 def sweep(rows: List[Row], arguments: argparse.Namespace, limit: float, number: int, kept: Rows) -> None:
-    """Measure every row once more and keep the faster result; leave out what does not fit."""
+    """Measure every row once more and keep the faster result; leave out those that do not fit."""
     for index, row in enumerate(rows):
         if number == 0:
             row["skipped"] = obstacle(row, arguments, limit, rows[:index])
         if row["skipped"]:
             continue
-        what = {"op": row["op"], "path": row["path"], "shape": row["shape"]._asdict(), "sweep": number + 1}
-        found = kept.find(**what)
+        subject = {"op": row["op"], "path": row["path"], "shape": row["shape"]._asdict(), "sweep": number + 1}
+        found = kept.find(**subject)
         if found is None:
             name = f"{row['op']}:{row['path']}:{','.join(map(str, row['shape']))}"
             print(f"sweep {number + 1} of {arguments.sweeps}: {name}", file=sys.stderr)
-            found = kept.add(measure_apart(name, arguments), **what)
+            found = kept.add(measure_apart(name, arguments), **subject)
         if "skipped" in found:
             row["skipped"] = found["skipped"]
             continue

@@ -28,7 +28,7 @@ class Op(NamedTuple):
     reference: Callable[[Inputs, Shape], Tensor]
     paths: Dict[str, OpPath]
     baseline: str  # the path that the others are compared with
-    # Floats that have to be moved: what the operator reads and writes at least, parameters left out.
+    # Floats that are read and written at least, without the parameters.
     forward: Callable[[Shape], int]
     backward: Callable[[Shape], int]
     quadratic: bool = False  # time grows with L squared
