@@ -27,7 +27,7 @@ from fairseq_mega.reports.results import write_result
 def sources_of(options: argparse.Namespace) -> Dict[str, str]:
     """SHA-256 of the files that a score comes from."""
     files = {"checkpoint_sha256": options.path, "text_sha256": options.data / f"{options.subset}.bin"}
-    return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading says what is missing
+    return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
 
 
 def settings_of(options: argparse.Namespace) -> Iterator[Setting]:

@@ -64,7 +64,7 @@ def alternatives(names: typing.Sequence[str]) -> str:
 
 
 def explain(parser: argparse.ArgumentParser, message: str) -> str:
-    """Turn the message of an argparse error into one that says what to do."""
+    """Add the remedy to the message of an argparse error."""
     choice, value = CHOICE.fullmatch(message), VALUE.fullmatch(message)
     if choice is not None:
         option, given = choice[1], choice[2]
@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors take one line."""
 
     def error(self, message: str) -> typing.NoReturn:
-        """Say what is wrong and end with exit status 2."""
+        """Print the error in one line and end with exit status 2."""
         self.exit(2, f"{self.prog}: error: {explain(self, message)}\n")
 
 

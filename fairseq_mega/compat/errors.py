@@ -22,7 +22,7 @@ def is_users_error(error: BaseException) -> bool:
 
 
 def remedy(error: BaseException, text: str) -> str:
-    """Say what to do about a user's error; nothing where the message already says it."""
+    """The remedy of a user's error; nothing where the message contains it."""
     if isinstance(error, UnreadableFile):
         return "take another one with --restore-file (training) or --path"
     if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
@@ -33,7 +33,7 @@ def remedy(error: BaseException, text: str) -> str:
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
     if "does not exist: " in text:
-        return ""  # ours, which says what to do
+        return ""  # our message contains the remedy
     if "Model file not found" in text:
         return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
     if "Dataset not found" in text or "language pair" in text or "dict." in text:

@@ -14,7 +14,7 @@ DROPPED = ("last_optimizer_state",)
 
 
 class AveragingError(ValueError):
-    """The checkpoints cannot be averaged; the message names the file, what was found and the remedy."""
+    """The checkpoints cannot be averaged; the message names the file, the fault and the remedy."""
 
 
 def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
@@ -55,7 +55,7 @@ def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_p
 
 
 def holds_dictionary(key: str) -> bool:
-    """Whether a tensor of a model says with which dictionaries it was trained, see models.checkpoints.fingerprint."""
+    """Whether a tensor identifies the dictionaries of the training, see models.checkpoints.fingerprint."""
     return key.split(".")[-1] in ("dictionary_fingerprint", "dictionary_fingerprints")
 
 

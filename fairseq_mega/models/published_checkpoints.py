@@ -101,7 +101,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     """Convert a whole published checkpoint; the optimiser's state is left out.
 
     Args:
-        checkpoint: what the file holds.
+        checkpoint: contents of the file.
         where: its path, for messages.
 
     Raises:

@@ -8,7 +8,7 @@ OUTPUT_LINE = re.compile(r"([HDT])-(\d+)\t(.*)", re.DOTALL)
 
 
 class ScoringError(ValueError):
-    """The translations cannot be scored; the message names the file, what was found and the remedy."""
+    """The translations cannot be scored; the message names the file, the fault and the remedy."""
 
 
 def read_lines(path: str, what: str) -> List[str]:

@@ -12,7 +12,7 @@ COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexi
 
 
 def context_of(settings: Dict[str, Any]) -> str:
-    """What a token can see of the text before it."""
+    """The text before a token that it can see."""
     if settings.get("longest_segment") is not None:
         mean = f"{settings['mean_segment']:,.0f}"
         return f"segments of {mean} tokens, all of them seen" if settings.get("segments") != 1 else "the whole text"

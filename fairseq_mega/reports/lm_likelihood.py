@@ -19,7 +19,7 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
 
     Args:
         model: a language model of fairseq.
-        features: (B, L, d), what its output layer takes.
+        features: (B, L, d), the input of its output layer.
         target: (B, L) long; ``pad`` is not scored.
         positions: whose logits are in memory at once.
     """
@@ -36,7 +36,7 @@ def negative_log_likelihood(model: Any, features: Tensor, target: Tensor, pad: i
 
 
 def score_batches(model: Any, batches: Any, pad: int, positions: int, seconds: float = 10.0) -> Tuple[int, float]:
-    """Number of tokens that the batches score, and the sum of their negative log likelihoods; says how far it is."""
+    """Return the number of scored tokens and the sum of their negative log likelihoods; log the progress."""
     device = next(model.parameters()).device
     tokens, total, last = 0, 0.0, time.monotonic()
     for number, sample in enumerate(batches, 1):

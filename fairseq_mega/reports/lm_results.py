@@ -1,4 +1,4 @@
-"""Result files of language models: their names, what they come from, and whether one can be kept."""
+"""Result files of language models: their names, their contents, and whether one can be kept."""
 
 from pathlib import Path
 from typing import Any, Dict
@@ -14,10 +14,10 @@ def check_same(file: Path, sources: Dict[str, str]) -> None:
     settings = read_result(file)["settings"]
     for name, digest in sources.items():
         if settings.get(name) != digest:
-            what = "checkpoint" if name == "checkpoint_sha256" else "text"
+            changed = "checkpoint" if name == "checkpoint_sha256" else "text"
             raise ValueError(
-                f"{file} was measured on another {what}, or by an older version: give another --label or --output, or "
-                "remove it"
+                f"{file} was measured on another {changed}, or by an older version: give another --label or --output, "
+                "or remove it"
             )
 
 
@@ -30,7 +30,7 @@ def file_of(folder: Path, label: str, subset: str, setting: Setting) -> Path:
 def settings_of_result(
     model: Any, task: Any, subset: str, setting: Setting, sizes: Sizes, score: Score, origin: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """Collect the settings of a result; ``origin`` says what was scored, and how it was trained."""
+    """Collect the settings of a result; ``origin`` holds checksums and the training."""
     return {
         **{name: value for name, value in setting._asdict().items() if value is not None},
         "subset": subset,

@@ -14,7 +14,7 @@ from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 
 class Setting(NamedTuple):
-    """What one evaluation varies; None: as the model was trained, or not applicable."""
+    """The settings that evaluations vary; None: as the model was trained, or not applicable."""
 
     segments: Optional[int]
     context: Optional[int]  # tokens of a segment
@@ -24,7 +24,7 @@ class Setting(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How much is in memory at once; scores do not depend on it."""
+    """Sizes that bound the memory; scores do not depend on them."""
 
     chunk_nums: int  # chunks that one call reads
     max_tokens: int  # of one call, of segments side by side
@@ -32,7 +32,7 @@ class Sizes(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What one evaluation found."""
+    """The outcome of one evaluation."""
 
     tokens: int
     bits: float  # per token

@@ -1,6 +1,6 @@
 """Copy the output of a fairseq command from standard input to a log, with a progress line now and then.
 
-Run by its path it needs the standard library only, so that it starts at once.
+Run by its path, it needs the standard library only and starts at once.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def parse_statistics(line: str) -> Dict[str, Any]:
 
 
 def _scores(statistics: Dict[str, Any], prefix: str = "") -> str:
-    """Loss and, as far as they are there, what says more."""
+    """The loss and, where they are there, perplexity and accuracy."""
     titles = {"loss": "loss {}", "ppl": "perplexity {}", "accuracy": "accuracy {} %"}
     return ", ".join(
         title.format(statistics[prefix + key]) for key, title in titles.items() if prefix + key in statistics

@@ -22,7 +22,7 @@ def cell(results: Sequence[Result]) -> str:
 
 
 def learned(results: Sequence[Result]) -> str:
-    """How many of the seeds left chance."""
+    """The share of the seeds that left chance."""
     return f"{sum(not stuck(result) for result in results)}/{len(results)}" if results else "-"
 
 
@@ -43,7 +43,7 @@ def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[s
 
 
 def run_lines(results: Sequence[Result]) -> List[str]:
-    """What was spent on each setting, and where it stood early."""
+    """A line per setting: its runs, their early accuracy, time and memory."""
     titles = ["seeds", "updates", "of", "early valid.", "at epoch", "s per epoch", "peak GiB", "parameters"]
     lines = ["", aligned("Runs", titles, first=42)]
     groups: Dict[str, List[Result]] = {}
@@ -66,7 +66,7 @@ def run_lines(results: Sequence[Result]) -> List[str]:
 
 
 def notes(results: Sequence[Result]) -> List[str]:
-    """What must be said of the runs: those stuck at chance, and those that were short."""
+    """Warnings of runs that are stuck at chance or were shorter than the paper's."""
     lines = []
     for result in filter(stuck, results):
         accuracy = result["scores"]["best_valid_accuracy"]

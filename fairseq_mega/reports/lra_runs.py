@@ -59,7 +59,7 @@ def stuck(result: Result) -> bool:
 
 
 def scaling_of(result: Result) -> str:
-    """How the samples of speech were scaled, for a title; nothing where that is not known (the authors' tensors)."""
+    """The scaling of speech, for a title; nothing where it is not known (the authors' tensors)."""
     scaling = result["settings"].get("scaling")
     return f", scaled {scaling}" if scaling else ""
 

@@ -1,4 +1,4 @@
-"""MEGA's Tables 2, 3 and 4 with what was measured under the paper's rows."""
+"""MEGA's Tables 2, 3 and 4, with the measured rows under the paper's."""
 
 import argparse
 from pathlib import Path
@@ -34,7 +34,7 @@ PAPER4 = {
 def speed_cells(speed: Optional[Result], name: str) -> List[str]:
     """Speed and memory of a model beside those of the first one that was measured."""
     scores = speed["scores"] if speed is not None else {}
-    keys = [f"{SPEED_NAMES.get(name)} {what}" for what in ("speed", "memory")]
+    keys = [f"{SPEED_NAMES.get(name)} {column}" for column in ("speed", "memory")]
     return [f"{scores[key]:.2f}x" if key in scores else "-" for key in keys]
 
 

@@ -1,4 +1,4 @@
-"""What the plots share: matplotlib without a screen, and figures saved to files."""
+"""Matplotlib without a screen, and figures saved to files."""
 
 from pathlib import Path
 from typing import Any

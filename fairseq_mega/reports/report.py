@@ -1,4 +1,4 @@
-"""The reports as data, and what several of them share."""
+"""The reports as data, and the options that several of them share."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Result files: what was measured, how many examples were scored, and everything needed to repeat it.
+"""Result files: scores, the number of scored examples, and everything needed to repeat the measurement.
 
 Every table script writes one JSON file per measured number and every report reads them back through
 :func:`read_result`, so that a missing field or a score over zero examples never reaches a table.
@@ -46,7 +46,7 @@ def make_result(
 ) -> Dict[str, Any]:
     """Return a complete result: the given measurements plus revision, versions, hardware and date (UTC).
 
-    ``scores`` maps a metric to its value; ``settings`` holds what tells this run from its neighbours in the
+    ``scores`` maps a metric to its value; ``settings`` tells this run from its neighbours in the
     table; ``details`` are further fields (signatures, reference, ...). Raises :class:`ResultError` when
     nothing was scored or a score is not finite.
     """

@@ -19,7 +19,7 @@ SCORE = {"wikitext103": ("perplexity", "perplexity", 2), "enwik8": ("bits_per_to
 
 
 def table(results: Sequence[Dict[str, Any]]) -> str:
-    """The paper's rows, and under them what was measured."""
+    """The paper's rows, and the measured ones under them."""
     lines: List[str] = []
     for task, rows in PAPER.items():
         metric, title, digits = SCORE[task]

@@ -49,7 +49,7 @@ def measured_cells(results: Sequence[Dict[str, Any]], attention: str, checkpoint
 
 
 def table(results: Sequence[Dict[str, Any]]) -> str:
-    """Return the table: the paper's rows, and under each MEGA row what was measured."""
+    """Return the table: the paper's rows, and under each MEGA row the measured ones."""
     titles = [f"{direction} {name}" for direction in DIRECTIONS for _metric, name in METRICS]
     lines = [aligned("newstest2014, BLEU", titles, *WIDTHS)]
     for model, scores in PAPER.items():
@@ -65,7 +65,7 @@ def table(results: Sequence[Dict[str, Any]]) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the table, and what was measured how often."""
+    """Print the table and the measured seeds."""
     results = given_results(options, BENCHMARK)
     if not results:
         name = BENCHMARK + ("-smoke" if options.smoke else "")

@@ -14,7 +14,7 @@ _GPU = re.compile(r"rank\s+\d+: .*total memory = ([\d.]+) GB ; name = (.*?)\s*$"
 
 
 class Validation(NamedTuple):
-    """What was measured on the validation set after so many updates; accuracy in per cent, loss in bits."""
+    """One validation: accuracy in per cent, loss in bits."""
 
     epoch: int
     updates: int
@@ -23,7 +23,7 @@ class Validation(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What the log of a training says.
+    """A training as its log tells it.
 
     Attributes:
         parameters: of the model.
@@ -91,8 +91,8 @@ def read_training(lines: Iterable[str], name: str = "the log") -> Training:
             total.append(float(match[1]))
             gpus[line[match.start() : match.start() + 9]] = match[2]
     if not validations or not parameters or not examples:
-        what = "validation" if not validations else "size of the model" if not parameters else "number of examples"
-        raise ValueError(f"{name} holds no {what}: it must be the whole log of a training with --log-format json")
+        missing = "validation" if not validations else "size of the model" if not parameters else "number of examples"
+        raise ValueError(f"{name} holds no {missing}: it must be the whole log of a training with --log-format json")
     peak = min(total) - min(free) if total and free else max(resident, default=None)
     speed = statistics.median(speeds) if speeds else None
     ordered = [validations[updates] for updates in sorted(validations)]

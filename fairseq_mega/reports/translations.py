@@ -116,7 +116,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what tells this run from others, recorded in the JSON result; may be repeated",
+        help="a setting that tells this run from others, for the JSON result; may be repeated",
     )
 
 

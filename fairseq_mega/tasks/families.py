@@ -14,7 +14,7 @@ from .classification import ClassificationTask
 
 
 class Kind(NamedTuple):
-    """A kind of model: what it is called, its task, whether a class of tasks is for it, and which commands take it."""
+    """A kind of model: its name, its task, whether a class of tasks is for it, and the commands that take it."""
 
     name: str
     task: str

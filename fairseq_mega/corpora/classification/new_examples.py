@@ -14,7 +14,7 @@ from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
 BYTE_ORDER_MARK = "\ufeff"
-Item = Tuple[str, Dict[str, Tensor]]  # what is printed of it, and the model's input
+Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and the model's input
 
 
 class TextReader:
