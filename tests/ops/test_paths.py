@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import attention, decoding, ema, gate, native, timestep_norm
+from fairseq_mega.ops import attention, ema, gate, native, step, timestep_norm
 from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
-OPERATORS = {module.PATHS.name: module.PATHS for module in (ema, attention, gate, timestep_norm, decoding)}
+OPERATORS = {module.PATHS.name: module.PATHS for module in (ema, attention, gate, timestep_norm, step)}
 
 
 def call(operator, path, dtype=torch.float32):
