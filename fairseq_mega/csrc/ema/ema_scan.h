@@ -15,7 +15,7 @@
 //              (and q^M = 0), so that a memory of no length leaves exactly nothing
 //
 // The gradient comes as sums over time from which the caller makes the gradients of q, p, g and the state
-// (ops/ema/scan.py). With v_t = sum_{s >= t} q^(s-t) gy_s (the same document; truncated: s < t + M), z_t = dv_t/dq:
+// (ops/ema/native.py). With v_t = sum_{s >= t} q^(s-t) gy_s (the same document; truncated: s < t + M), z_t = dv_t/dq:
 //
 //   grad_x_t = sum_n Re(p g v_t), plus Re(p r_t) where the final state has a gradient G (and 0 where padded)
 //   moments       (4, B, K, N[, 2]): sum_t x_t v_t, sum_t x_t z_t, v_0, z_0
