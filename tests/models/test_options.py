@@ -19,8 +19,8 @@ class Shared:
     depth: int = field(default=2, metadata={"help": "depth"})
 
 
-@revised(defaults={"width": 16}, aliases={"depth": "--layers"}, help={"depth": "layers"})
 @dataclass
+@revised(defaults={"width": 16}, aliases={"depth": "--layers"}, help={"depth": "layers"})
 class Own(Shared):
     """Of a model."""
 
@@ -42,7 +42,7 @@ def test_the_shared_options_stay():
 
 def test_only_inherited_options_are_revised():
     with pytest.raises(KeyError, match="height"):
-        revised(defaults={"height": 1})(Shared)
+        revised(defaults={"height": 1})(Own)
 
 
 def test_each_option_is_declared_once():

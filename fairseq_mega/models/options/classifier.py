@@ -26,11 +26,11 @@ BOUNDS = {
 }
 
 
+@dataclass
 @revised(
     defaults={"encoder_embed_dim": 128, "encoder_layers": 4},
     aliases={"normalize_before": "--encoder-normalize-before"},
 )
-@dataclass
 class ClassifierOptions(EncoderSize, LayerOptions):
     """Command-line options of every classifier, named as in the published code."""
 

@@ -16,8 +16,8 @@ class Dropouts(FairseqDataclass):
     activation_dropout: float = field(default=0.0, metadata={"help": "dropout after the activation of the FFN"})
 
 
-@revised(help={"dropout": "dropout of embeddings, EMA output, candidate and FFN output"})
 @dataclass
+@revised(help={"dropout": "dropout of embeddings, EMA output, candidate and FFN output"})
 class MegaDropouts(Dropouts):
     """Dropouts of MEGA's layers."""
 

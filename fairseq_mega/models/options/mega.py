@@ -12,6 +12,7 @@ from .shape import FollowingDecoderShape, MegaEncoderShape
 from .tables import DecoderTables
 
 
+@dataclass
 @revised(
     help={
         "encoder_embed_dim": "encoder width d",
@@ -24,7 +25,6 @@ from .tables import DecoderTables
         "share_decoder_input_output_embed": "one table for the decoder's input and output embeddings",
     }
 )
-@dataclass
 class MegaConfig(DecoderTables, FollowingDecoderShape, MegaEncoderShape, MegaDropouts, MegaLayerOptions):
     """Command-line options of ``--arch mega``, named as in the published code."""
 

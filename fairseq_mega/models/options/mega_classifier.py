@@ -14,6 +14,7 @@ from .revised import revised
 from .shape import MegaEncoderShape
 
 
+@dataclass
 @revised(
     defaults={"encoder_hidden_dim": 256, "encoder_z_dim": 64},
     aliases={
@@ -24,7 +25,6 @@ from .shape import MegaEncoderShape
     },
     help={"no_scale_embedding": "without effect: classifiers never scale their embeddings"},
 )
-@dataclass
 class MegaClassifierConfig(ClassifierOptions, MegaEncoderShape, MegaDropouts, MegaLayerOptions):
     """Command-line options of ``--arch mega_lra``; the published names of its options are understood too."""
 

@@ -1,7 +1,8 @@
 """Options that a model shares with others, but with another default, alias or help."""
 
-from dataclasses import field, fields, make_dataclass
-from typing import Any, Callable, Mapping, Type, TypeVar
+import sys
+from dataclasses import Field, field
+from typing import Any, Callable, Dict, Mapping, Type, TypeVar
 
 NOTHING: Mapping[str, Any] = {}
 Options = TypeVar("Options")
@@ -13,31 +14,33 @@ def revised(
     aliases: Mapping[str, str] = NOTHING,
     help: Mapping[str, str] = NOTHING,
 ) -> Callable[[Type[Options]], Type[Options]]:
-    """Decorate a dataclass of options whose inherited ones differ; each argument goes from names to what they get.
+    """Decorate a class that becomes a dataclass next, and inherits options that differ here.
 
     Args:
-        defaults: values instead of the inherited ones.
-        aliases: second flags on the command line.
-        help: descriptions instead of the inherited ones.
+        defaults: names of options to values instead of the inherited ones.
+        aliases: names to second flags on the command line.
+        help: names to descriptions instead of the inherited ones.
 
     Raises:
         KeyError: if there is no such option to be revised.
     """
 
     def revise(options: Type[Options]) -> Type[Options]:
-        known = {option.name: option for option in fields(options)}  # type: ignore[arg-type]
-        changes = []
+        inherited: Dict[str, Field] = {}
+        for base in reversed(options.__mro__[1:]):  # as the dataclass will look them up
+            inherited.update(getattr(base, "__dataclass_fields__", {}))
+        types = {}
         for name in {**defaults, **aliases, **help}:
-            metadata = dict(known[name].metadata)
+            metadata = dict(inherited[name].metadata)
             if name in aliases:
                 metadata["argparse_alias"] = aliases[name]
             if name in help:
                 metadata["help"] = help[name]
-            default = defaults.get(name, known[name].default)
-            changes.append((name, known[name].type, field(default=default, metadata=metadata)))
-        made = make_dataclass(options.__name__, changes, bases=(options,))
-        for attribute in ("__module__", "__qualname__", "__doc__"):
-            setattr(made, attribute, getattr(options, attribute))
-        return made
+            setattr(options, name, field(default=defaults.get(name, inherited[name].default), metadata=metadata))
+            types[name] = inherited[name].type
+        # Before Python 3.10 the attribute could be a base's.
+        own = options.__annotations__ if sys.version_info >= (3, 10) else vars(options).get("__annotations__", {})
+        options.__annotations__ = {**own, **types}
+        return options
 
     return revise

@@ -62,8 +62,8 @@ class MegaDecoderShape(DecoderSize):
     decoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
 
 
-@revised(help={"decoder_ffn_embed_dim": AS_ENCODER})
 @dataclass
+@revised(help={"decoder_ffn_embed_dim": AS_ENCODER})
 class FollowingDecoderShape(DecoderSize):
     """Shape of a decoder of MEGA layers beside an encoder, whose shape it takes where nothing else is said."""
 

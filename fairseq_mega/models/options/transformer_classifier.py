@@ -8,11 +8,11 @@ from .revised import revised
 from .shape import TransformerEncoderShape
 
 
+@dataclass
 @revised(
     defaults={"activation_fn": "gelu"},
     aliases={"activation_dropout": "--act-dropout"},
     help={"activation_fn": "activation of the FFN"},
 )
-@dataclass
 class TransformerClassifierConfig(ClassifierOptions, TransformerEncoderShape, Dropouts):
     """Command-line options of ``--arch transformer_lra``."""
