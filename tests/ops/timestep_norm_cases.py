@@ -6,7 +6,7 @@ from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, leaves, once
 
 LENGTHS = (1, 2, 7, 64, 65, 131)
-SHAPES = ((24, 1), (24, 2), (24, 24), (80, 2), (320, 1), (27, 9))  # D, G: groups of 24, 12, 1, 40, 320 and 3 features
+SHAPES = ((24, 1), (24, 2), (24, 24), (80, 2), (320, 1), (27, 9), (160, 5))  # D, G: 24, 12, 1, 40, 320, 3, 32 features
 COUNTS = (0, 5, 3, 0, 40, 1)  # of the sequences; where it is 0, the carried mean and variance play no part
 BATCH = len(COUNTS)
 
