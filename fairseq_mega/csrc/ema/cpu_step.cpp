@@ -42,8 +42,8 @@ FM_CLONES float advance_complex(const float* state, float* next, const float* hi
   for (int i = 0; i < n; ++i) {
     const float re = state[2 * i], im = state[2 * i + 1];
     const float low_re = low[2 * i] * re - low[2 * i + 1] * im, low_im = low[2 * i] * im + low[2 * i + 1] * re;
-    next[2 * i] = high[2 * i] * re - high[2 * i + 1] * im + (low_re + p[i] * x);
-    next[2 * i + 1] = high[2 * i] * im + high[2 * i + 1] * re + low_im;
+    next[2 * i] = high[2 * i] * re + (low_re + p[i] * x - high[2 * i + 1] * im);  // added last, low would be lost
+    next[2 * i + 1] = high[2 * i] * im + (low_im + high[2 * i + 1] * re);
     sum += g[2 * i] * next[2 * i] - g[2 * i + 1] * next[2 * i + 1];
   }
   return sum;
