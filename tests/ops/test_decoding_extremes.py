@@ -20,6 +20,6 @@ def test_logits_far_apart(function, shape, width, path):  # noqa: F811
     x = hidden(6, 19, width)
     path("reference")
     want, _ = stream(built.double(), x, (1,) * 19)
-    path("fused")
+    path("native")
     got, _ = stream(built.float(), x.float(), (1,) * 19)
     assert_close("output", got, want)
