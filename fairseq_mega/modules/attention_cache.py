@@ -20,9 +20,12 @@ class AttentionCache(NamedTuple):
 
     def unfinished(self, chunk_size: int) -> "AttentionCache":
         """The cache without finished chunks of ``chunk_size`` steps; -1: nothing is ever finished."""
+        length = len(self.keys)
+        done = length - length % chunk_size if chunk_size > 0 else 0
+        if done == 0:
+            return self
         keys, values, mask, prepared = self
-        done = len(keys) - len(keys) % chunk_size if chunk_size > 0 else 0
-        mask = None if mask is None or done == len(keys) else mask[:, done:]
+        mask = None if mask is None or done == length else mask[:, done:]
         return AttentionCache(keys.after(done), values.after(done), mask, prepared)
 
 

@@ -206,7 +206,8 @@ class GatedAttention(nn.Module):
         else:
             keys, values = cache.keys, cache.values
         coefficients = prepared.get(self.ema, "step", self._step_coefficients)
-        bias = self.relative_bias(1, len(keys) + 1, len(keys), prepared)
+        past = len(keys)
+        bias = self.relative_bias(1, past + 1, past, prepared)
         value = F.silu(self.value_proj(x))
         average, ema = step.ema(x, coefficients, None if memory is None else memory.ema)
         gates = self.gate_proj(average)

@@ -30,10 +30,11 @@ class Prepared:
             return compute()
         if "parametrizations" in module._modules:  # as is_parametrized says, which takes a hundred times longer
             return compute()
-        parameters = module._parameters.values()
-        if any(parameter is None or parameter.is_inference() for parameter in parameters):
-            return compute()
-        now = [(parameter.data_ptr(), parameter.dtype, parameter._version) for parameter in parameters]  # type: ignore
+        now = []
+        for parameter in module._parameters.values():
+            if parameter is None or parameter.is_inference():
+                return compute()
+            now.append((parameter.data_ptr(), parameter.dtype, parameter._version))
         before, value = self._values.get(key, (None, None))
         if before != now:
             value = compute()
