@@ -5,7 +5,7 @@ from typing import List
 import torch
 
 from fairseq_mega.benchmarks.kernels.cases import missing
-from fairseq_mega.benchmarks.kernels.operator import Op, leaves
+from fairseq_mega.benchmarks.kernels.operators import Op, leaves
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 
 # Largest error of a path, relative to the norm of the result. Laplace weights that torch computes in bfloat16, as the

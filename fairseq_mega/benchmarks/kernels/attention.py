@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.benchmarks.kernels.operator import Inputs, Op, OpPath, normal
+from fairseq_mega.benchmarks.kernels.operators import Inputs, Op, OpPath, normal
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 from fairseq_mega.ops.attention import attention
 

@@ -6,7 +6,7 @@ import torch
 
 from fairseq_mega.benchmarks.kernels.attention import attention_op
 from fairseq_mega.benchmarks.kernels.ema import ema_op
-from fairseq_mega.benchmarks.kernels.operator import Op, OpPath
+from fairseq_mega.benchmarks.kernels.operators import Op, OpPath
 from fairseq_mega.benchmarks.kernels.timestep_norm import norm_op
 from fairseq_mega.ops import native
 from fairseq_mega.ops.dispatch import device_obstacle

@@ -5,7 +5,7 @@ from typing import Callable
 from torch import Tensor
 
 from fairseq_mega.benchmarks.kernels.ema_inputs import complex_coefficients, draw_complex_ema, draw_ema
-from fairseq_mega.benchmarks.kernels.operator import Inputs, Op, OpPath
+from fairseq_mega.benchmarks.kernels.operators import Inputs, Op, OpPath
 from fairseq_mega.benchmarks.kernels.published_ema import dxnxl_ema
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 from fairseq_mega.ops.ema import damped_ema, ema_coefficients

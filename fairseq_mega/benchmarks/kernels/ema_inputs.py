@@ -5,7 +5,7 @@ from typing import Callable
 import torch
 from torch import Tensor
 
-from fairseq_mega.benchmarks.kernels.operator import Inputs, normal
+from fairseq_mega.benchmarks.kernels.operators import Inputs, normal
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 from fairseq_mega.ops.ema import EMACoefficients
 from fairseq_mega.ops.ema.coefficients import compute_dtype

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mega.benchmarks import measuring
 from fairseq_mega.benchmarks.kernels.cases import OPS, missing
-from fairseq_mega.benchmarks.kernels.operator import leaves
+from fairseq_mega.benchmarks.kernels.operators import leaves
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 from fairseq_mega.benchmarks.rows import Rows
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.benchmarks.kernels.ema_inputs import at_least_float32, complex_coefficients
-from fairseq_mega.benchmarks.kernels.operator import Inputs
+from fairseq_mega.benchmarks.kernels.operators import Inputs
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 
 

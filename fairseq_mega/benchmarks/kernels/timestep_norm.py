@@ -5,7 +5,7 @@ from typing import Callable
 import torch
 from torch import Tensor
 
-from fairseq_mega.benchmarks.kernels.operator import Inputs, Op, OpPath, normal
+from fairseq_mega.benchmarks.kernels.operators import Inputs, Op, OpPath, normal
 from fairseq_mega.benchmarks.kernels.shapes import Shape
 from fairseq_mega.ops.timestep_norm import timestep_norm
 
