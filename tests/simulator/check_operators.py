@@ -9,7 +9,7 @@ that it starts quickly and also under AddressSanitizer.
 
 import os
 import sys
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
@@ -25,11 +25,11 @@ CASES: Dict[str, Callable[[], Iterator[Case]]] = {
 }
 
 
-def failures(operator: str, orders: List[str]) -> List[str]:
-    """Run all cases of an operator on the library that is loaded; returns what is wrong."""
+def failures(cases: Iterable[Case], orders: List[str]) -> List[str]:
+    """Run cases on the library that is loaded; returns what is wrong with the first that is."""
     torch.use_deterministic_algorithms(True)  # fills memory that the operators allocate with NaN
     wrong: List[str] = []
-    for case in CASES[operator]():
+    for case in cases:
         first: Optional[Results] = None
         for order in orders:
             os.environ["FM_SIM_ORDER"] = order
@@ -50,6 +50,6 @@ def failures(operator: str, orders: List[str]) -> List[str]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.ops.load_library(sys.argv[2])
-    problems = failures(sys.argv[1], sys.argv[3:] or ["0"])
+    problems = failures(CASES[sys.argv[1]](), sys.argv[3:] or ["0"])
     print("\n".join(problems))
     sys.exit(1 if problems else 0)

@@ -9,21 +9,21 @@ checks should see, or something the kernel does not need.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import queue
 import re
-import resource
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from tests.simulator import build
+from tests.simulator import build, defect_report
+from tests.simulator.check_server import CheckServer
 
 ORDERS = ("0", "1", "2", "3", "4", "5", "6")
 NO_DEFECT = re.compile(r"^\s*(//|#|static_assert|using|template)|FM_LAUNCH|kInvalid")
@@ -91,105 +91,120 @@ def copy_sources(operator: Operator, target: Path) -> List[str]:
     return sorted(str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))
 
 
-def check(operator: Operator, library: Path, orders: Tuple[str, ...], sanitize: bool) -> Optional[str]:
+def check(server: CheckServer, library: Path, orders: Tuple[str, ...], folder: Path) -> Optional[str]:
     """Run the operator's check; returns what it said, or None where it found nothing."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.simulator.check_operators", operator.name, str(library), *orders],
-        cwd=build.REPOSITORY,
-        env={**os.environ, **(build.sanitizer_environment() if sanitize else {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    # Not by the clock: on a busy machine that would end checks that only wait for their turn.
-    resource.prlimit(process.pid, resource.RLIMIT_CPU, (operator.seconds, operator.seconds))
-    output, _ = process.communicate()
-    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    status = server.check(library, orders, folder / "said")
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return "did not end in time"
-    if process.returncode != 0:
-        said = [line for line in output.strip().split("\n") if line]
+    if status != 0:
+        said = [line for line in (folder / "said").read_text().strip().split("\n") if line]
         sanitizer = [line for line in said if "ERROR: AddressSanitizer" in line]
-        return (sanitizer or said or [f"exit status {process.returncode}"])[-1][:200]
+        return (sanitizer or said or [f"exit status {status}"])[-1][:200]
     return None
 
 
-def try_defect(operator: Operator, defect: Optional[Defect]) -> Tuple[str, str]:
-    """("caught", how), ("survived", "") or ("not compiled", the compiler's words)."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        copy_sources(operator, folder)
+class Checks:
+    """An operator's checks, without and, where g++ has it, with AddressSanitizer; a context.
+
+    Args:
+        operator: what is tested.
+        jobs: how many threads may try defects at a time.
+    """
+
+    def __init__(self, operator: Operator, jobs: int) -> None:
+        sanitizers = (False, True) if build.sanitizer_library() is not None else (False,)
+        self.operator, self.stack = operator, contextlib.ExitStack()
+        self.idle: queue.Queue[List[CheckServer]] = queue.Queue()
+        for _ in range(jobs):
+            servers = [CheckServer(operator.name, operator.seconds, sanitize) for sanitize in sanitizers]
+            self.idle.put([self.stack.enter_context(server) for server in servers])
+
+    def __enter__(self) -> "Checks":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stack.close()
+
+    def try_defect(self, defect: Optional[Defect]) -> Tuple[str, str]:
+        """("caught", how), ("survived", "") or ("not compiled", the compiler's words)."""
+        servers = self.idle.get()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                return self.try_with(servers, defect, Path(folder))
+        finally:
+            self.idle.put(servers)
+
+    def try_with(self, servers: List[CheckServer], defect: Optional[Defect], folder: Path) -> Tuple[str, str]:
+        sources = folder / "csrc"
+        copy_sources(self.operator, sources)
         if defect is not None:
-            (folder / defect.file).write_text(defect.text)
-        for sanitize, orders in ((False, ORDERS), (True, ORDERS[:1])):
-            if sanitize and build.sanitizer_library() is None:
-                continue
+            (sources / defect.file).write_text(defect.text)
+        for server, sanitize, orders in zip(servers, (False, True), (ORDERS, ORDERS[:1])):
             try:
-                library = build.build(folder, sanitize=sanitize)
+                library = build.build(sources, sanitize=sanitize)
             except RuntimeError as error:
                 found = [line for line in str(error).split("\n") if "error" in line]
                 return "not compiled", (found or [""])[0][-200:]
             try:
-                said = check(operator, library, orders, sanitize)
+                said = check(server, library, orders, folder)
             finally:
                 if defect is not None:
                     library.unlink()
             if said is not None:
                 return "caught", ("sanitizer: " if sanitize else "") + said
-    return "survived", ""
+        return "survived", ""
 
 
-def main() -> int:
+def try_all(operator: Operator, defects: List[Defect], jobs: int) -> Iterator[Dict[str, object]]:
+    """Try each defect; yields what became of them, first done first."""
+    started = time.monotonic()
+    with Checks(operator, jobs) as checks, ThreadPoolExecutor(jobs) as pool:
+        state, said = checks.try_defect(None)
+        if state != "survived":
+            raise RuntimeError(f"{operator.name}: the check fails without a defect: {said}")
+        waiting = {pool.submit(checks.try_defect, defect): defect for defect in defects}
+        for number, future in enumerate(as_completed(waiting), 1):
+            defect, (state, said) = waiting[future], future.result()
+            minutes = (time.monotonic() - started) / 60
+            print(f"{number}/{len(defects)} {minutes:5.1f} min  {state:12} {defect.title()}  {said[:80]}", flush=True)
+            result = {"operator": operator.name, **defect._asdict(), "result": state, "how": said}
+            del result["text"]
+            yield result
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=sorted(OPERATORS), action="append", help="operator to test (default: all)")
     parser.add_argument("--match", default="", help="only defects whose title contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="defects tried side by side")
     parser.add_argument("--json", type=Path, help="file for the results; what stands there already is not tried again")
+    parser.add_argument("--summary", type=Path, help="file with the share of each operator, to be updated")
     parser.add_argument("--list", action="store_true", help="only print the defects")
     arguments = parser.parse_args()
     results: List[Dict[str, object]] = []
     if arguments.json and arguments.json.exists():
         results = json.loads(arguments.json.read_text())
     done = {tuple(result[field] for field in ("file", "line", "column", "name", "before")) for result in results}
+    planted: Dict[str, int] = {}
     for name in arguments.only or sorted(OPERATORS):
         operator = OPERATORS[name]
         with tempfile.TemporaryDirectory() as folder:
             files = copy_sources(operator, Path(folder))
         found = [d for path in files for d in defects_in(path, (build.SOURCES / path).read_text())]
+        planted[name] = len(found)
         found = [defect for defect in found if arguments.match in defect.title() and defect[:5] not in done]
         if arguments.list:
             print("\n".join(defect.title() for defect in found))
             continue
-        state, said = try_defect(operator, None)
-        if state != "survived":
-            print(f"{name}: the check fails without a defect: {said}", file=sys.stderr)
-            return 1
-        started = time.monotonic()
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            waiting = {pool.submit(try_defect, operator, defect): defect for defect in found}
-            for number, future in enumerate(as_completed(waiting), 1):
-                defect, (state, said) = waiting[future], future.result()
-                results.append({"operator": name, **defect._asdict(), "result": state, "how": said})
-                del results[-1]["text"]
-                minutes = (time.monotonic() - started) / 60
-                print(f"{number}/{len(found)} {minutes:5.1f} min  {state:12} {defect.title()}  {said[:80]}", flush=True)
-                if arguments.json:
-                    arguments.json.write_text(json.dumps(results, indent=1))
-    report(results)
-    return 0
-
-
-def report(results: List[Dict[str, object]]) -> None:
-    """Print the share that was caught per operator and kind of defect, and what survived."""
-    for kind in sorted({(str(r["operator"]), str(r["name"])) for r in results}):
-        some = [r["result"] for r in results if (r["operator"], r["name"]) == kind and r["result"] != "not compiled"]
-        print(f"{kind[0]:14} {kind[1]:22} {some.count('caught'):3} of {len(some):3} caught")
-    valid = [r for r in results if r["result"] != "not compiled"]
-    caught = sum(r["result"] == "caught" for r in valid)
-    print(f"caught {caught} of {len(valid)} ({len(results) - len(valid)} did not compile)")
-    for r in valid:
-        if r["result"] == "survived":
-            print(f"survived: {r['file']}:{r['line']}  {r['name']}: {r['before']}")
+        for result in try_all(operator, found, arguments.jobs) if found else ():
+            results.append(result)
+            if arguments.json:
+                arguments.json.write_text(json.dumps(results, indent=1))
+    if not arguments.list:
+        defect_report.report(results)
+    if arguments.summary:
+        defect_report.summarise(results, planted, arguments.summary)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

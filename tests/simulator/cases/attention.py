@@ -6,18 +6,23 @@ from typing import Iterator, List, Optional
 import torch
 from torch import Tensor
 
-from tests.simulator.cases.attention_definition import Attention, attention_by_definition
+from tests.simulator.cases.attention_definition import Attention, attention_by_definition, hashes
 from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
+
+SEED = 77
 
 
 def blocks() -> Iterator[Attention]:
+    border = int(hashes(SEED, Attention(0, 1, 7, 1, groups=1), 7)[0, 0, 3]) / (1 << 24)  # one key's own number
     for function in range(3):
         yield Attention(function, 1, 1, 1)
         yield Attention(function, 5, 7, 5, masked=True, groups=3)
         yield Attention(function, 37, 37, 20, row=17, group=1, causal=True, masked=True)
         yield Attention(function, 9, 40, 9, causal=True, dropout=0.25)
         yield Attention(function, 40, 40, 33, causal=True, drop_key=0.5, masked=True)
-        yield Attention(function, 130, 130, 130, groups=1, causal=True)
+        for drop in ({"dropout": border}, {"drop_key": border}):  # a number that equals the border stays
+            yield Attention(function, 1, 7, 1, groups=1, **drop)
+        yield Attention(function, 130, 130, 130, causal=True)
         yield Attention(function, 3, 300, 3, masked=True, dropout=0.25)
         yield Attention(function, 37, 37, 20, row=17, causal=True, masked=True, scale=0.3)
         for keys in (128, 256, 1024, 4096):  # rows that use all registers of their threads
@@ -26,6 +31,8 @@ def blocks() -> Iterator[Attention]:
         yield Attention(function, 2, 4100, 1, row=1, groups=1, masked=True, drop_key=0.25)
         for keys in (8192, 8193, 9000):  # the longest rows in registers, and longer ones
             yield Attention(function, 1, keys, 1, groups=1, masked=keys == 9000)
+        for keys in (5, 300, 8193):  # DropKey leaves nothing
+            yield Attention(function, 1, keys, 1, groups=1, drop_key=1 - 2**-24)
         yield Attention(function, 5, 5, 5, groups=70, causal=True)  # shares of the groups are summed apart
         yield Attention(function, 33, 45, 33, masked=True, dtype=HALF)
 
@@ -52,7 +59,7 @@ def attention_case(block: Attention) -> Case:
         last = columns - 1 - torch.arange(block.rows).flip(0) * int(block.causal)
         given["logits"][:, torch.arange(block.rows), last] += 2 * math.log(columns)
     grad = normal(4, block.groups, block.rows, columns)
-    seed = torch.tensor(77) if block.dropout or block.drop_key else None
+    seed = torch.tensor(SEED) if block.dropout or block.drop_key else None
     scale = (0.5 if block.function == 0 else 0.0) if block.scale is None else block.scale
     rest = (block.function, block.causal, scale, block.dropout, block.drop_key, block.queries, block.group, block.row)
     leaves = exact(given)

@@ -1,5 +1,6 @@
 """Cases of the timestep normalisation."""
 
+import math
 from typing import Iterator, Optional
 
 import torch
@@ -13,6 +14,8 @@ def cases() -> Iterator[Case]:
         (1, 1, 3, 1, FLOAT, False),
         (2, 33, 24, 2, FLOAT, True),
         (1, 70, 27, 9, FLOAT, True),
+        (3, 70, 6, 2, FLOAT, True),  # the first sequence is nothing but padding
+        (2, 70, 32, 16, FLOAT, False),  # as many groups as a block may have
         (3, 65, 320, 1, FLOAT, False),
         (1, 1100, 2, 1, FLOAT, True),  # more tiles than a warp has lanes
         (520, 40, 2, 1, FLOAT, False),  # enough sequences: a block walks over the tiles
@@ -30,10 +33,16 @@ def cases() -> Iterator[Case]:
         if masked:
             padding = torch.rand(batch, length, generator=torch.Generator().manual_seed(6)) < 0.3
             padding[0, 0] = True
+            padding[0] |= torch.tensor(batch == 3)
         grads = {"y": normal(7, batch, length, width, dtype=dtype)}
         grads.update(mean=normal(8, batch, groups), variance=normal(9, batch, groups))
         leaves = exact(inputs)
         wanted = with_gradients(by_definition(leaves, count, padding), grads, leaves)
+
+        # Statistics of no steps, before some: what stands there plays no part.
+        unknown = (count == 0) & (True if padding is None else ~padding.all(1))
+        for name in ("mean", "variance"):
+            inputs[name] = inputs[name].masked_fill(unknown.unsqueeze(1), math.nan)
 
         def run(
             inputs: Results = inputs,
