@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
@@ -36,11 +37,10 @@ def test_training_and_decoding(threads, function):
         x.requires_grad_()
         out = built(x[:5]).hidden
         found = torch.autograd.grad(out.square().sum(), [x, *built.parameters()], allow_unused=True)
-        state, steps = None, []
+        step, steps = LayerOutput(x), []
         with torch.no_grad():
             for t in range(5):
-                step = built(x[:, t : t + 1], state=state, return_state=True)
-                state = step.state
+                step = built(x[:, t : t + 1], LayerContext(return_state=True), step.memory, step.cache)
                 steps.append(step.hidden)
         return [out, *(gradient for gradient in found if gradient is not None), *steps]
 

@@ -20,8 +20,9 @@ def blocks() -> Iterator[Attention]:
         yield Attention(function, 37, 37, 20, row=17, group=1, causal=True, masked=True)
         yield Attention(function, 9, 40, 9, causal=True, dropout=0.25)
         yield Attention(function, 40, 40, 33, causal=True, drop_key=0.5, masked=True)
-        for drop in ({"dropout": border}, {"drop_key": border}):  # a number that equals the border stays
-            yield Attention(function, 1, 7, 1, groups=1, **drop)
+        # A number that equals the border stays.
+        yield Attention(function, 1, 7, 1, groups=1, dropout=border)
+        yield Attention(function, 1, 7, 1, groups=1, drop_key=border)
         yield Attention(function, 130, 130, 130, causal=True)
         yield Attention(function, 3, 300, 3, masked=True, dropout=0.25)
         yield Attention(function, 37, 37, 20, row=17, causal=True, masked=True, scale=0.3)
