@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
 from tests.support.layers import run
@@ -77,14 +78,13 @@ def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
         monkeypatch.setattr(f"fairseq_mega.ops.ema.{function}", None)
     torch.testing.assert_close(losses_of(kind, 2, torch.device("cpu")), want, rtol=2e-4, atol=0.0)
     if kind == "causal":
-        layer, state = layer_of(kind).eval(), None
+        layer, out = layer_of(kind).eval(), LayerOutput(torch.empty(0))
         x = torch.randn(2, 5, 16)
         with torch.no_grad():
             whole = layer(x).hidden
             for t in range(5):
-                out = layer(x[:, t : t + 1], state=state, return_state=True)
+                out = layer(x[:, t : t + 1], LayerContext(return_state=True), out.memory, out.cache)
                 torch.testing.assert_close(out.hidden[:, 0], whole[:, t], rtol=1e-4, atol=1e-5)
-                state = out.state
 
 
 @pytest.mark.parametrize("kind", KINDS)
