@@ -4,7 +4,7 @@ from . import compat
 
 compat.apply()
 
-from . import criterions, models, optim, tasks  # noqa: E402  registering needs the mended fairseq
+from . import criterions, models, optim, tasks  # noqa: E402  registering needs the workarounds in place
 
 __version__ = "0.1.0"
 

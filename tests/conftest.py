@@ -77,7 +77,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def device_flags(device: torch.device) -> List[str]:
-    """What a fairseq command needs to run on `device`."""
+    """Options that a fairseq command needs to run on `device`."""
     return ["--cpu"] if device.type == "cpu" else []
 
 

@@ -38,7 +38,7 @@ def imported_names(source: str, package: List[str]) -> Iterator[Tuple[int, str]]
 
 
 def violations(source: str, module: str) -> List[str]:
-    """What the file `module` (dotted, within fairseq_mega) may not import, as "line: reason"."""
+    """Imports that the file `module` (dotted, within fairseq_mega) may not make, as "line: reason"."""
     parts = module.split(".")
     floor = FLOORS.get(parts[1]) if len(parts) > 1 else None
     if parts[1:2] == ["compat"]:  # under every floor: it may import none of them

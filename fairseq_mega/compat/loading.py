@@ -85,7 +85,7 @@ def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typin
 
 
 def _asked_for(error: Exception) -> typing.Optional[str]:
-    """What torch found in a file and refused to build or call, if that is what `error` says."""
+    """The thing in a file that torch refused to build or call, if `error` is about one."""
     if not isinstance(error, pickle.UnpicklingError):
         return None
     for pattern in REFUSED:

@@ -1,4 +1,4 @@
-"""What torch.load may build from a checkpoint beyond tensors and plain containers: values, and nothing else.
+"""Types that torch.load may build from a checkpoint beyond tensors and plain containers: values, and nothing else.
 
 torch calls every listed class and function with arguments of the file's choice, and hands their instances any state.
 NumPy's own ones take an address for an array, so each entry here is a guard of the same name: it takes what fairseq's

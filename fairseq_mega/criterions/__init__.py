@@ -1,4 +1,4 @@
-"""fairseq criterions; importing this package registers or mends them."""
+"""fairseq criterions; importing this package registers or corrects them."""
 
 from . import adaptive_loss, lra_cross_entropy
 

@@ -2,7 +2,7 @@
 
 An adaptive softmax numbers the words of each rarer band from 0. The published criterion leaves the number of the
 padding symbol, 1, out of the loss in all bands, so that it never learns the second word of each rarer one. Padding is
-in the first band only. Importing this module mends the criterion for all models.
+in the first band only. Importing this module corrects the criterion for all models.
 """
 
 from typing import Any, Dict, Tuple

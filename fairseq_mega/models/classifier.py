@@ -1,4 +1,4 @@
-"""What every classifier of sequences shares: the way from input to logits, and checks of checkpoints."""
+"""Classifiers of sequences: the way from input to logits, and checks of checkpoints."""
 
 from typing import Any, Dict, Optional
 

@@ -54,7 +54,7 @@ def _try_to_load() -> Optional[str]:
 
 PROBLEM = _load()
 HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
-# What the CUDA kernels ask of a GPU: ten times its compute capability, and bytes of shared memory for a block.
+# Needs of the CUDA kernels: ten times its compute capability, and bytes of shared memory for a block.
 OLDEST_CAPABILITY = torch.ops.fairseq_mega.cuda_architecture() if PROBLEM is None else 0
 SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is None else 0
 

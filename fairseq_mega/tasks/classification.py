@@ -1,4 +1,4 @@
-"""What the classification tasks share: they learn from the model what it reads, and leave no example out."""
+"""The part that the classification tasks share: they ask the model for the form of its input and leave no example out."""
 
 from dataclasses import dataclass, field
 from itertools import chain

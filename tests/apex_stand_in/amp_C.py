@@ -1,4 +1,4 @@
-"""What stands in for apex's compiled kernels of optimisers."""
+"""A stand-in for apex's compiled kernels of optimisers."""
 
 from typing import Any, List
 

@@ -1,4 +1,4 @@
-"""What stands in for apex's compiled kernels of norms: float32 statistics, written out."""
+"""A stand-in for apex's compiled kernels of norms: float32 statistics, written out."""
 
 from typing import List
 

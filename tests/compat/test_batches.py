@@ -31,10 +31,10 @@ class TestLastBatch:
     def test_other_batches_keep_their_shape(self) -> None:
         lengths = np.arange(1, 462)
         arguments = (np.arange(461), lambda i: lengths[i], lengths, 4000, None, 8)
-        mended = data_utils.batch_by_size(*arguments)
+        whole = data_utils.batch_by_size(*arguments)
         original = data_utils.batch_by_size.__wrapped__(*arguments)
-        assert [list(batch) for batch in mended[: len(original)]] == [list(batch) for batch in original]
-        assert sum(map(len, mended)) == 461
+        assert [list(batch) for batch in whole[: len(original)]] == [list(batch) for batch in original]
+        assert sum(map(len, whole)) == 461
 
     def test_indices_of_any_kind(self) -> None:
         batches = data_utils.batch_by_size(iter(range(9)), lambda i: 1, [1] * 9, None, 8, 8)

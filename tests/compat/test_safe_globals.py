@@ -1,4 +1,4 @@
-"""What torch.load may build from a checkpoint: values, and nothing that a file can turn into a call or a pointer."""
+"""torch.load builds values from a checkpoint, and nothing that a file can turn into a call or a pointer."""
 
 import _codecs
 import argparse

@@ -206,7 +206,7 @@ def test_a_seed_stands_for_one_list_whatever_the_number_of_workers(examples: Exa
 
 @pytest.mark.parametrize(("name", "expected"), [("standard", "729c3ece73abe4ee"), ("short", "c5f69e62887dc114")])
 def test_the_list_of_a_seed_never_changes(name: str, expected: str, examples: Examples) -> None:
-    """What was published about a seed's data has to stay true; a change of numpy's streams would show here, too."""
+    """Published numbers about a seed's data have to stay true; a change of numpy's streams would show here, too."""
     assert digest(examples[name]) == expected
 
 

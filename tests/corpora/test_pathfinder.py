@@ -129,7 +129,7 @@ def test_paddles_follow_each_other_smoothly_with_the_gap_of_two_margins(size: in
 
 @pytest.mark.parametrize("size", SIZES)
 def test_different_contours_keep_apart_and_inside_the_image(size: int, layouts: Layouts) -> None:
-    """What belongs to different contours shares no pixel within the margins: no distractor touches a target."""
+    """Parts of different contours share no pixel within the margins: no distractor touches a target."""
     rules = RULES[size]
     for found in layouts[size]:
         contours = [places(contour, rules) for contour in (*found.targets, *found.distractors)]

@@ -41,7 +41,7 @@ def clone(tmp_path: Path) -> Iterator[Path]:
 
 
 def without_privileges() -> List[str]:
-    """What to put before a command so that even root respects the rights of files."""
+    """The words to put before a command so that even root respects the rights of files."""
     if os.geteuid() != 0:
         return []
     if shutil.which("setpriv") is None:

@@ -1,4 +1,4 @@
-"""What the scripts of the tables look at before the first training starts: data, dependencies, settings."""
+"""The scripts of the tables check data, dependencies and settings before the first training starts."""
 
 import os
 import shutil

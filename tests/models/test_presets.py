@@ -16,7 +16,7 @@ from tests.support.helpers import make_parallel_corpus
 MODELS = ("mega", "mega_lm", "mega_lra", "transformer_lra")
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
-# What a person writes for a run of their own; "model=..." then names a preset.
+# A person's configuration of a run; "model=..." then names a preset.
 RUN = """# @package _global_
 defaults: [_self_, {model: mega_tiny}]
 common: {cpu: true, log_format: simple, user_dir: "???"}

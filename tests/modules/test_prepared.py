@@ -1,4 +1,4 @@
-"""What the steps of a stream prepare from parameters: kept while it is right, made anew when parameters change."""
+"""Values prepared for the steps of a stream are kept while they are right and made anew when parameters change."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What attention drops: dropout and DropKey on every path, and that recomputation drops the same weights."""
+"""Dropout and DropKey of the attention on every path; recomputation drops the same weights."""
 
 import math
 

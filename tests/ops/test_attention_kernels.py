@@ -14,7 +14,7 @@ from tests.support.numerics import leaves
 
 
 def arguments(device, function="softmax", shape=(2, 5, 7), seed=True):
-    """What both operators take, for a block of all queries."""
+    """Arguments of both operators, for a block of all queries."""
     groups, queries, keys = shape
     padding = torch.zeros(groups, keys, dtype=torch.bool, device=device)
     padding[0, -2:] = True

@@ -40,7 +40,7 @@ def read(text: str) -> training_log.Training:
 
 
 def test_log_of_a_training_that_was_interrupted() -> None:
-    """What came after the last checkpoint is trained again; the later numbers count."""
+    """Updates after the last checkpoint are trained again; the later numbers count."""
     first = HEAD + inner(0) + inner(4) + valid(1, 100, 60.0) + valid(2, 200, 99.0)
     cut_off = f'{STAMP} | valid | {{"epoch": 3, "valid_lo'
     second = HEAD + inner(0) + inner(5) + valid(2, 200, 70.0) + inner(2) + valid(3, 300, 70.0) + valid(4, 350, 65.0)

@@ -21,7 +21,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> Path:
 
 
 def generation(hypotheses: Dict[int, str], detokenized: bool = True) -> List[str]:
-    """What fairseq-generate prints, sentences in a shuffled order, other lines in between."""
+    """Output of fairseq-generate: sentences in a shuffled order, other lines in between."""
     lines = ["2030-01-01 | INFO | loading"]
     order = list(hypotheses)
     random.Random(3).shuffle(order)

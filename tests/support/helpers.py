@@ -1,4 +1,4 @@
-"""What the tests of the commands share: fairseq's commands called in process, and tiny corpora for them."""
+"""fairseq's commands called in process, and tiny corpora for them."""
 
 import contextlib
 import importlib

@@ -40,7 +40,7 @@ def write(value: object, file: Any) -> None:
 
 
 def load(value: object) -> Any:
-    """What torch.load makes of `value` once it is written."""
+    """The result of torch.load for a file with `value`."""
     buffer = io.BytesIO()
     write(value, buffer)
     buffer.seek(0)

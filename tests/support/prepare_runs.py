@@ -1,4 +1,4 @@
-"""What the tests of fairseq-mega-prepare share: the command in process, and reading what it made."""
+"""fairseq-mega-prepare called in process, and readers of its results."""
 
 import json
 from pathlib import Path

@@ -34,7 +34,7 @@ TINY = {
 
 
 def task(kind="text", documents=1, symbols=20):
-    """What a model reads of a task."""
+    """The attributes of a task that a model reads."""
     text = kind == "text"
     return SimpleNamespace(
         input_type=kind,

@@ -67,7 +67,7 @@ def working_dtype(q: Tensor) -> torch.dtype:
 
 
 class Call:
-    """What forward and backward share: the kernels' arguments and the buffers of a block."""
+    """The kernels' arguments and the buffers of a block, which forward and backward share."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class EMACoefficients(NamedTuple):
-    """What one step ``h_t = expansion x_t + exp(log_decay) h_{t-1}``, ``y_t = sum_n Re(projection h_t)`` needs.
+    """The coefficients of a step ``h_t = expansion x_t + exp(log_decay) h_{t-1}``, ``y_t = sum_n Re(projection h_t)``.
 
     Each is (K, N), where K is the width d, or 2d for a bidirectional EMA (rows 0..d-1 look into the past, d..2d-1 into
     the future). MEGA's are real. For MEGALODON's complex EMA log_decay and projection are complex, and so is its state.

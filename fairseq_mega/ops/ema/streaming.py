@@ -1,4 +1,4 @@
-"""What a carried state adds to the EMA as a convolution, and documents that share a sequence."""
+"""The EMA as a convolution that carries a state, and documents that share a sequence."""
 
 from typing import Callable, Optional, Tuple
 
@@ -11,7 +11,7 @@ from .torch_fft import ema_torch_fft
 
 
 def state_response(coefficients: EMACoefficients, state: Tensor, length: int) -> Tensor:
-    """What the state before the first step adds to the outputs: ``y[t] += Re sum_n projection q^(t+1) state``.
+    """The part of the outputs that comes from the state before the first step: ``y[t] += Re sum_n projection q^(t+1) state``.
 
     Args:
         coefficients: each (D, N).

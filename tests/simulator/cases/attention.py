@@ -98,6 +98,6 @@ def attention_case(block: Attention) -> Case:
 
 
 def row_sums(results: Results) -> Results:
-    """What the keys of a row have together: one of 8,200 that a sum lacks changes each of the others by too little."""
+    """Sums over the keys of a row: a sum that lacks one of 8,200 keys changes each of the others by too little."""
     names = ("weights", "weights of the backward pass", "gradient of logits")
     return {f"sums of {name}": results[name].double().sum(-1) for name in names}

@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
 
 def compare(case: Case, found: Results) -> List[str]:
-    """What differs from the formula, in words."""
+    """Differences from the formula, in words."""
     wrong = []
     for name, want in case.wanted.items():
         got = found[name]
