@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled ke
 def test_logits_far_apart(function, shape, width, path):  # noqa: F811
     built = attention(shape, attention_function=function)
     with torch.no_grad():
-        built.kappa.mul_(30.0)
+        built.kappa.mul_(100.0)
     x = hidden(6, 19, width)
     path("reference")
     want, _ = stream(built.double(), x, (1,) * 19)

@@ -42,7 +42,7 @@ def test_scans_and_their_gradients(kernel_device, kind, request):
         x, *coefficients = (tensor.to(kernel_device).requires_grad_() for tensor in given)
         y, state = damped_ema(x, EMACoefficients(*coefficients), path=path, return_state=True)
         assert state is not None
-        found = torch.autograd.grad(y.sum() / LENGTH + state.abs().sum(), [x, *coefficients])
+        found = torch.autograd.grad((y * noise.to(y)).sum() / LENGTH + state.abs().sum(), [x, *coefficients])
         return [tensor.detach().cpu() for tensor in (y, state, *found)]
 
     wanted = outputs_and_gradients(tensors, "fft")

@@ -38,6 +38,9 @@ def test_every_number_is_read_and_written(kernel_device, dtype):
     if native.NAMESPACE == build.NAMESPACE or kernel_device.type == "cuda":
         got, x = got[~x.isinf()], x[~x.isinf()]
     assert same(got, x)
+    if x.isinf().any():
+        infinities = x[x.isinf()].view(1, 1, -1)
+        assert same(through(kernel_device, infinities, torch.full((2,), 0.5)), infinities)  # no large numbers
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -49,7 +52,9 @@ def test_rounding_is_torchs(kernel_device, dtype):
     steps = torch.arange(1, 200) * 2.0**-25  # multiples and ties of float16's numbers below the normal range
     ties = 1 + torch.arange(1, 40) * torch.finfo(dtype).eps / 2
     edges = torch.tensor([65503.0, 65504.0, 65519.0, 65520.0, 65536.0, 1e5, 3.3e38, 6.1e-5, 6.2e-5, 2.0**-14, 1e-30])
-    special = torch.tensor([float("inf"), float("nan")])
+    special = torch.tensor(
+        [float("inf"), float("nan"), torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)]
+    )
     values = torch.cat([near, halfway, steps, ties, edges, special])
     values = torch.cat([values, -values])
     got = through(kernel_device, torch.ones(1, 1, values.numel(), dtype=dtype), values)
