@@ -1,4 +1,4 @@
-"""The part that the classification tasks share: they ask the model for the form of its input and leave no example out."""
+"""The common part of the classification tasks: they ask the model for its form of input and leave no example out."""
 
 from dataclasses import dataclass, field
 from itertools import chain

@@ -11,7 +11,7 @@ from .torch_fft import ema_torch_fft
 
 
 def state_response(coefficients: EMACoefficients, state: Tensor, length: int) -> Tensor:
-    """The part of the outputs that comes from the state before the first step: ``y[t] += Re sum_n projection q^(t+1) state``.
+    """Share of the state before the first step in the outputs: ``y[t] += Re sum_n projection q^(t+1) state``.
 
     Args:
         coefficients: each (D, N).
