@@ -17,6 +17,7 @@ def cases() -> Iterator[Case]:
         (3, 70, 6, 2, FLOAT, True),  # the first sequence is nothing but padding
         (2, 70, 32, 16, FLOAT, False),  # as many groups as a block may have
         (3, 65, 320, 1, FLOAT, False),
+        (1, 3, 257, 1, FLOAT, False),  # one feature more than a block has threads
         (1, 1100, 2, 1, FLOAT, True),  # more tiles than a warp has lanes
         (520, 40, 2, 1, FLOAT, False),  # enough sequences: a block walks over the tiles
         (2, 67, 80, 2, HALF, True),
