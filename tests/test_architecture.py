@@ -4,8 +4,9 @@ import ast
 import re
 import statistics
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
+import graphlib
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fairseq_mega"
@@ -99,6 +100,24 @@ def test_files_are_short() -> None:
     assert statistics.median(sizes.values()) < 110
     longest = max(sizes, key=lambda module: sizes[module])
     assert sizes[longest] <= 400, longest
+
+
+def imports_of(module: str) -> Set[str]:
+    """Modules of the package that a module imports when it is imported itself."""
+    files = {name[: -len(".__init__")] if name.endswith(".__init__") else name: name for name in modules()}
+    tree = ast.parse(modules()[module].read_text(encoding="utf-8"))
+    at_once = ast.Module([node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))], [])
+    found = set()
+    for _, name in imported_names(ast.unparse(at_once), module.split(".")[:-1]):
+        while name and name not in files:
+            name = name.rpartition(".")[0]  # a function of a module
+        found.add(files.get(name, module))
+    return found - {module}
+
+
+def test_there_is_no_circle() -> None:
+    graphlib.TopologicalSorter({module: imports_of(module) for module in modules()}).prepare()  # raises CycleError
+    assert "fairseq_mega.ops.dispatch" in imports_of("fairseq_mega.ops.gate")
 
 
 @pytest.mark.parametrize("module", [name for name in modules() if name.startswith("fairseq_mega.ops.")])

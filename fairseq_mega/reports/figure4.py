@@ -1,15 +1,14 @@
 """MEGA's Figure 4: accuracy over the EMA's dimensions and over the chunk."""
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
-from fairseq_mega.reports.lra_cells import notes, run_lines, spread
-from fairseq_mega.reports.lra_runs import BENCHMARK, EMA_DIM, TASKS, Result, select
+from fairseq_mega.reports.lra_cells import spread
+from fairseq_mega.reports.lra_figure import figure_report
+from fairseq_mega.reports.lra_runs import EMA_DIM, TASKS, Result, select
 from fairseq_mega.reports.plotting import load_pyplot, save
-from fairseq_mega.reports.report import Report, add_results, given_results, warn_of_smoke
 
 Points = Dict[int, List[Result]]
 
@@ -68,18 +67,8 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
     return lines, used
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``figure4``."""
-    add_results(parser)
-    parser.add_argument("--chunk", type=int, default=-1, help="of the left panel (default: -1, full attention)")
-    parser.add_argument("--output", type=Path, required=True, help="image to write")
-
-
-def run(options: argparse.Namespace) -> None:
-    """Draw the plot, and print its numbers and the runs that are in it."""
-    lines, used = figure4(given_results(options, BENCHMARK), options.chunk, options.output)
-    print("\n".join([*lines, *run_lines(used), *notes(used), f"plot: {options.output}"]))
-    warn_of_smoke(options)
-
-
-REPORT = Report("Plot MEGA's Figure 4: accuracy over the EMA's dimensions and over the chunk.", add_options, run)
+REPORT = figure_report(
+    "Plot MEGA's Figure 4: accuracy over the EMA's dimensions and over the chunk.",
+    figure4,
+    "of the left panel (default: -1, full attention)",
+)

@@ -1,13 +1,11 @@
 """MEGA's Figure 5: validation curves on Pathfinder."""
 
-import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-from fairseq_mega.reports.lra_cells import notes, run_lines
-from fairseq_mega.reports.lra_runs import BENCHMARK, Result, mega
+from fairseq_mega.reports.lra_figure import figure_report
+from fairseq_mega.reports.lra_runs import Result, mega
 from fairseq_mega.reports.plotting import load_pyplot, save
-from fairseq_mega.reports.report import Report, add_results, given_results, warn_of_smoke
 
 
 def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[str], List[Result]]:
@@ -38,18 +36,8 @@ def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
     return lines, used
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``figure5``."""
-    add_results(parser)
-    parser.add_argument("--chunk", type=int, default=-1, help="attention chunk (default: -1, full attention)")
-    parser.add_argument("--output", type=Path, required=True, help="image to write")
-
-
-def run(options: argparse.Namespace) -> None:
-    """Draw the plot, and print its numbers and the runs that are in it."""
-    lines, used = figure5(given_results(options, BENCHMARK), options.chunk, options.output)
-    print("\n".join([*lines, *run_lines(used), *notes(used), f"plot: {options.output}"]))
-    warn_of_smoke(options)
-
-
-REPORT = Report("Plot MEGA's Figure 5: validation curves on Pathfinder.", add_options, run)
+REPORT = figure_report(
+    "Plot MEGA's Figure 5: validation curves on Pathfinder.",
+    figure5,
+    "attention chunk (default: -1, full attention)",
+)
