@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fairseq_mega.benchmarks.kernels.operators import Inputs, normal
 from fairseq_mega.benchmarks.kernels.shapes import Shape
-from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients
 from fairseq_mega.ops.ema.coefficients import compute_dtype
 
 
@@ -38,9 +38,5 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def complex_coefficients(inputs: Inputs) -> EMACoefficients:
-    """Coefficients of MEGALODON's complex EMA (NeurIPS 2024, section 3.1, in the form of its code)."""
-    alpha, delta, theta, gamma = (at_least_float32(inputs[name]) for name in ("alpha", "delta", "theta", "gamma"))
-    expansion, n = torch.sigmoid(alpha), alpha.size(1)
-    angle = torch.arange(1, n + 1, device=alpha.device, dtype=alpha.dtype) * torch.sigmoid(theta) * (2 * torch.pi / n)
-    log_decay = torch.complex(torch.log1p(-expansion * torch.sigmoid(delta)), angle)
-    return EMACoefficients(log_decay, expansion, torch.view_as_complex(gamma) * n**-0.5)
+    """Coefficients of MEGALODON's complex EMA."""
+    return complex_ema_coefficients(*(inputs[name] for name in ("alpha", "delta", "theta", "gamma")))

@@ -19,14 +19,21 @@ from torch import Tensor
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
 from fairseq_mega.ops.native import DTYPES
 
-from .coefficients import EMACoefficients, compute_dtype, ema_coefficients, ema_kernel
+from .coefficients import EMACoefficients, complex_ema_coefficients, compute_dtype, ema_coefficients, ema_kernel
 from .native import ema_native, ema_native_step
 from .native_fft import ema_native_fft, ring_obstacle
 from .reference import ema_reference, ema_step
 from .streaming import ema_fft_documents, ema_fft_streaming
 from .torch_fft import ema_torch_fft
 
-__all__ = ["EMACoefficients", "damped_ema", "ema_coefficients", "ema_kernel", "gated_ema_step"]
+__all__ = [
+    "EMACoefficients",
+    "complex_ema_coefficients",
+    "damped_ema",
+    "ema_coefficients",
+    "ema_kernel",
+    "gated_ema_step",
+]
 
 FFT_COMPONENTS = 48
 

@@ -51,6 +51,31 @@ def ema_coefficients(alpha: Tensor, delta: Tensor, beta: Tensor, eta: Tensor) ->
     return EMACoefficients(_log_decay(alpha, delta), decay_factor * beta, eta * scale)
 
 
+def complex_ema_coefficients(alpha: Tensor, delta: Tensor, theta: Tensor, gamma: Tensor) -> EMACoefficients:
+    """Turn the learned parameters of the complex EMA into the coefficients of its recurrence.
+
+    Dimension k of N turns by ``2 pi k / N sigmoid(theta)`` in each step.
+
+    Args:
+        alpha: (K, N), logit of the weight of the input, any floating dtype.
+        delta: (K, N), logit of the damping factor.
+        theta: (K, 1), logit of the base angle of each feature.
+        gamma: (K, N, 2), real and imaginary part of the projection of the N dimensions onto the output.
+
+    Returns:
+        Coefficients in float32 and complex64 (float64 and complex128 for float64 parameters).
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2 and 3, as in the published code: the input is not turned (a
+    constant angle that gamma absorbs), there is no expansion beta, and the output has the scale 1/sqrt(N).
+    """
+    dtype = compute_dtype(alpha)
+    alpha, delta, theta, gamma = (parameter.to(dtype) for parameter in (alpha, delta, theta, gamma))
+    n = alpha.size(-1)
+    turn = torch.arange(1, n + 1, device=alpha.device, dtype=dtype) * (2 * math.pi / n)
+    log_decay = torch.complex(_log_decay(alpha, delta), turn * torch.sigmoid(theta))
+    return EMACoefficients(log_decay, torch.sigmoid(alpha), torch.view_as_complex(gamma.contiguous()) / math.sqrt(n))
+
+
 def _log_decay(alpha: Tensor, delta: Tensor) -> Tensor:
     """log(1 - sigmoid(alpha) * sigmoid(delta)), accurate at both ends and with finite gradients.
 
