@@ -1,0 +1,49 @@
+"""How MEGALODON draws its matrices."""
+
+import math
+
+from torch import Tensor, nn
+
+INIT_MODES = ("he", "bert", "xavier", "gaussian", "none")
+
+
+def truncated_normal_(weight: Tensor, std: float) -> None:
+    """Draw from Normal(0, std), cut at three standard deviations."""
+    nn.init.trunc_normal_(weight, std=std, a=-3 * std, b=3 * std)
+
+
+def initialize_(weight: Tensor, mode: str) -> None:
+    """Draw a matrix (outputs, inputs).
+
+    Args:
+        weight: to be filled.
+        mode: "he": Normal with standard deviation 1/sqrt(3 inputs); "bert": Normal(0, 0.02); "xavier": uniform within
+            sqrt(6 / (inputs + outputs)); "gaussian": truncated Normal(0, 1/sqrt(inputs)); "none": as it is.
+
+    Source: the published code, whose "gaussian" draws tables so and matrices with standard deviation 1.
+    """
+    if mode == "he":
+        nn.init.kaiming_normal_(weight, a=math.sqrt(5))
+    elif mode == "bert":
+        nn.init.normal_(weight, std=0.02)
+    elif mode == "xavier":
+        nn.init.xavier_uniform_(weight)
+    elif mode == "gaussian":
+        truncated_normal_(weight, weight.size(1) ** -0.5)
+
+
+def matrix(inputs: int, *outputs: int, mode: str, bias: bool) -> nn.Linear:
+    """One linear map in the place of several with the same input, each of them drawn by itself; zero biases.
+
+    Args:
+        inputs: width of the input.
+        outputs: widths of the outputs, which stand side by side.
+        mode: see :func:`initialize_`.
+        bias: whether the map has one.
+    """
+    layer = nn.Linear(inputs, sum(outputs), bias=bias)
+    for part in layer.weight.data.split(outputs):
+        initialize_(part, mode)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
