@@ -1,0 +1,119 @@
+"""The norms of MEGALODON: all keep their scale minus one, so that weight decay pulls it towards one; eps = 1e-5."""
+
+from typing import Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_mega.modules.norm import EPS, rms_norm
+from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """x in float32 if it is of half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+class ScaledNorm(nn.Module):
+    """Scale and shift of a norm of ``dim`` features.
+
+    Args:
+        dim: D.
+        affine: whether they are learned; else they are one and zero.
+        shift: whether there is a shift.
+    """
+
+    def __init__(self, dim: int, affine: bool = True, shift: bool = True) -> None:
+        super().__init__()
+        self.dim = dim
+        self.weight: Optional[nn.Parameter]
+        self.bias: Optional[nn.Parameter]
+        self.register_parameter("weight", nn.Parameter(torch.zeros(dim)) if affine else None)
+        self.register_parameter("bias", nn.Parameter(torch.zeros(dim)) if affine and shift else None)
+
+    @property
+    def scale(self) -> Optional[Tensor]:
+        """``weight + 1`` (D,), in float32 at least: near one bfloat16 knows three digits."""
+        return None if self.weight is None else at_least_float32(self.weight) + 1
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, affine={self.weight is not None}"
+
+
+class RMSNorm(ScaledNorm):
+    """``(weight + 1) x / sqrt(mean(x^2) + eps)``, computed in float32 at least."""
+
+    def __init__(self, dim: int, affine: bool = True) -> None:
+        super().__init__(dim, affine, shift=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(at_least_float32(x), self.scale).to(x.dtype)
+
+
+class LayerNorm(ScaledNorm):
+    """``(weight + 1) (x - mean) / sqrt(variance + eps) + bias`` over the features, computed in float32 at least."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else at_least_float32(self.bias)
+        return F.layer_norm(at_least_float32(x), (self.dim,), self.scale, bias, EPS).to(x.dtype)
+
+
+class TimestepNorm(ScaledNorm):
+    """Norm by the mean and variance of groups of features over all steps so far.
+
+    Args:
+        dim: D.
+        groups: G, a divisor of D.
+        affine: with learned scale and shift.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2.
+    """
+
+    keeps_statistics = True
+
+    def __init__(self, dim: int, groups: int, affine: bool = True) -> None:
+        super().__init__(dim, affine)
+        self.groups = groups
+
+    def forward(
+        self, x: Tensor, padding_mask: Optional[Tensor] = None, statistics: Optional[TimestepNormState] = None
+    ) -> Tuple[Tensor, Optional[TimestepNormState]]:
+        """Normalise (B, L, D); padded positions (mask (B, L), True = padding) become zero and count for nothing.
+
+        Returns:
+            The result and the statistics after the last step; ``statistics`` are those before the first one.
+        """
+        weight = x.new_zeros(self.dim) if self.weight is None else self.weight
+        bias = x.new_zeros(self.dim) if self.bias is None else self.bias
+        return timestep_norm(x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, eps=EPS)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, groups={self.groups}"
+
+
+class GroupNorm(TimestepNorm):
+    """Norm by the mean and variance of groups of features over all steps of a sequence, for bidirectional models.
+
+    Source: Wu and He, 2018, over time as in MEGALODON, Figure 2 and Appendix C; it keeps no statistics.
+    """
+
+    def forward(
+        self, x: Tensor, padding_mask: Optional[Tensor] = None, statistics: Optional[TimestepNormState] = None
+    ) -> Tuple[Tensor, Optional[TimestepNormState]]:
+        """As :meth:`TimestepNorm.forward`, without statistics."""
+        grouped = at_least_float32(x).unflatten(-1, (self.groups, -1))  # (B, L, G, D / G)
+        if padding_mask is None:
+            variance, mean = torch.var_mean(grouped, dim=(1, 3), correction=0, keepdim=True)
+        else:
+            absent = padding_mask[:, :, None, None]
+            grouped = grouped.masked_fill(absent, 0.0)
+            count = grouped.size(-1) * (~padding_mask).sum(1).clamp(min=1).view(-1, 1, 1, 1)
+            mean = grouped.sum(dim=(1, 3), keepdim=True) / count
+            variance = (grouped - mean).masked_fill(absent, 0.0).square().sum(dim=(1, 3), keepdim=True) / count
+        y = ((grouped - mean) * torch.rsqrt(variance + EPS)).flatten(2)
+        if self.scale is not None and self.bias is not None:
+            y = y * self.scale + at_least_float32(self.bias)
+        if padding_mask is not None:
+            y = y.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+        return y.to(x.dtype), None
