@@ -1,0 +1,92 @@
+"""The complex EMA with its learned parameters."""
+
+import math
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, damped_ema
+
+
+class ComplexEMA(nn.Module):
+    """``CEMA(x) + omega x``: an EMA whose N dimensions per feature turn in the complex plane.
+
+    Args:
+        embed_dim: width D of input and output, at least 2.
+        ema_dim: N.
+        bidirectional: look into the future too, the present position left out there; such an EMA carries no state.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.1; omega and the initialisation are the published code's.
+    """
+
+    def __init__(self, embed_dim: int, ema_dim: int = 16, *, bidirectional: bool = False) -> None:
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.ema_dim = ema_dim
+        self.bidirectional = bidirectional
+        rows = 2 * embed_dim if bidirectional else embed_dim
+        self.alpha = nn.Parameter(torch.empty(rows, ema_dim))  # logit of the weight of the input
+        self.delta = nn.Parameter(torch.empty(rows, ema_dim))  # logit of the damping factor
+        self.theta = nn.Parameter(torch.empty(rows, 1))  # logit of the base angle
+        self.gamma = nn.Parameter(torch.empty(rows, ema_dim, 2))  # projection, real and imaginary part
+        self.omega = nn.Parameter(torch.empty(embed_dim))  # skip weight
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw new parameters; both directions begin with the same angles."""
+        nn.init.normal_(self.alpha, std=0.2)
+        nn.init.normal_(self.delta, std=0.2)
+        nn.init.normal_(self.gamma[..., 0])
+        nn.init.zeros_(self.gamma[..., 1])
+        nn.init.trunc_normal_(self.omega, std=0.25, a=-1.0, b=1.0)
+        steps = torch.arange(1, self.embed_dim + 1, dtype=torch.float64, device=self.theta.device)
+        angles = torch.logit(torch.exp(-steps * math.log(self.embed_dim) / self.embed_dim))
+        drawn = angles[torch.randperm(self.embed_dim, device=angles.device)]
+        self.theta.copy_(drawn.repeat(self.theta.size(0) // self.embed_dim).unsqueeze(-1))
+
+    def coefficients(self) -> EMACoefficients:
+        """Coefficients of the recurrence from the present parameters."""
+        return complex_ema_coefficients(self.alpha, self.delta, self.theta, self.gamma)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Optional[Tensor] = None,
+        state: Optional[Tensor] = None,
+        return_state: bool = False,
+        prepared: Optional[Prepared] = None,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Run the EMA over time.
+
+        Args:
+            x: (B, L, D).
+            padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
+            state: (B, D, N) complex memory before the first step.
+            return_state: also return the memory after the last step.
+            prepared: keeps the coefficients for the next steps of a stream.
+
+        Returns:
+            (B, L, D), and the state (B, D, N) or None.
+        """
+        coefficients: EMACoefficients
+        if prepared is None:
+            coefficients = self.coefficients()
+        else:
+            coefficients = prepared.get(self, "coefficients", self.coefficients)
+        y, last_state = damped_ema(
+            x,
+            coefficients,
+            padding_mask=padding_mask,
+            bidirectional=self.bidirectional,
+            shift=self.bidirectional,
+            state=state,
+            return_state=return_state,
+        )
+        return torch.addcmul(y, x, self.omega.to(x.dtype)), last_state
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embed_dim}, ema_dim={self.ema_dim}, bidirectional={self.bidirectional}"
