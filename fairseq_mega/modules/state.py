@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.step import TimeBuffer
+from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from .attention_cache import AttentionCache
 from .prepared import Prepared
@@ -14,7 +15,8 @@ from .prepared import Prepared
 class LayerMemory(NamedTuple):
     """Memory of one causal layer: small, of fixed size, differentiable."""
 
-    ema: Tensor  # (B, D, N), float32
+    ema: Tensor  # (B, D, N), float32, or complex64 of a complex EMA
+    norm: Optional[TimestepNormState] = None  # statistics of a timestep norm
 
 
 class CrossAttentionCache(NamedTuple):

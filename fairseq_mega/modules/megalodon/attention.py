@@ -1,0 +1,143 @@
+"""Normalised gated attention, the heart of MEGALODON."""
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_mega.modules.attention_cache import AttentionCache, cached
+from fairseq_mega.modules.dropout import Dropout
+from fairseq_mega.modules.layer import PLAIN, LayerContext
+from fairseq_mega.modules.norm import rms_norm
+from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.modules.state import LayerMemory
+from fairseq_mega.ops.attention import attention, chunked_attention
+
+from .complex_ema import ComplexEMA
+from .config import MegalodonLayerConfig
+from .initialization import matrix
+from .norms import GroupNorm, RMSNorm, TimestepNorm, at_least_float32
+from .rotary import rotate
+
+
+class AttentionOutput(NamedTuple):
+    """Result of a normalised gated attention."""
+
+    hidden: Tensor  # (B, L, D)
+    memory: Optional[LayerMemory] = None
+    cache: Optional[AttentionCache] = None
+
+
+class NormalizedGatedAttention(nn.Module):
+    """Multi-head attention of normalised queries and keys on a complex EMA of the input, with a gate on its output.
+
+    Causal with timestep norm (language models) or bidirectional with group norm (classifiers). A causal one can run
+    over a stream in pieces of any lengths, with the same result as in one call.
+
+    Args:
+        config: shape and regularisation of the layer.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.3, Eq. 5-9 and 16-18, and the published code, whose query and
+    key are normalised per head, whose kappa counts from one, and which has no activation on the candidate.
+    """
+
+    def __init__(self, config: MegalodonLayerConfig) -> None:
+        super().__init__()
+        d, v, z = config.embed_dim, config.hidden_dim, config.z_dim
+        self.widths = (z, v, d)
+        self.heads = config.heads
+        self.causal = not config.bidirectional
+        self.chunk_size = config.chunk_size
+        self.kept_steps = config.chunk_size if config.chunk_size > 0 else None  # in a cache at most; None: all
+        self.rope_base = config.rope_base
+        self.drops_keys = config.attention_drops == "keys"
+
+        norm = GroupNorm if config.bidirectional else TimestepNorm
+        self.norm = norm(d, config.norm_groups, config.norm_affine)
+        self.ema = ComplexEMA(d, config.ema_dim, bidirectional=config.bidirectional)
+        self.ema_norm = RMSNorm(d, config.norm_affine) if config.ema_norm == "rmsnorm" else nn.SiLU()
+        self.value_proj = matrix(d, v, mode=config.init_mode, bias=True)
+        self.gate_proj = matrix(d, z, v, d, mode=config.init_mode, bias=True)  # shared, output gate, candidate
+        self.output_proj = matrix(v, d, mode=config.init_mode, bias=False)
+        self.kappa = nn.Parameter(torch.zeros(2, z))  # scales of query and key minus one
+        self.mu = nn.Parameter(torch.zeros(2, z))  # offsets of query and key
+        self.dropout = Dropout(config.dropout)
+        self.hidden_dropout = Dropout(config.hidden_dropout)
+        self.attention_dropout = Dropout(config.attention_dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: LayerContext = PLAIN,
+        memory: Optional[LayerMemory] = None,
+        cache: Optional[AttentionCache] = None,
+    ) -> AttentionOutput:
+        """Apply the sub-layer, residual and norm included.
+
+        Args:
+            x: (B, L, D), finite where padded.
+            context: padding, and whether memory and cache are wanted back; causal only.
+            memory: of the steps before x, from an earlier call; causal only.
+            cache: of the unfinished chunk before x, from the same call.
+        """
+        padding_mask = context.padding_mask
+        prepared = None
+        if cache is not None or context.return_state:
+            prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
+        normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm)
+        value = F.silu(self.value_proj(normed))
+        average, ema = self.ema(
+            normed,
+            padding_mask=padding_mask,
+            state=None if memory is None else memory.ema,
+            return_state=context.return_state,
+            prepared=prepared,
+        )
+        gates = self.gate_proj(self.hidden_dropout(self.ema_norm(average)))
+        shared, gate, candidate = gates.split(self.widths, dim=-1)
+        query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))
+
+        if prepared is not None:
+            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
+            key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
+        gated = self.hidden_dropout(self._attend(query, key, value, padding_mask) * F.silu(gate))
+        out = x + self.dropout(candidate + self.output_proj(gated))
+        if ema is None or cache is None:
+            return AttentionOutput(out)
+        return AttentionOutput(out, LayerMemory(ema, statistics), cache.unfinished(self.chunk_size))
+
+    def _query_and_key(self, shared: Tensor, first: int) -> Tuple[Tensor, Tensor]:
+        """Query and key (B, L, z) of the shared representation, whose first step has position ``first`` in its chunk.
+
+        The root mean square of a head's E features over sqrt(E) is their norm (Eq. 6), and Eq. 7 and 8 follow.
+        """
+        normalized = rms_norm(at_least_float32(shared).unflatten(-1, (self.heads, -1)), None).flatten(-2)
+        scale = (at_least_float32(self.kappa) + 1) * (self.widths[0] // self.heads) ** -0.5
+        both = torch.addcmul(at_least_float32(self.mu), normalized.unsqueeze(-2), scale)  # (B, L, 2, z)
+        turned = rotate(both.unflatten(-1, (self.heads, -1)), first, self.chunk_size, self.rope_base)
+        query, key = turned.flatten(-2).to(shared.dtype).unbind(-2)
+        return query, key
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
+        past = key.size(1) - query.size(1)
+        rate = self.attention_dropout.rate
+        options: Dict[str, Any] = {
+            "causal": self.causal,
+            "scale": 1.0,
+            "drop_key" if self.drops_keys else "dropout": rate,
+        }
+        if padding_mask is not None:
+            options["padding_mask"] = padding_mask.repeat_interleave(self.heads, dim=0)
+        key, value = self._fold(key), self._fold(value)
+        if self.chunk_size < 0 or key.size(1) <= self.chunk_size:
+            out = attention(self._fold(query), key, value, **options)
+        else:
+            query = F.pad(query, (0, 0, past, 0))  # queries of the past, whose results are dropped, align the chunks
+            out = chunked_attention(self._fold(query), key, value, self.chunk_size, **options)[:, past:]
+        return out.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(-2)
+
+    def _fold(self, x: Tensor) -> Tensor:
+        """Heads side by side (B, L, H E) as rows of a batch (B H, L, E)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2).flatten(0, 1)
