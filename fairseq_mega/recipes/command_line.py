@@ -1,0 +1,42 @@
+"""A recipe's configuration as the command line of fairseq-train."""
+
+from typing import Any, List
+
+from .recipe import GROUPS, Config
+
+PAIRS = ("pixel_normalization",)  # options of two words; other lists are one, with commas
+NAMED = {"task": "--task", "criterion": "--criterion", "optimizer": "--optimizer", "lr_scheduler": "--lr-scheduler"}
+
+
+def arguments(config: Config, preset: str) -> List[str]:
+    """The arguments of fairseq-train that give this configuration: the data, and a flag for each entry.
+
+    A flag without a value is a switch; what is false is left out, as all of the recipes' switches are by default.
+
+    Args:
+        config: of a recipe.
+        preset: named by --arch; all values that it sets are set again.
+    """
+    words = [str(config["task"]["data"])]
+    for group in GROUPS:
+        options = dict(config[group])
+        if group == "model":
+            words += ["--arch", preset]
+        elif group in NAMED:
+            words += [NAMED[group], options["_name"]]
+        for option, value in options.items():
+            if option != "_name" and (group, option) != ("task", "data"):
+                words += flag(option, value)
+    return words
+
+
+def flag(option: str, value: Any) -> List[str]:
+    """An option with its value as words of a command line; nothing for what is off or not set."""
+    name = "--" + option.replace("_", "-")
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [name]
+    if option in PAIRS:
+        return [name, *map(str, value)]
+    return [name, ",".join(map(str, value)) if isinstance(value, list) else str(value)]

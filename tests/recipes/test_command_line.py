@@ -1,0 +1,66 @@
+"""A recipe as fairseq-hydra-train takes it and as the command line of fairseq-train: the same configuration."""
+
+from typing import Any, Dict, List
+
+import pytest
+from fairseq import options
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf, omegaconf_no_object_check
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import fairseq_mega  # noqa: F401
+from fairseq_mega.recipes.catalogue import catalogue
+from fairseq_mega.recipes.command_line import arguments
+from fairseq_mega.recipes.recipe import FOLDER
+
+NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
+OUTSIDE_OF_TRAINING = {"recipe", "bpe", "tokenizer", "scoring", "simul_type"}
+
+
+def by_file(name: str) -> Dict[str, Any]:
+    """What fairseq-hydra-train reads."""
+    hydra_init(name)
+    with initialize_config_dir(str(FOLDER), version_base="1.1"):
+        cfg = compose(name)
+    add_defaults(cfg)
+    with omegaconf_no_object_check():
+        found = OmegaConf.to_container(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)))
+    assert isinstance(found, dict)
+    return found
+
+
+def by_line(words: list) -> Dict[str, Any]:
+    """What fairseq-train reads."""
+    parser = options.get_training_parser()
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+    found = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    assert isinstance(found, dict)
+    return found
+
+
+def kinds() -> List[str]:
+    """A recipe of each kind: of those with the same preset and the same options the first."""
+    found: Dict[object, str] = {}
+    for recipe in catalogue().values():
+        entries = ((group, *entry) for group, options in recipe.config.items() for entry in options.items())
+        switches = {(group, key, value is True) for group, key, value in entries}
+        found.setdefault((recipe.preset, frozenset(switches)), recipe.name)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = catalogue()[name]
+    words = arguments(recipe.config, recipe.preset)
+    monkeypatch.setattr("fairseq.utils.import_user_module", lambda _: None)  # fairseq_mega is imported already
+    file, line = by_file(name), by_line(words)
+    assert set(file) - OUTSIDE_OF_TRAINING == set(line) - {"_name"} - OUTSIDE_OF_TRAINING
+    different = {
+        f"{group}.{option}": (file[group].get(option, "missing"), line[group].get(option, "missing"))
+        for group in set(line) - {"_name"} - OUTSIDE_OF_TRAINING
+        for option in {*line[group], *file[group]} - set(NAMES)
+        if file[group].get(option, "missing") != line[group].get(option, "missing")
+    }
+    assert not different
+    assert file["task"]["_name"] == line["task"]["_name"]

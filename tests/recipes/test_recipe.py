@@ -1,0 +1,126 @@
+"""Reading recipes: what is wrong with a file is said, names stand for what they should, and tables are complete."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_mega.models.presets import preset
+from fairseq_mega.recipes.catalogue import catalogue, find, find_all
+from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
+
+ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
+WRONG = [
+    ("recipe:", "recipes:", "has an entry 'recipe'"),
+    ("  preset: mega_lra_imdb\n", "", "'recipe' lacks preset"),
+    ("  seeds: [1, 2, 3, 4, 5]", "  seeds: 5", "'seeds' of 'recipe' is 5"),
+    ("  machine:", "  machines:", "'recipe' lacks machine and has the unknown machines"),
+    ("optimizer:\n", "optimiser:\n", "the file lacks optimizer and has the unknown optimiser"),
+    ("kind: classifier", "kind: guess", "'evaluate' has the kind 'guess'"),
+    ("/fairseq@_global_, ", "", "'defaults' has to be ['/fairseq@_global_', '_self_']"),
+    ("task:\n", "task: [\n", "this is no YAML"),
+]
+
+
+@pytest.mark.parametrize("old, new, message", WRONG)
+def test_errors_name_file_and_entry(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in ONE
+    path = tmp_path / "own.yaml"
+    path.write_text(ONE.replace(old, new), encoding="utf-8")
+    with pytest.raises(RecipeError, match="own.yaml: ") as caught:
+        load(path)
+    assert message in str(caught.value)
+
+
+def test_names() -> None:
+    (one,) = find("mega/table2/text/mega_chunk")
+    assert one.name == "mega/table2/text/mega_chunk" and one.updates == 25000 and one.gpus == 1
+    assert find("table2/text") == [recipe for recipe in find("mega/table2") if recipe.cell["task"] == "text"]
+    assert find(str(FOLDER / "mega/table2/text/mega_chunk.yaml")) == [one]
+    assert len(find_all(["table2", "mega/table2/text"])) == len(find("table2"))
+    assert find_all([]) == list(catalogue().values())
+    for name in ("table", "", "mega/table2/text/mega_"):
+        with pytest.raises(RecipeError, match="is unknown: give "):
+            find(name)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_a_recipe_says_everything(name: str) -> None:
+    """Every value of its preset stands in it, but for what it changes: its cell says what that is."""
+    recipe = catalogue()[name]
+    values = preset(recipe.preset)
+    model = recipe.config["model"]
+    assert set(values) <= set(model)
+    changed = {key for key, value in values.items() if model[key] != value}
+    free = {"encoder_chunk_size", "encoder_n_dim", "attention_activation_fn"}
+    assert changed <= free, changed
+    assert recipe.config["lr_scheduler"].get("total_num_update") in (None, recipe.updates)
+    assert recipe.seeds and recipe.source and recipe.machine and recipe.number.startswith("MEGA, ")
+
+
+def test_mega_chunk_differs_from_mega_in_its_chunk_alone() -> None:
+    for recipe in find("table2"):
+        if recipe.name.endswith("/mega"):
+            chunked = catalogue()[f"{recipe.name}_chunk"]
+            assert {**chunked.config["model"], "encoder_chunk_size": -1} == recipe.config["model"]
+            assert {**chunked.config, "model": {}} == {**recipe.config, "model": {}}
+
+
+def test_a_number_of_two_tables_is_one_training() -> None:
+    """Equal settings in several files, so that the runner trains them once."""
+    same = [
+        ("mega/table2/text/mega", "mega/table3/text/softmax", "mega/figure4/text/n16", "mega/figure4/text/full"),
+        ("mega/table2/image/mega", "mega/table3/image/laplace", "mega/figure4/image/n16", "mega/figure4/image/full"),
+        ("mega/table2/image/mega_chunk", "mega/figure4/image/c128"),
+        ("mega/table2/pathfinder/mega", "mega/figure5/pathfinder/laplace"),
+        ("mega/table5/wikitext103/mega", "mega/figure6/wikitext103/mega"),
+    ]
+    for first, *others in same:
+        assert all(catalogue()[other].config == catalogue()[first].config for other in others)
+
+
+PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
+    "listops/mega": (64, 1, 1, "layernorm", 0.001, 0.01, 0.1, 3000, 90000, 1.0),
+    "text/mega": (25, 2, 1, "scalenorm", 0.004, 0.01, 0.1, 10000, 25000, 1.0),
+    "retrieval/mega": (8, 8, 1, "scalenorm", 0.003, 0.04, 0.1, 10000, 91960, 1.0),
+    "image/mega": (50, 1, 1, "batchnorm", 0.01, 0.02, 0.0, 9000, 180000, 1.0),
+    "pathfinder/mega": (128, 1, 1, "batchnorm", 0.01, 0.01, 0.0, 50000, 250000, 1.0),
+    "pathx/mega": (2, 8, 8, "syncbatchnorm", 0.01, 0.01, 0.0, 25000, 125000, 2.0),
+    "speech/base": (20, 1, 1, "batchnorm", 0.01, 0.01, 0.0, 10000, 250000, 1.0),
+    "speech/big": (20, 1, 1, "batchnorm", 0.008, 0.01, 0.0, 10000, 250000, 1.0),
+}
+
+
+@pytest.mark.parametrize("cell", PUBLISHED)
+def test_published_settings(cell: str) -> None:
+    config = catalogue()[f"mega/{'table4' if 'speech' in cell else 'table2'}/{cell}"].config
+    schedule, optimization = config["lr_scheduler"], config["optimization"]
+    found = (
+        *(config["dataset"]["batch_size"], optimization["update_freq"][0]),
+        *(config["distributed_training"]["distributed_world_size"], config["model"]["normalization_type"]),
+        *(optimization["lr"][0], config["optimizer"]["weight_decay"], config["model"]["dropout"]),
+        *(schedule["warmup_updates"], optimization["max_update"], schedule["warmup_power"]),
+    )
+    assert found == PUBLISHED[cell]
+    assert optimization["clip_norm"] == 1.0 and schedule["end_learning_rate"] == 0.0
+
+
+# Examples of train and validation; one of the latter costs a third of one of the former, which goes backward, too.
+SIZES = {
+    "listops": (96000, 2000),
+    "imdb": (25000, 25000),
+    "aan": (147086, 18090),
+    "cifar10": (45000, 5000),
+    "pathfinder32": (160000, 20000),
+    "pathx": (160000, 20000),
+    "speech-commands": (24482, 5246),
+}
+
+
+def test_validation_takes_little() -> None:
+    for recipe in catalogue().values():
+        if recipe.evaluate["kind"] == "classifier":
+            train, valid = SIZES[recipe.data]
+            assert valid / 3 / (train * recipe.config["dataset"]["validate_interval"]) < 0.05, recipe.name
+        if recipe.evaluate["kind"] == "translation":
+            epochs = recipe.updates / (4.5e6 / 2200)  # pairs, and how many of them an update sees
+            assert epochs / recipe.config["dataset"]["validate_interval"] < 60, recipe.name
