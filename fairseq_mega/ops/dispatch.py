@@ -29,6 +29,7 @@ FORMER_NAMES: Dict[str, Dict[str, str]] = {
     "gate": {"fused": "native"},
     "timestep_norm": {},
     "decoding": {"fused": "native"},
+    "packed_linear": {},
 }
 
 

@@ -22,6 +22,7 @@ from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.packed_linear import KINDS, pack, packed_linear
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.support.layers import run
 
@@ -159,6 +160,15 @@ def run_decoding(dtype: torch.dtype) -> None:
             out = run(layer, torch.randn(3, 1, 19).to(dtype), out, return_state=True)
 
 
+@torch.no_grad()
+def run_packed() -> None:
+    """Linear maps of odd sizes with packed matrices."""
+    for rows, inputs, outputs in itertools.product((1, 3, 9), (1, 17, 37), (1, 3, 19)):
+        for kind in KINDS:
+            matrix = pack(torch.randn(outputs, inputs), kind)
+            packed_linear(torch.randn(rows, inputs), matrix, torch.randn(outputs), path="native")
+
+
 def run_all(side: str) -> Set[str]:
     """Run every operator; returns the names of those that were called."""
     torch.manual_seed(1)
@@ -170,6 +180,7 @@ def run_all(side: str) -> Set[str]:
             run_attention(dtype)
             run_rows(dtype)
             run_decoding(dtype)
+        run_packed()
     return mode.called
 
 

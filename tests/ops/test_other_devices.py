@@ -97,6 +97,12 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "past": 2,
             "function": 0,
         },
+        "packed_linear": {
+            "x": floats(B, D),
+            "weight": torch.ones(V, D, dtype=torch.int8),
+            "scale": floats(V),
+            "bias": floats(V),
+        },
         "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
     }
     return known[operator]

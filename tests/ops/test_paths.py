@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import attention, ema, gate, native, step, timestep_norm
+from fairseq_mega.ops import attention, ema, gate, native, packed_linear, step, timestep_norm
 from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
-OPERATORS = {module.PATHS.name: module.PATHS for module in (ema, attention, gate, timestep_norm, step)}
+OPERATORS = {module.PATHS.name: module.PATHS for module in (ema, attention, gate, timestep_norm, step, packed_linear)}
 
 
 def call(operator, path, dtype=torch.float32):
@@ -20,11 +20,13 @@ def call(operator, path, dtype=torch.float32):
         return attention.attention(x, x, x, path=path)
     if operator == "gate":
         return gate.gated_residual(x, x, x, path=path)
+    if operator == "packed_linear":
+        return packed_linear.packed_linear(x, packed_linear.pack(x[0], "bf16"), path=path)
     return timestep_norm.timestep_norm(x, vector, vector, 1, path=path)[0]
 
 
 NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
-NATIVE += [("timestep_norm", "native")]
+NATIVE += [("timestep_norm", "native"), ("packed_linear", "native")]
 
 
 def test_one_vocabulary():
@@ -48,7 +50,8 @@ def test_without_the_extension_a_forced_path_names_the_command(operator, path, m
 @pytest.mark.parametrize(("operator", "path"), [pair for pair in NATIVE if pair[1] == "native"])
 def test_other_types_than_those_of_the_kernels(operator, path, monkeypatch):
     monkeypatch.setattr(native, "PROBLEM", None)
-    message = f"^{operator} path '{path}' computes float32, bfloat16 and float16, found torch.float64$"
+    computed = "float32" if operator == "packed_linear" else "float32, bfloat16 and float16"
+    message = f"^{operator} path '{path}' computes {computed}, found torch.float64$"
     with pytest.raises(TypeError, match=message):
         call(operator, path, torch.float64)
     torch.testing.assert_close(call(operator, None, torch.float64), call(operator, "reference", torch.float64))

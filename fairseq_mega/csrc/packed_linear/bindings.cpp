@@ -1,0 +1,51 @@
+// Operator of linear maps of a few rows on the CPU: shapes and memory; see packed_linear.h.
+#include "packed_linear/packed_linear.h"
+
+#include "common/bindings.h"
+
+FM_LIBRARY(m) { m.def("packed_linear(Tensor x, Tensor weight, Tensor? scale, Tensor? bias) -> Tensor"); }
+
+#if defined(FM_LIBRARY_CPU)
+namespace fm {
+namespace {
+
+constexpr int64_t kWork = 1 << 17;  // multiplications that are worth a thread
+
+Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::optional<Tensor> bias) {
+  const char* op = "packed_linear";
+  check_devices(op, {{"x", x}, {"weight", weight}, {"scale", scale}, {"bias", bias}});
+  STD_TORCH_CHECK(x.dim() == 2 && x.scalar_type() == ScalarType::Float, op, ": x must be (rows, inputs) in float32");
+  const int64_t rows = x.size(0), inputs = x.size(1);
+  STD_TORCH_CHECK(weight.dim() == 2 && weight.size(1) == inputs && weight.is_contiguous(), op,
+                  ": weight must be (outputs, inputs) and contiguous, with ", inputs, " inputs");
+  const int64_t outputs = weight.size(0);
+  const bool int8 = weight.scalar_type() == ScalarType::Char;
+  STD_TORCH_CHECK(int8 || weight.scalar_type() == ScalarType::BFloat16, op, ": weight must be bfloat16 or int8");
+  for (const auto& [name, t] : {std::pair{"scale", &scale}, {"bias", &bias}}) {
+    STD_TORCH_CHECK(!t->has_value() || ((*t)->scalar_type() == ScalarType::Float && (*t)->dim() == 1 &&
+                                        (*t)->size(0) == outputs),
+                    op, ": ", name, " must be (outputs) in float32");
+  }
+  const Tensor xs = packed(x);
+  const std::optional<Tensor> scales = packed(scale), biases = packed(bias);
+  Tensor y = torch::stable::new_empty(x, {rows, outputs});
+  const PackedLinear map{xs.const_data_ptr<float>(),
+                         weight.const_data_ptr(),
+                         data_or_null<float>(scales),
+                         data_or_null<float>(biases),
+                         y.mutable_data_ptr<float>(),
+                         rows,
+                         inputs,
+                         outputs,
+                         int8 ? WeightType::kInt8 : WeightType::kBFloat16};
+  const int64_t grain = std::max<int64_t>(8, kWork / std::max<int64_t>(rows * inputs, 1));
+  torch::stable::parallel_for(0, outputs, grain,
+                              [&](int64_t begin, int64_t end) { packed_linear_cpu(map, begin, end); });
+  return y;
+}
+
+}  // namespace
+}  // namespace fm
+
+FM_LIBRARY_CPU(m) { m.impl("packed_linear", TORCH_BOX(&fm::packed_linear)); }
+#endif

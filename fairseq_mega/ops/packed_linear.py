@@ -1,0 +1,109 @@
+"""Linear maps whose matrix has fewer bytes than float32: :func:`pack` makes one, :func:`packed_linear` applies it.
+
+A step of decoding multiplies every matrix of a model with a few rows, and takes as long as reading the matrices takes.
+Only the matrix is rounded: inputs, sums and results keep their precision.
+"""
+
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import native
+from .dispatch import Operator, Path, kernels_obstacle
+
+KINDS = ("bf16", "int8")
+MOST_ROWS = 16  # beyond them the arithmetic takes longer than the reading
+
+
+class PackedMatrix(NamedTuple):
+    """A matrix in few bytes: ``data``, each row times its ``scale``."""
+
+    data: Tensor  # (outputs, inputs), bfloat16 or int8
+    scale: Optional[Tensor]  # (outputs,) float32; None for bfloat16, which needs none
+
+
+def pack(matrix: Tensor, kind: str) -> PackedMatrix:
+    """Round a matrix.
+
+    Args:
+        matrix: (outputs, inputs), floating point and finite.
+        kind: "bf16", or "int8": the nearest of 255 multiples of a row's largest magnitude / 127.
+
+    Raises:
+        ValueError: for another kind, or a matrix that is not finite.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of packed weights {kind!r}: choose from {', '.join(KINDS)}")
+    matrix = matrix.detach()
+    if not bool(matrix.isfinite().all()):
+        raise ValueError("a matrix with infinite numbers or NaN cannot be packed")
+    if kind == "bf16":
+        return PackedMatrix(matrix.to(torch.bfloat16).contiguous(), None)
+    matrix = matrix.float()
+    scale = matrix.abs().amax(dim=1) / 127.0 if matrix.size(1) > 0 else matrix.new_zeros(matrix.size(0))
+    rows = torch.where(scale > 0.0, scale, 1.0)
+    return PackedMatrix((matrix / rows.unsqueeze(1)).round().to(torch.int8).contiguous(), scale)
+
+
+def unpack(matrix: PackedMatrix, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The matrix (outputs, inputs) that a packed one stands for."""
+    if matrix.scale is None:
+        return matrix.data.to(dtype)
+    return matrix.data.to(dtype) * matrix.scale.unsqueeze(1).to(dtype)
+
+
+def _packed_kernel_obstacle(x: Tensor, matrix: PackedMatrix) -> Optional[str]:
+    if x.device.type != "cpu":
+        return f"there are kernels for CPUs only, the tensors are on {x.device.type}"
+    if torch.is_grad_enabled() and x.requires_grad:
+        return "it computes no gradients: call it under torch.no_grad()"
+    return kernels_obstacle(x)
+
+
+def _few_rows(x: Tensor, matrix: PackedMatrix) -> bool:
+    return x.numel() <= MOST_ROWS * x.size(-1)
+
+
+PATHS = Operator(
+    "packed_linear",
+    Path("reference"),
+    Path("native", _packed_kernel_obstacle, (torch.float32,), suits=_few_rows),
+)
+
+
+def packed_linear(
+    x: Tensor, matrix: PackedMatrix, bias: Optional[Tensor] = None, *, path: Optional[str] = None
+) -> Tensor:
+    """``x W^T + bias`` with a packed matrix W.
+
+    Args:
+        x: (..., inputs), any floating dtype.
+        matrix: (outputs, inputs), of :func:`pack`.
+        bias: (outputs,).
+        path: "reference" (unpack, then multiply) or "native" (a CPU's kernel for few rows of float32) to force a path,
+            "auto" for native where it is faster, None for the environment's choice.
+
+    Returns:
+        (..., outputs) in the dtype of x.
+
+    Raises:
+        ValueError: for an unknown path.
+        RuntimeError, TypeError: where "native" is forced and cannot run.
+    """
+    if PATHS.choose(path, x, matrix) == "native":
+        rows = x.reshape(-1, x.size(-1))
+        y = native.operators.packed_linear(rows, matrix.data, matrix.scale, bias)
+        return y.view(*x.shape[:-1], matrix.data.size(0))
+    return F.linear(x, unpack(matrix, x.dtype), bias)
+
+
+def _register(namespace: str) -> None:
+    def shapes(x: Tensor, weight: Tensor, scale: Optional[Tensor], bias: Optional[Tensor]) -> Tensor:
+        return x.new_empty(x.size(0), weight.size(0))
+
+    torch.library.register_fake(f"{namespace}::packed_linear")(shapes)
+
+
+native.register(_register)

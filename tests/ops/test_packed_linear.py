@@ -1,0 +1,103 @@
+"""Linear maps with packed matrices: rounding, the kernel against the definition, and what is refused."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear, unpack
+from tests.support.numerics import assert_close
+
+needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+
+
+def matrix(outputs: int, inputs: int, seed: int = 1) -> Any:
+    return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(seed))
+
+
+def test_bf16_keeps_eight_bits():
+    exact = matrix(7, 33)
+    packed = pack(exact, "bf16")
+    assert packed.data.dtype == torch.bfloat16 and packed.scale is None
+    assert ((unpack(packed) - exact).abs() <= exact.abs() / 256).all()
+
+
+def test_int8_is_the_nearest_multiple():
+    exact = matrix(7, 33) * torch.logspace(-6, 6, 7).unsqueeze(1)  # rows of very different sizes
+    packed: Any = pack(exact, "int8")
+    assert packed.data.dtype == torch.int8 and packed.data.abs().amax() == 127
+    assert ((unpack(packed) - exact).abs() <= 0.501 * packed.scale.unsqueeze(1)).all()
+    assert torch.equal(packed.data.abs().amax(dim=1), torch.full((7,), 127, dtype=torch.int8))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zeros_and_nothing(kind):
+    assert torch.equal(unpack(pack(torch.zeros(3, 5), kind)), torch.zeros(3, 5))
+    assert unpack(pack(torch.zeros(3, 0), kind)).shape == (3, 0)
+    assert unpack(pack(torch.zeros(0, 5), kind)).shape == (0, 5)
+
+
+@needs_kernels
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 7, 8, 13, MOST_ROWS, 37])
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (5, 3), (16, 8), (17, 9), (33, 15), (64, 17), (515, 26)])
+def test_kernel_equals_the_definition(rows, inputs, outputs, kind, bias):
+    x, packed = matrix(rows, inputs, seed=2), pack(matrix(outputs, inputs), kind)
+    addend = matrix(1, outputs, seed=3)[0] if bias else None
+    want = F.linear(x.double(), unpack(packed, torch.float64), None if addend is None else addend.double())
+    got = packed_linear(x, packed, addend, path="native")
+    assert_close("output", got, want, packed_linear(x, packed, addend, path="reference"))
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_leading_axes_and_strides(kind):
+    packed, x = pack(matrix(12, 20), kind), matrix(6, 40).view(2, 3, 40)[..., ::2]
+    assert not x.is_contiguous()
+    torch.testing.assert_close(packed_linear(x, packed, path="native"), packed_linear(x, packed, path="reference"))
+    assert packed_linear(x[0, 0], packed, path="native").shape == (12,)
+
+
+def test_other_precisions_take_the_reference():
+    packed = pack(matrix(4, 6), "int8")
+    for dtype in (torch.float64, torch.bfloat16):
+        x = matrix(2, 6).to(dtype)
+        assert packed_linear(x, packed).dtype == dtype
+        if native.PROBLEM is None:
+            with pytest.raises(TypeError, match=r"packed_linear path 'native' computes float32, found"):
+                packed_linear(x, packed, path="native")
+
+
+def test_gradients_flow_to_the_input():
+    packed, x = pack(matrix(4, 6), "bf16"), matrix(2, 6).requires_grad_()
+    packed_linear(x, packed).sum().backward()
+    torch.testing.assert_close(x.grad, unpack(packed).sum(0).expand(2, 6))
+    if native.PROBLEM is None:
+        with pytest.raises(RuntimeError, match="no gradients"):
+            packed_linear(x, packed, path="native")
+
+
+@needs_kernels
+def test_what_does_not_fit_is_refused():
+    packed: Any = pack(matrix(4, 6), "int8")
+    x = matrix(2, 6)
+    for bad in (
+        PackedMatrix(packed.data[:, :5], packed.scale),
+        PackedMatrix(packed.data, packed.scale[:3]),
+        PackedMatrix(packed.data.short(), packed.scale),
+        PackedMatrix(packed.data, packed.scale.double()),
+    ):
+        with pytest.raises(RuntimeError, match="packed_linear"):
+            packed_linear(x, bad, path="native")
+    with pytest.raises(RuntimeError, match="bias must be"):
+        packed_linear(x, packed, torch.zeros(3), path="native")
+
+
+def test_what_cannot_be_packed_is_refused():
+    with pytest.raises(ValueError, match="'int4': choose from bf16, int8"):
+        pack(matrix(2, 2), "int4")
+    with pytest.raises(ValueError, match="infinite"):
+        pack(torch.full((2, 2), float("inf")), "int8")
