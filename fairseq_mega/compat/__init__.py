@@ -9,6 +9,7 @@ from . import (
     architectures,
     arguments,
     batches,
+    decode_weights,
     distributed,
     expressions,
     finished,
@@ -53,4 +54,5 @@ def apply() -> None:
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     interactive.drop_byte_order_marks()
+    decode_weights.add_decode_weights()
     apex.fuse_adam_where_it_runs()

@@ -15,12 +15,13 @@ from fairseq_mega.modules.padding import padding_of
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk, TrunkOutput
 
+from .decode_weights import OutputTable
 from .options.flags import naming_flags
 
 IncrementalState = Dict[str, Dict[str, Any]]
 
 
-class DecoderStack(Trunk, FairseqIncrementalDecoder):
+class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     """Token embeddings, causal MEGA layers and a final norm (pre-norm models only).
 
     Args:

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from .checkpoints import add_empty_buffers, check_state_dict
+from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
 from .options.completion import check_at_least, complete
@@ -18,7 +19,7 @@ from .tables import decoder_table, plain_table
 
 
 @register_model("mega", dataclass=MegaConfig)
-class MegaModel(FairseqEncoderDecoderModel):
+class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
     """MEGA encoder-decoder: ``--arch mega`` and its presets, ``preset_names("mega")``."""
 
     @classmethod

@@ -3,7 +3,6 @@
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -29,9 +28,9 @@ class MegaDecoder(DecoderStack):
         config = layer_config(cfg, "decoder", "max_target_positions", cross_attention=True, cross_max_positions=most)
         super().__init__(dictionary, config, cfg.decoder_layers, token_embedding(cfg, embed_tokens, config.embed_dim))
         self.max_target_positions = cfg.max_target_positions
-        self.share_input_output_embed = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+        self.shared_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         self.adaptive_softmax = adaptive_softmax(cfg, dictionary, config.embed_dim, embed_tokens)
-        if self.adaptive_softmax is None and not self.share_input_output_embed:
+        if self.adaptive_softmax is None and not self.shared_output:
             self.output_projection = nn.Linear(config.embed_dim, len(dictionary), bias=False)
             nn.init.normal_(self.output_projection.weight, std=config.embed_dim**-0.5)
 
@@ -79,14 +78,6 @@ class MegaDecoder(DecoderStack):
         )
         out = self.run_incrementally(prev_output_tokens, incremental_state, context)
         return out.hidden, {"attn": [_source_columns(out.cross_weights, encoder_out)], "inner_states": None}
-
-    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Project features (..., d) to logits (..., V); an adaptive softmax takes the features themselves."""
-        if self.adaptive_softmax is not None:
-            return features
-        if self.share_input_output_embed:
-            return F.linear(features, self.embedding.table)
-        return self.output_projection(features)
 
     def max_positions(self) -> int:
         """Longest target the model takes."""

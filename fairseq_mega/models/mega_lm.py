@@ -10,12 +10,13 @@ from torch import Tensor
 from fairseq_mega.compat import architectures
 
 from .checkpoints import add_empty_buffers, check_state_dict
+from .decode_weights import DecodesPacked
 from .mega_lm_decoder import MegaLanguageModelDecoder
 from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
-class MegaLanguageModel(FairseqLanguageModel):
+class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
     """MEGA language model: ``--arch mega_lm`` and its presets, ``preset_names("mega_lm")``. It reads streams of any
     length in pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
     """
@@ -33,7 +34,7 @@ class MegaLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint to generate from; arguments of fairseq's function of this name.
+        """Load a checkpoint to generate from; arguments of fairseq's function of this name, and ``decode_weights``.
 
         Returns:
             A :class:`fairseq_mega.models.text_generator.TextGenerator`.

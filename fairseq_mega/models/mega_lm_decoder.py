@@ -116,14 +116,6 @@ class MegaLanguageModelDecoder(DecoderStack):
         logits = self.output_layer(last)[:, 0]
         return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)), out.state
 
-    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Project features (..., d) to logits (..., V); an adaptive softmax takes the features themselves."""
-        if self.adaptive_softmax is not None:
-            return features
-        if self.shared_output:
-            return F.linear(features, self.embedding.table)
-        return self.output_projection(features)
-
     def max_positions(self) -> int:
         """Longest sequence the model takes."""
         return self.longest

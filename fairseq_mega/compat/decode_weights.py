@@ -1,0 +1,45 @@
+"""The option --decode-weights of the commands that generate and score.
+
+fairseq's configurations have no place for it: it travels to the models as an entry of --model-overrides,
+a text that fairseq hands on as it is.
+"""
+
+import ast
+import typing
+
+from .patching import wrap
+
+KINDS = ("bf16", "int8")
+NAME = "decode_weights"
+HELP = "keep the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"
+
+
+def add_decode_weights() -> None:
+    """Add the option to the commands that have --model-overrides."""
+    from fairseq import options
+
+    wrap(options, "add_generation_args", _add_option)
+    wrap(options, "add_eval_lm_args", _add_option)
+    wrap(options, "parse_args_and_arch", _parse_into_overrides)
+
+
+def asked_for(cfg: typing.Any) -> typing.Optional[str]:
+    """The kind of weights that the configuration of a command asks for, None for those of the checkpoint."""
+    overrides = ast.literal_eval(cfg.common_eval.model_overrides or "{}")
+    return overrides.get(NAME) if isinstance(overrides, dict) else None
+
+
+def _add_option(original: typing.Callable, parser: typing.Any) -> typing.Any:
+    group = original(parser)
+    parser.add_argument("--decode-weights", choices=KINDS, help=HELP)
+    return group
+
+
+def _parse_into_overrides(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    parsed = original(*args, **kwargs)
+    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+    kind = getattr(namespace, NAME, None)
+    if kind is not None:
+        overrides = ast.literal_eval(namespace.model_overrides or "{}")
+        namespace.model_overrides = repr({**overrides, NAME: kind})
+    return parsed

@@ -1,0 +1,89 @@
+"""Decoding by fewer bytes: a trained model's linear maps with matrices of bfloat16 or int8 (``--decode-weights``)."""
+
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_mega.compat.decode_weights import asked_for
+from fairseq_mega.modules.packed_linear import PackedLinear, pack_linear_maps
+from fairseq_mega.modules.trunk import Trunk
+
+
+class OutputTable:
+    """The output layer of a decoder with plain tables, for the :class:`torch.nn.Module` that inherits from it.
+
+    Attributes:
+        shared_output: whether the embeddings are the output's matrix, too; else ``output_projection`` has it.
+        packed_output: in place of both, once :func:`pack_weights` has made it.
+    """
+
+    adaptive_softmax: Any
+    shared_output: bool
+    packed_output: Optional[PackedLinear] = None
+    embedding: Any
+    output_projection: nn.Linear
+
+    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
+        """Project features (..., d) to logits (..., V); an adaptive softmax takes the features themselves."""
+        if self.adaptive_softmax is not None:
+            return features
+        if self.packed_output is not None:
+            return self.packed_output(features)
+        return F.linear(features, self.output_matrix)
+
+    @property
+    def output_matrix(self) -> Tensor:
+        """(V, d)."""
+        return self.embedding.table if self.shared_output else self.output_projection.weight
+
+
+class DecodesPacked:
+    """A parent class of models that generate: it packs their weights where a command or a caller asks for it."""
+
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """As fairseq's; then pack the weights if ``--decode-weights`` says so.
+
+        Raises:
+            ValueError: for a model on another device than the CPU, for which there are no kernels.
+        """
+        super().prepare_for_inference_(cfg)  # type: ignore[misc]
+        kind = asked_for(cfg)
+        if kind is not None:
+            assert isinstance(self, nn.Module)
+            pack_weights(self, kind)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, decode_weights: Optional[str] = None, **kwargs: Any) -> Any:
+        """As fairseq's; ``decode_weights`` is "bf16" or "int8", None leaves the weights as they are."""
+        hub = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        if decode_weights is not None:
+            for model in hub.models:
+                pack_weights(model, decode_weights)
+        return hub
+
+
+def pack_weights(model: nn.Module, kind: str) -> None:
+    """Pack the linear maps of a model's layers, and its output table unless that is adaptive. It cannot learn any more.
+
+    Args:
+        model: a trained model of this package that generates.
+        kind: "bf16" or "int8".
+
+    Raises:
+        ValueError: for another kind, or a model on another device than the CPU, for which there are no kernels.
+    """
+    device = next(model.parameters()).device
+    if device.type != "cpu":
+        raise ValueError(
+            f"--decode-weights {kind}: there are kernels for CPUs only, the model is on {device.type}; leave the "
+            f"option out, or add --cpu"
+        )
+    for part in list(model.modules()):
+        if isinstance(part, Trunk):
+            pack_linear_maps(part.layers, kind)
+    decoder: Any = model.decoder
+    if decoder.adaptive_softmax is None:
+        with torch.no_grad():
+            decoder.packed_output = PackedLinear(decoder.output_matrix, None, kind)
