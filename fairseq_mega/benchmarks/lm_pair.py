@@ -7,15 +7,20 @@ from typing import Any, Dict, List
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_mega.models.decode_weights import pack_weights
+from fairseq_mega.modules.packed_linear import PackedLinear
+
 MODELS = ("mega", "mega-full", "transformer")
+PACKED = {"mega-bf16": "bf16", "mega-int8": "int8"}
 
 
 def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int) -> Any:
     """A model with tied plain tables, without dropout.
 
     Args:
-        name: "mega" with chunks, "mega-full" with one chunk for everything, or "transformer", fairseq's transformer_lm
-            with an FFN as wide as makes the layers equal in parameters.
+        name: "mega" with chunks ("mega-bf16" and "mega-int8" with packed matrices), "mega-full" with one chunk for
+            everything, or "transformer", fairseq's transformer_lm with an FFN as wide as makes the layers equal in
+            parameters.
         width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformer has d / 32 heads.
         layers: how many.
         chunk: of "mega".
@@ -45,17 +50,22 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
         decoder_hidden_dim=2 * width,
         decoder_z_dim=width // 2,
         decoder_n_dim=16,
-        decoder_chunk_size=chunk if name == "mega" else -1,
+        decoder_chunk_size=-1 if name == "mega-full" else chunk,
         normalize_before=True,
         no_affine_final_norm=True,
         rel_pos_bias="rotary",
     )
-    return ARCH_MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task)
+    model = ARCH_MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task)
+    if name in PACKED:
+        pack_weights(model, PACKED[name])
+    return model
 
 
 def layer_parameters(model: Any) -> int:
-    """Parameters outside the embedding."""
-    return sum(parameter.numel() for parameter in model.decoder.layers.parameters())
+    """Parameters outside the embedding, packed ones included."""
+    packed = [part for part in model.decoder.layers.modules() if isinstance(part, PackedLinear)]
+    learned = sum(parameter.numel() for parameter in model.decoder.layers.parameters())
+    return learned + sum(part.data.numel() + (0 if part.bias is None else part.bias.numel()) for part in packed)
 
 
 def _equal_ffn(width: int) -> int:
