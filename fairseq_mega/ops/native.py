@@ -3,15 +3,19 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 
 NAMESPACE = "fairseq_mega"
 VARIABLE = "FAIRSEQ_MEGA_NATIVE"
 MODES = ("auto", "off", "require")
+LEVEL_VARIABLE = "FAIRSEQ_MEGA_CPU_LEVEL"
 REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+# The operators of the extension: ``operators.ema_scan(...)``.
+operators: Any = getattr(torch.ops, NAMESPACE)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 LIBRARY = PACKAGE / "_C.so"
@@ -52,14 +56,34 @@ def _try_to_load() -> Optional[str]:
     return None
 
 
+def _choose_cpu_level() -> None:
+    """Let the kernels for CPUs run at the level that the environment asks for; without it that is the highest."""
+    wanted, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels()
+    if wanted and wanted not in levels:
+        raise ValueError(f"{LEVEL_VARIABLE}={wanted}: choose from {', '.join(levels)}, all that this machine has")
+    operators.set_cpu_level(wanted or levels[-1])
+
+
+def cpu_levels() -> Tuple[str, ...]:
+    """The sets of instructions that this machine has and the kernels are compiled for, from the lowest to the highest;
+    none without the kernels.
+    """
+    return () if PROBLEM is not None else tuple(operators.cpu_levels().split(","))
+
+
+def cpu_level() -> Optional[str]:
+    """The one of :func:`cpu_levels` that the kernels run at, or None without the kernels."""
+    return None if PROBLEM is not None else operators.cpu_level()
+
+
 PROBLEM = _load()
 HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
 # Needs of the CUDA kernels: ten times its compute capability, and bytes of shared memory for a block.
 OLDEST_CAPABILITY = torch.ops.fairseq_mega.cuda_architecture() if PROBLEM is None else 0
 SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is None else 0
 
-# The operators of the extension: ``operators.ema_scan(...)``.
-operators: Any = getattr(torch.ops, NAMESPACE)
+if PROBLEM is None:
+    _choose_cpu_level()
 
 # Each op's Python half (shapes for the compiler, gradients) as a function of the library's namespace.
 _REGISTRATIONS: List[Callable[[str], None]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Optional, Union
 
 import fairseq_mega
+from fairseq_mega.ops import native
 
 PACKAGES = (
     "fairseq_mega",
@@ -61,10 +62,13 @@ def git_revision(folder: Optional[Union[str, Path]] = None) -> Optional[str]:
 
 
 def describe_hardware() -> Dict[str, Any]:
-    """Return processor model, usable cores, memory in GiB and the names of the visible GPUs."""
+    """Return processor model, usable cores, the level of instructions that the compiled kernels run at (None without
+    them), memory in GiB and the names of the visible GPUs.
+    """
     hardware: Dict[str, Any] = {
         "processor": _processor_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu_level": native.cpu_level(),
         "memory_gib": _memory_gib(),
         "gpus": [],
     }

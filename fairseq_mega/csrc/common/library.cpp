@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "common/cpu_level.h"
 #include "common/device.h"
 
 namespace fm {
@@ -90,6 +91,26 @@ int64_t cuda_architecture() {
 #endif
 }
 
+#if defined(FM_LIBRARY_CPU)
+// The levels that this machine has, from the lowest to the highest, with commas.
+std::string cpu_levels() {
+  std::string names = fm::kCpuLevelNames[0];
+  for (int level = 1; level <= static_cast<int>(fm::highest_cpu_level()); ++level) {
+    names += std::string(",") + fm::kCpuLevelNames[level];
+  }
+  return names;
+}
+
+std::string cpu_level() { return fm::kCpuLevelNames[static_cast<int>(fm::current_cpu_level.load())]; }
+
+void set_cpu_level(std::string name) {
+  for (int level = 0; level <= static_cast<int>(fm::highest_cpu_level()); ++level) {
+    if (name == fm::kCpuLevelNames[level]) return fm::current_cpu_level.store(static_cast<fm::CpuLevel>(level));
+  }
+  STD_TORCH_CHECK(false, "this machine has no CPU level ", name, ": choose from ", cpu_levels());
+}
+#endif
+
 }  // namespace
 
 FM_LIBRARY(m) {
@@ -97,6 +118,20 @@ FM_LIBRARY(m) {
   m.def("has_cuda() -> bool");
   m.def("cuda_architecture() -> int");
 }
+
+#if defined(FM_LIBRARY_CPU)
+FM_LIBRARY(m) {
+  m.def("cpu_levels() -> str");
+  m.def("cpu_level() -> str");
+  m.def("set_cpu_level(str level) -> ()");
+}
+
+FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
+  m.impl("cpu_levels", TORCH_BOX(&cpu_levels));
+  m.impl("cpu_level", TORCH_BOX(&cpu_level));
+  m.impl("set_cpu_level", TORCH_BOX(&set_cpu_level));
+}
+#endif
 
 FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
   m.impl("sources_hash", TORCH_BOX(&sources_hash));

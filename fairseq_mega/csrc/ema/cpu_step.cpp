@@ -3,18 +3,19 @@
 #include <complex>
 #include <vector>
 
+#include "common/cpu_level.h"
 #include "common/tiles.h"
 #include "ema/ema_scan.h"
 
 namespace fm {
 namespace {
 
-float read(const void* data, int64_t index, DType dtype) {
+FM_INLINE float read(const void* data, int64_t index, DType dtype) {
   return dtype == DType::kFloat32 ? static_cast<const float*>(data)[index]
                                   : to_float(static_cast<const uint16_t*>(data)[index], dtype);
 }
 
-void write(void* data, int64_t index, float value, DType dtype) {
+FM_INLINE void write(void* data, int64_t index, float value, DType dtype) {
   if (dtype == DType::kFloat32) {
     static_cast<float*>(data)[index] = value;
   } else {
@@ -22,9 +23,8 @@ void write(void* data, int64_t index, float value, DType dtype) {
   }
 }
 
-
 // Returns sum_n Re(g h') and stores h' = q h + p x.
-FM_CLONES float advance_real(const float* state, float* next, const float* high, const float* low, const float* p,
+FM_INLINE float advance_real(const float* state, float* next, const float* high, const float* low, const float* p,
                              const float* g, float x, int n) {
   float sum = 0.f;
 #pragma omp simd reduction(+ : sum)
@@ -35,7 +35,7 @@ FM_CLONES float advance_real(const float* state, float* next, const float* high,
   return sum;
 }
 
-FM_CLONES float advance_complex(const float* state, float* next, const float* high, const float* low, const float* p,
+FM_INLINE float advance_complex(const float* state, float* next, const float* high, const float* low, const float* p,
                                 const float* g, float x, int n) {
   float sum = 0.f;
 #pragma omp simd reduction(+ : sum)
@@ -49,11 +49,8 @@ FM_CLONES float advance_complex(const float* state, float* next, const float* hi
   return sum;
 }
 
-}  // namespace
-
-void ema_step_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaStep& step) {
+FM_INLINE void ema_step(const EmaShape& shape, const EmaCoefficients& c, const EmaStep& step) {
   const int parts = shape.parts(), values = shape.n * parts;
-  const auto advance = shape.complex ? advance_complex : advance_real;
   std::vector<float> high(values), low(values), fresh(values, 0.f);
   for (int64_t d = 0; d < shape.width; ++d) {
     const float* log_decay = c.log_decay + d * values;
@@ -71,8 +68,10 @@ void ema_step_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaStep
       const int64_t element = b * shape.width + d;
       const float x = read(step.x, element, shape.dtype);
       const float* state = step.state ? step.state + element * values : fresh.data();
-      float y = advance(state, step.new_state + element * values, high.data(), low.data(),
-                        c.expansion + d * shape.n, c.projection + d * values, x, shape.n);
+      float* next = step.new_state + element * values;
+      const float *p = c.expansion + d * shape.n, *g = c.projection + d * values;
+      float y = shape.complex ? advance_complex(state, next, high.data(), low.data(), p, g, x, shape.n)
+                              : advance_real(state, next, high.data(), low.data(), p, g, x, shape.n);
       if (step.omega) {
         y += step.omega[d] * x;
         y /= 1.f + std::exp(-y);
@@ -80,6 +79,12 @@ void ema_step_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaStep
       write(step.y, element, y, shape.dtype);
     }
   }
+}
+
+}  // namespace
+
+void ema_step_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaStep& step) {
+  FM_AT_CPU_LEVEL(ema_step(shape, c, step));
 }
 
 }  // namespace fm
