@@ -12,15 +12,16 @@ from .dispatch import Operator, Path, check_devices, kernels_obstacle
 __all__ = ["gated_residual"]
 
 
-def _one_dtype(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
+def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
     """Whether the kernels take the tensors as they are; the reference promotes their types."""
-    return update.dtype == candidate.dtype == residual.dtype and (addend is None or addend.dtype == residual.dtype)
+    one = update.dtype == candidate.dtype and (addend is None or addend.dtype == update.dtype)
+    return one and update.dtype in native.DTYPES and residual.dtype in (update.dtype, torch.float32)
 
 
 PATHS = Operator(
     "gate",
     Path("reference"),
-    Path("native", kernels_obstacle, native.DTYPES, suits=_one_dtype),
+    Path("native", kernels_obstacle, native.DTYPES, suits=_takes_types),
 )
 
 
@@ -30,7 +31,7 @@ def gated_residual(
     """Mix the candidate into the residual: ``residual + sigmoid(update) (candidate - residual)``.
 
     Args:
-        residual: (..., D).
+        residual: (..., D); may be float32 beside others of half precision, as under autocast.
         update: (..., D), logits of the update gate.
         candidate: (..., D).
         addend: (..., D); where given, the candidate is ``SiLU(candidate + addend)``.
@@ -38,7 +39,7 @@ def gated_residual(
             run, None for the environment's choice (see :mod:`fairseq_mega.ops.dispatch`).
 
     Returns:
-        (..., D).
+        (..., D), of the type of the residual.
 
     Raises:
         ValueError: for an unknown path.
@@ -62,7 +63,7 @@ def _register(namespace: str) -> None:
         return x.new_empty(x.shape)
 
     def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape)
+        return x.new_empty(x.shape), rest[0].new_empty(x.shape), rest[1].new_empty(x.shape)
 
     def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)

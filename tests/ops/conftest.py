@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from fairseq_mega.ops import native
 from tests.support import kernels
 
 
@@ -31,3 +32,14 @@ def kernel_device(request, monkeypatch):
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield device
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(params=native.cpu_levels() or ["none"])
+def cpu_level(request):
+    """Runs a test with the kernels for CPUs at each level of instructions that the machine has."""
+    if native.PROBLEM is not None:
+        pytest.skip(f"no compiled kernels: {native.PROBLEM}")
+    before = native.cpu_level()
+    native.operators.set_cpu_level(request.param)
+    yield request.param
+    native.operators.set_cpu_level(before)

@@ -61,15 +61,20 @@ def test_rows_may_lie_apart(kernel_device):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_computes_in_float32(kernel_device, dtype):
+@pytest.mark.parametrize("residual", ["half", "float32"])
+def test_half_precision_computes_in_float32(kernel_device, dtype, residual):
     rounded = {name: tensor.to(dtype).to(kernel_device) for name, tensor in tensors(4, 37).items()}
+    if residual == "float32":  # as under autocast
+        rounded["residual"] = tensors(4, 37)["residual"].float().to(kernel_device)
     inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
     exact = leaves({name: tensor.cpu() for name, tensor in rounded.items()}, torch.float64)
     out, want = gated_residual(**inputs, path="native"), literal(exact)
-    assert_close("output", out.cpu(), want, want.to(dtype))
+    assert_close("output", out.cpu(), want, want.to(out.dtype))
     expected = gradients(want, exact)
     for name, gradient in gradients(out, inputs).items():
-        assert_close(f"gradient of {name}", gradient.cpu(), expected[name], expected[name].to(dtype), GRADIENT_FACTOR)
+        baseline = expected[name].to(gradient.dtype)
+        assert_close(f"gradient of {name}", gradient.cpu(), expected[name], baseline, GRADIENT_FACTOR)
+    assert out.dtype == rounded["residual"].dtype
 
 
 @pytest.mark.parametrize("scale", [100.0, 1e4])
@@ -95,3 +100,18 @@ def test_errors(kernel_device):
         gated_residual(**inputs, path="quick")
     with pytest.raises(RuntimeError, match="must have one shape and type"):
         gated_residual(**{**inputs, "update": inputs["update"][:1]}, path="native")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_are_read_and_rounded_as_torch_does(cpu_level, dtype):
+    """All finite numbers; half the way between two of them a gate of one half has to round, and to break ties."""
+    patterns = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = patterns[patterns.isfinite()]
+    closed = torch.full_like(x, -1e4)
+    assert torch.equal(gated_residual(x, closed, torch.zeros_like(x), path="native"), x)
+    for step in (1, 3):
+        y = x.roll(step)
+        want = (x.float() + 0.5 * (y.float() - x.float())).to(dtype)
+        got = gated_residual(x, torch.zeros_like(x), y, path="native")
+        finite = want.isfinite() & (y.float() - x.float()).isfinite()
+        assert torch.equal(got[finite], want[finite]) and finite.sum() > 60000

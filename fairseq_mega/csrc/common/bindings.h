@@ -44,6 +44,38 @@ inline std::optional<Tensor> packed(const std::optional<Tensor>& t) {
   return t.has_value() ? std::optional<Tensor>(packed(*t)) : std::nullopt;
 }
 
+inline bool same_shape(const Tensor& a, const Tensor& b) {
+  bool same = a.dim() == b.dim();
+  for (int64_t axis = 0; axis < a.dim() && same; ++axis) same = a.size(axis) == b.size(axis);
+  return same;
+}
+
+// A new contiguous tensor of the shape and type of another.
+inline Tensor like(const Tensor& t) {
+  std::vector<int64_t> size(t.dim());
+  for (int64_t axis = 0; axis < t.dim(); ++axis) size[axis] = t.size(axis);
+  return torch::stable::new_empty(t, size);
+}
+
+// A tensor whose rows (all axes but the last) are equally far apart, copied only where they are not.
+struct RowView {
+  Tensor tensor;
+  int64_t stride;
+};
+
+inline RowView rows_of(const Tensor& t) {
+  const int64_t last = t.dim() - 1;
+  const int64_t stride = last > 0 ? t.stride(last - 1) : t.size(0);
+  bool regular = t.stride(last) == 1 || t.size(last) == 1;
+  int64_t expected = stride;
+  for (int64_t axis = last - 1; axis >= 0 && regular; --axis) {
+    regular = t.size(axis) == 1 || t.stride(axis) == expected;
+    expected *= t.size(axis);
+  }
+  if (regular && (last == 0 || t.size(last - 1) != 1)) return {t, stride};
+  return {packed(t), t.size(last)};
+}
+
 // Element type of a tensor that may be float32, bfloat16 or float16; `what` names it in the error.
 inline DType element_type(const Tensor& t, const char* what) {
   switch (t.scalar_type()) {

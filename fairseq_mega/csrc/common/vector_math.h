@@ -15,7 +15,21 @@ using Ints = int32_t __attribute__((vector_size(32)));
 using Words = uint32_t __attribute__((vector_size(32)));
 constexpr int kWidth = 8;
 
-FM_INLINE Floats select(Ints condition, Floats yes, Floats no) { return condition ? yes : no; }
+// The same in any width; functions that are templates of a vector take all of them.
+template <int kLanes>
+struct Lanes {
+  typedef float Floats __attribute__((vector_size(4 * kLanes)));  // `using` would lose the attribute
+  typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
+  typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
+};
+
+template <class Vector>
+constexpr int lanes_of = sizeof(Vector) / sizeof(float);
+
+template <class Condition, class Vector>
+FM_INLINE Vector select(Condition condition, Vector yes, Vector no) {
+  return condition ? yes : no;
+}
 
 FM_INLINE Floats broadcast(float x) { return Floats{} + x; }
 
@@ -38,26 +52,28 @@ FM_INLINE float maximum(Floats x) {
 }
 
 // exp(x) for x <= 0: relative error below 9e-8, exactly zero where the result would be below the normal numbers.
-FM_INLINE Floats exp_nonpositive(Floats x) {
+template <class Vector>
+FM_INLINE Vector exp_nonpositive(Vector x) {
   constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it rounds to an integer, found in the lowest bits
-  const Floats shifted = x * 1.44269504f + kRound;
-  const Floats n = shifted - kRound;
-  const Floats r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // x - n log 2; the first product is exact
-  Floats p = r * 0.0013814598f + 0.008368717f;
+  const Vector shifted = x * 1.44269504f + kRound;
+  const Vector n = shifted - kRound;
+  const Vector r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // x - n log 2; the first product is exact
+  Vector p = r * 0.0013814598f + 0.008368717f;
   p = p * r + 0.04166839f;
   p = p * r + 0.16666521f;
   p = p * r + 0.49999994f;
   p = p * (r * r) + r + 1.f;
-  Words bits;
+  typename Lanes<lanes_of<Vector>>::Words bits;
   std::memcpy(&bits, &shifted, sizeof bits);
   bits = (bits + 127u) << 23;
-  Floats power;  // 2^n
+  Vector power;  // 2^n
   std::memcpy(&power, &bits, sizeof power);
-  return select(x < -87.33f, Floats{}, p * power);
+  return select(x < -87.33f, Vector{}, p * power);
 }
 
-FM_INLINE Floats sigmoid(Floats x) {
-  const Floats e = exp_nonpositive(select(x < 0.f, x, -x)), inverse = 1.f / (1.f + e);
+template <class Vector>
+FM_INLINE Vector sigmoid(Vector x) {
+  const Vector e = exp_nonpositive(select(x < 0.f, x, -x)), inverse = 1.f / (1.f + e);
   return select(x < 0.f, e * inverse, inverse);
 }
 

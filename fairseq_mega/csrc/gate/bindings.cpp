@@ -5,25 +5,6 @@
 namespace fm {
 namespace {
 
-// A tensor whose rows (all axes but the last) are equally far apart, copied only where they are not.
-struct RowView {
-  Tensor tensor;
-  int64_t stride;
-};
-
-RowView rows_of(const Tensor& t) {
-  const int64_t last = t.dim() - 1;
-  const int64_t stride = last > 0 ? t.stride(last - 1) : t.size(0);
-  bool regular = t.stride(last) == 1 || t.size(last) == 1;
-  int64_t expected = stride;
-  for (int64_t axis = last - 1; axis >= 0 && regular; --axis) {
-    regular = t.size(axis) == 1 || t.stride(axis) == expected;
-    expected *= t.size(axis);
-  }
-  if (regular && (last == 0 || t.size(last - 1) != 1)) return {t, stride};
-  return {packed(t), t.size(last)};
-}
-
 struct Views {
   GateShape shape;
   RowView x, update, candidate;
@@ -45,15 +26,16 @@ Views views(const Tensor& x, const Tensor& update, const Tensor& candidate, cons
             const char* op) {
   GateShape shape;
   STD_TORCH_CHECK(x.dim() >= 1, op, ": x must have at least one axis");
-  shape.dtype = element_type(x, "x");
+  shape.dtype = element_type(update, "update");
+  shape.residual_dtype = element_type(x, "x");
   shape.width = x.size(x.dim() - 1);
   shape.rows = shape.width > 0 ? x.numel() / shape.width : 0;
   check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}});
+  const bool types = shape.residual_dtype == shape.dtype || shape.residual_dtype == DType::kFloat32;
   const Tensor* others[] = {&update, &candidate, addend ? &*addend : &update};
   for (const Tensor* t : others) {
-    bool same = t->dim() == x.dim() && t->scalar_type() == x.scalar_type();
-    for (int64_t axis = 0; axis < x.dim() && same; ++axis) same = t->size(axis) == x.size(axis);
-    STD_TORCH_CHECK(same, op, ": residual, update, candidate and addend must have one shape and type");
+    STD_TORCH_CHECK(types && same_shape(*t, x) && t->scalar_type() == update.scalar_type(), op,
+                    ": residual, update, candidate and addend must have one shape and type, or the residual float32");
   }
   Views found{shape, rows_of(x), rows_of(update), rows_of(candidate), std::nullopt};
   if (addend) found.addend = rows_of(*addend);
@@ -90,12 +72,6 @@ struct Cuda {
 };
 #endif
 
-Tensor like(const Tensor& t) {
-  std::vector<int64_t> size(t.dim());
-  for (int64_t axis = 0; axis < t.dim(); ++axis) size[axis] = t.size(axis);
-  return torch::stable::new_empty(t, size);
-}
-
 template <class Device>
 Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<Tensor> addend) {
   const Views v = views(x, update, candidate, addend, "gated_residual");
@@ -113,7 +89,7 @@ std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x
                   ": the gradient must have the shape and type of x");
   check_devices(op, {{"residual", x}, {"the gradient", grad}});
   const Tensor g = packed(grad);
-  Tensor grad_x = like(x), grad_update = like(x), grad_candidate = like(x);
+  Tensor grad_x = like(x), grad_update = like(update), grad_candidate = like(candidate);
   if (x.numel() > 0) {
     Device::backward(v, x, {g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_update.mutable_data_ptr(),
                             grad_candidate.mutable_data_ptr()});

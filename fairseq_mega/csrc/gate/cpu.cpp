@@ -1,102 +1,99 @@
-// The update gate on the CPU, eight elements at a time; see gate.h.
+// The update gate on the CPU; see gate.h.
 #include "gate/gate.h"
 
-#include "common/tiles.h"
-#include "common/vector_math.h"
+#include "common/elements.h"
 
 namespace fm {
 namespace {
 
-// Eight elements, or with kFull = false `count` of any type. The two are separate instances, so that whole vectors of
-// float32, the usual case, never leave the registers.
-template <bool kFull>
-FM_INLINE Floats read(const void* data, int64_t index, int64_t count, DType dtype) {
-  if constexpr (kFull) return load(static_cast<const float*>(data) + index);
-  float values[kWidth] = {};
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = dtype == DType::kFloat32 ? static_cast<const float*>(data)[index + i]
-                                         : to_float(static_cast<const uint16_t*>(data)[index + i], dtype);
-  }
-  return load(values);
-}
-
-template <bool kFull>
-FM_INLINE void write(void* data, int64_t index, int64_t count, DType dtype, Floats vector) {
-  if constexpr (kFull) return store(static_cast<float*>(data) + index, vector);
-  float values[kWidth];
-  store(values, vector);
-  for (int64_t i = 0; i < count; ++i) {
-    if (dtype == DType::kFloat32) {
-      static_cast<float*>(data)[index + i] = values[i];
-    } else {
-      static_cast<uint16_t*>(data)[index + i] = from_float(values[i], dtype);
-    }
-  }
-}
-
+template <class Floats>
 struct Element {
-  Floats x, gate, sum, slope;  // slope: sigmoid(sum), for the SiLU
-  Floats candidate;
+  Floats x, gate, sum, slope, candidate;  // slope: sigmoid(sum), for the SiLU
 };
 
-template <bool kFull>
-FM_INLINE Element element(const GateInputs& in, int64_t row, int64_t column, int64_t count, DType dtype) {
-  Element e;
-  e.x = read<kFull>(in.x, row * in.x_stride + column, count, dtype);
-  e.gate = sigmoid(read<kFull>(in.update, row * in.update_stride + column, count, dtype));
-  e.sum = e.candidate = read<kFull>(in.candidate, row * in.candidate_stride + column, count, dtype);
-  e.slope = Floats{};
-  if (in.addend) {
-    e.sum += read<kFull>(in.addend, row * in.addend_stride + column, count, dtype);
+struct Row {
+  const void *x, *update, *candidate, *addend;
+};
+
+template <class Residual, class Other>
+FM_INLINE Row row_of(const GateInputs& in, int64_t row, Residual residual, Other other) {
+  return {row_of(in.x, row, in.x_stride, residual), row_of(in.update, row, in.update_stride, other),
+          row_of(in.candidate, row, in.candidate_stride, other),
+          in.addend ? row_of(in.addend, row, in.addend_stride, other) : nullptr};
+}
+
+template <class Span, class Residual, class Other>
+FM_INLINE Element<typename Span::Floats> element(const Row& row, Span span, Residual residual, Other other) {
+  Element<typename Span::Floats> e = {};
+  e.x = read(row.x, span, residual);
+  e.gate = sigmoid(read(row.update, span, other));
+  e.sum = e.candidate = read(row.candidate, span, other);
+  if (row.addend) {
+    e.sum += read(row.addend, span, other);
     e.slope = sigmoid(e.sum);
     e.candidate = e.sum * e.slope;
   }
   return e;
 }
 
-template <bool kFull>
-FM_INLINE void forward(const GateShape& shape, const GateInputs& in, void* out, int64_t row, int64_t column) {
-  const int64_t count = shape.width - column < kWidth ? shape.width - column : kWidth;
-  const Element e = element<kFull>(in, row, column, count, shape.dtype);
-  write<kFull>(out, row * shape.width + column, count, shape.dtype, e.x + e.gate * (e.candidate - e.x));
+// Calls function(type of the residual, type of the others).
+template <class Function>
+FM_INLINE void with_types(const GateShape& shape, const Function& function) {
+  with_type(shape.dtype, [&](auto other) __attribute__((always_inline)) {
+    if (shape.residual_dtype == DType::kFloat32) {
+      function(Type<DType::kFloat32>(), other);
+    } else {
+      function(other, other);
+    }
+  });
 }
 
-template <bool kFull>
-FM_INLINE void backward(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, int64_t row,
-                        int64_t column) {
-  const int64_t count = shape.width - column < kWidth ? shape.width - column : kWidth;
-  const int64_t index = row * shape.width + column;
-  const Element e = element<kFull>(in, row, column, count, shape.dtype);
-  const Floats g = read<kFull>(gradients.out, index, count, shape.dtype);
-  Floats candidate = g * e.gate;
-  write<kFull>(gradients.x, index, count, shape.dtype, g - candidate);
-  write<kFull>(gradients.update, index, count, shape.dtype, candidate * (1.f - e.gate) * (e.candidate - e.x));
-  if (in.addend) candidate *= e.slope * (1.f + e.sum * (1.f - e.slope));
-  write<kFull>(gradients.candidate, index, count, shape.dtype, candidate);
+template <CpuLevel kLevel>
+FM_INLINE void forward(const GateShape& shape, const GateInputs& in, void* out, int64_t begin, int64_t end) {
+  with_types(shape, [&](auto residual, auto other) __attribute__((always_inline)) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Row row = row_of(in, i, residual, other);
+      void* to = row_of(out, i, shape.width, residual);
+      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
+        const auto e = element(row, span, residual, other);
+        write(to, span, residual, e.x + e.gate * (e.candidate - e.x));
+      });
+    }
+  });
 }
 
-// Columns of a row that are done as whole vectors.
-FM_INLINE int64_t whole(const GateShape& shape) {
-  return shape.dtype == DType::kFloat32 ? shape.width / kWidth * kWidth : 0;
+template <CpuLevel kLevel>
+FM_INLINE void backward(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, int64_t begin,
+                        int64_t end) {
+  with_types(shape, [&](auto residual, auto other) __attribute__((always_inline)) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Row row = row_of(in, i, residual, other);
+      const void* grad = row_of(gradients.out, i, shape.width, residual);
+      void* grad_x = row_of(gradients.x, i, shape.width, residual);
+      void* grad_update = row_of(gradients.update, i, shape.width, other);
+      void* grad_candidate = row_of(gradients.candidate, i, shape.width, other);
+      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
+        const auto e = element(row, span, residual, other);
+        const auto g = read(grad, span, residual);
+        auto candidate = g * e.gate;
+        write(grad_x, span, residual, g - candidate);
+        write(grad_update, span, other, candidate * (1.f - e.gate) * (e.candidate - e.x));
+        if (row.addend) candidate *= e.slope * (1.f + e.sum * (1.f - e.slope));
+        write(grad_candidate, span, other, candidate);
+      });
+    }
+  });
 }
 
 }  // namespace
 
-FM_CLONES void gate_forward_cpu(const GateShape& shape, const GateInputs& in, void* out, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    int64_t column = 0;
-    for (; column < whole(shape); column += kWidth) forward<true>(shape, in, out, row, column);
-    for (; column < shape.width; column += kWidth) forward<false>(shape, in, out, row, column);
-  }
+void gate_forward_cpu(const GateShape& shape, const GateInputs& in, void* out, int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(forward<kLevel>(shape, in, out, begin, end));
 }
 
-FM_CLONES void gate_backward_cpu(const GateShape& shape, const GateInputs& in, const GateGradients& gradients,
-                                 int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    int64_t column = 0;
-    for (; column < whole(shape); column += kWidth) backward<true>(shape, in, gradients, row, column);
-    for (; column < shape.width; column += kWidth) backward<false>(shape, in, gradients, row, column);
-  }
+void gate_backward_cpu(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, int64_t begin,
+                       int64_t end) {
+  FM_AT_CPU_LEVEL(backward<kLevel>(shape, in, gradients, begin, end));
 }
 
 }  // namespace fm

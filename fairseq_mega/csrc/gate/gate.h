@@ -11,7 +11,8 @@ namespace fm {
 
 struct GateShape {
   int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;           // of u, candidate and addend
+  DType residual_dtype = DType::kFloat32;  // of x and out: the same, or float32
 };
 
 struct GateInputs {
@@ -19,7 +20,7 @@ struct GateInputs {
   int64_t x_stride, update_stride, candidate_stride, addend_stride;  // from row to row, in elements
 };
 
-struct GateGradients {  // contiguous
+struct GateGradients {  // contiguous; each has the type of what it is a gradient of
   const void* out;
   void *x, *update, *candidate;  // the gradient of the addend is that of the candidate
 };

@@ -9,17 +9,21 @@ from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal
 
 
 def cases() -> Iterator[Case]:
-    for size, dtype, addend in (
-        ((1, 1), FLOAT, True),
-        ((3, 7), FLOAT, False),
-        ((2, 600), FLOAT, True),
-        ((130, 33), HALF, True),
-        ((5, 64), torch.float16, False),
+    for size, dtype, addend, mixed in (
+        ((1, 1), FLOAT, True, False),
+        ((3, 7), FLOAT, False, False),
+        ((2, 600), FLOAT, True, False),
+        ((130, 33), HALF, True, False),
+        ((5, 64), torch.float16, False, False),
+        ((5, 65), HALF, True, True),  # beside a residual of float32
+        ((4, 30), torch.float16, False, True),
     ):
         wide = normal(1, size[0], 4 * size[1], dtype=dtype)  # rows lie apart
         names = ("x", "update", "candidate", "addend")[: 4 if addend else 3]
         inputs = dict(zip(names, wide.split(size[1], dim=1)))
-        grad = normal(2, *size, dtype=dtype)
+        if mixed:
+            inputs["x"] = normal(3, *size)
+        grad = normal(2, *size, dtype=inputs["x"].dtype)
         leaves = exact(inputs)
         candidate = leaves["candidate"]
         if addend:
@@ -33,4 +37,4 @@ def cases() -> Iterator[Case]:
             gradients = {f"gradient of {name}": value for name, value in zip(inputs, (*found, found[2]))}
             return {"y": ops().gated_residual(*given), **gradients}
 
-        yield Case(f"gate {size} {dtype} addend {addend}", run, wanted)
+        yield Case(f"gate {size} {dtype} addend {addend} mixed {mixed}", run, wanted)
