@@ -3,26 +3,11 @@
 import pytest
 
 from fairseq_mega.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
-
-
-class Optimizer:
-    """Stands for fairseq's optimizer: remembers the rate."""
-
-    lr = None
-
-    def set_lr(self, lr):
-        self.lr = lr
-
-    def get_lr(self):
-        return self.lr
+from tests.support import schedules
 
 
 def schedule(monkeypatch, **options):
-    from fairseq.optim.lr_scheduler import fairseq_lr_scheduler
-
-    monkeypatch.setattr(fairseq_lr_scheduler, "FairseqOptimizer", Optimizer)
-    values = {"lr": [0.001], "max_update": 100, **options}
-    return LinearDecaySchedule(LinearDecayConfig(**values), Optimizer())
+    return schedules.build(monkeypatch, LinearDecaySchedule, LinearDecayConfig, **{"max_update": 100, **options})
 
 
 def rates(monkeypatch, updates, **options):
