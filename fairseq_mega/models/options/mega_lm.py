@@ -2,51 +2,31 @@
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Optional, Union
+from typing import Union
 
-from omegaconf import II, DictConfig
+from omegaconf import DictConfig
 
-from .completion import check_at_least, complete
+from . import language_model
 from .dropouts import MegaDropouts
 from .layers import MegaLayerOptions, check_embedding_norm
 from .shape import MegaDecoderShape
-from .tables import DecoderTables, check_tables
 
 
 @dataclass
-class MegaLanguageModelConfig(DecoderTables, MegaDecoderShape, MegaDropouts, MegaLayerOptions):
+class MegaLanguageModelConfig(language_model.LanguageModelOptions, MegaDecoderShape, MegaDropouts, MegaLayerOptions):
     """Command-line options of ``--arch mega_lm``, named as in the published code."""
 
-    decoder_input_dim: Optional[int] = field(
-        default=None,
-        metadata={"help": "width of the input embeddings, of --adaptive-input the first band's (default: d)"},
-    )
     no_affine_final_norm: bool = field(default=False, metadata={"help": "final norm without parameters"})
-    max_target_positions: Optional[int] = II("task.max_target_positions")
-    tokens_per_sample: int = II("task.tokens_per_sample")
 
 
 def complete_language_model(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`complete`.
+    """Fill and check a configuration of any origin.
 
     Raises:
         ValueError: where options are out of range or contradict each other.
     """
-    completed = complete(MegaLanguageModelConfig, cfg)
-    given = vars(cfg) if isinstance(cfg, Namespace) else cfg
-    if given.get("max_target_positions") is None:
-        completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
+    completed = language_model.complete_language_model(MegaLanguageModelConfig, cfg)
     check_embedding_norm(completed)
-    check_at_least(completed, {"decoder_layers": 1})
-    check_tables(completed)
-    if completed.share_decoder_input_output_embed and completed.decoder_input_dim not in (
-        None,
-        completed.decoder_embed_dim,
-    ):
-        raise ValueError(
-            f"--decoder-input-dim {completed.decoder_input_dim}: --share-decoder-input-output-embed needs a table as "
-            f"wide as --decoder-embed-dim {completed.decoder_embed_dim}; leave out either of the two"
-        )
     if completed.no_affine_final_norm and not completed.normalize_before:
         raise ValueError("--no-affine-final-norm: only --normalize-before models have a final norm")
     return completed
