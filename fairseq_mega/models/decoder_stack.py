@@ -1,10 +1,10 @@
-"""Token embeddings and causal layers of every MEGA decoder, behind fairseq's contract for incremental decoding."""
+"""Token embeddings and causal layers of every decoder, behind fairseq's contract for incremental decoding."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqIncrementalDecoder
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.embedding import TokenEmbedding
@@ -22,29 +22,28 @@ IncrementalState = Dict[str, Dict[str, Any]]
 
 
 class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
-    """Token embeddings, causal MEGA layers and a final norm (pre-norm models only).
+    """Token embeddings, causal layers and a final norm (pre-norm models only).
 
     Args:
         dictionary: of the tokens.
-        config: shape of each layer.
-        layers: how many.
         embedding: of the tokens.
-        affine_final_norm: whether the final norm has parameters.
+        layers: each follows :class:`fairseq_mega.modules.layer.Layer`.
+        final_norm: of pre-norm models, else None.
+        checkpoint_activations: recompute each layer in the backward pass.
     """
 
     def __init__(
         self,
         dictionary: Dictionary,
-        config: MegaLayerConfig,
-        layers: int,
         embedding: TokenEmbedding,
-        affine_final_norm: bool = True,
+        layers: Iterable[nn.Module],
+        final_norm: Optional[nn.Module],
+        checkpoint_activations: bool = False,
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
         self.embedding = embedding
-        final_norm = build_norm(config.norm, config.embed_dim, affine_final_norm) if config.normalize_before else None
-        self.add_layers([MegaLayer(config) for _ in range(layers)], final_norm, config.checkpoint_activations)
+        self.add_layers(layers, final_norm, checkpoint_activations)
 
     @naming_flags("decoder", "max_target_positions")
     def run(self, tokens: Tensor, context: LayerContext = PLAIN, state: Optional[StreamState] = None) -> TrunkOutput:
@@ -88,3 +87,13 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         state = self.get_incremental_state(incremental_state, "layers")
         if state is not None:
             self.set_incremental_state(incremental_state, "layers", reorder_state(state, new_order))
+
+
+def mega_layers(
+    config: MegaLayerConfig, count: int, affine_final_norm: bool = True
+) -> Tuple[List[nn.Module], Optional[nn.Module]]:
+    """MEGA layers of one shape, and the final norm that pre-norm models need."""
+    layers: List[nn.Module] = [MegaLayer(config) for _ in range(count)]
+    if not config.normalize_before:
+        return layers, None
+    return layers, build_norm(config.norm, config.embed_dim, affine_final_norm)

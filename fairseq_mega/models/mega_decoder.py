@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.layer import LayerContext
 
-from .decoder_stack import DecoderStack, IncrementalState
+from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.layer_config import layer_config
 from .tables import adaptive_softmax, token_embedding
 
@@ -26,7 +26,9 @@ class MegaDecoder(DecoderStack):
     def __init__(self, cfg: DictConfig, dictionary: Dictionary, embed_tokens: nn.Module) -> None:
         most = max(cfg.max_source_positions, cfg.max_target_positions)
         config = layer_config(cfg, "decoder", "max_target_positions", cross_attention=True, cross_max_positions=most)
-        super().__init__(dictionary, config, cfg.decoder_layers, token_embedding(cfg, embed_tokens, config.embed_dim))
+        embedding = token_embedding(cfg, embed_tokens, config.embed_dim)
+        layers = mega_layers(config, cfg.decoder_layers)
+        super().__init__(dictionary, embedding, *layers, cfg.checkpoint_activations)
         self.max_target_positions = cfg.max_target_positions
         self.shared_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         self.adaptive_softmax = adaptive_softmax(cfg, dictionary, config.embed_dim, embed_tokens)

@@ -1,6 +1,6 @@
-"""Decoder of the MEGA language model: plain or adaptive tables, streams of any length."""
+"""Decoders of language models: plain or adaptive tables, streams of any length."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -8,39 +8,48 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.state import StreamState
 
 from .carry import Carry
 from .checkpoints import fingerprint
-from .decoder_stack import DecoderStack, IncrementalState
+from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.layer_config import layer_config
 from .tables import adaptive_softmax, decoder_table, token_embedding
 
 UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
 
 
-class MegaLanguageModelDecoder(DecoderStack):
-    """Causal MEGA layers between an input table and a softmax, plain or adaptive.
+class LanguageModelDecoder(DecoderStack):
+    """Causal layers between an input table and a softmax, plain or adaptive.
 
     Args:
-        cfg: a completed MegaLanguageModelConfig.
+        cfg: a completed configuration with LanguageModelOptions.
         dictionary: of the tokens.
+        embedding: over the input table.
+        layers: each follows :class:`fairseq_mega.modules.layer.Layer`.
+        final_norm: of pre-norm models, else None.
+        longest: sequence that the layers take, None for any.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.3; adaptive tables: Baevski and Auli (ICLR 2019).
     """
 
-    def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
-        config = layer_config(cfg, "decoder", "max_target_positions")
-        width = config.embed_dim
-        tokens = decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width)
-        embedding = token_embedding(cfg, tokens, width)
-        super().__init__(dictionary, config, cfg.decoder_layers, embedding, not cfg.no_affine_final_norm)
-        unlimited = config.chunk_size > 0 or config.relative_bias == "rotary"
-        self.longest = UNLIMITED if unlimited else cfg.max_target_positions
-        self.chunk_size = config.chunk_size
+    def __init__(
+        self,
+        cfg: DictConfig,
+        dictionary: Dictionary,
+        embedding: TokenEmbedding,
+        layers: Iterable[nn.Module],
+        final_norm: Optional[nn.Module],
+        longest: Optional[int] = None,
+    ) -> None:
+        super().__init__(dictionary, embedding, layers, final_norm, cfg.checkpoint_activations)
+        width = cfg.decoder_embed_dim
+        self.longest = UNLIMITED if longest is None else longest
+        self.chunk_size = cfg.decoder_chunk_size
         self.shared_output = cfg.share_decoder_input_output_embed
-        self.adaptive_softmax = adaptive_softmax(cfg, dictionary, width, tokens)
+        self.adaptive_softmax = adaptive_softmax(cfg, dictionary, width, embedding.tokens)
         if self.adaptive_softmax is None and not self.shared_output:
             self.output_projection = nn.Linear(width, len(dictionary), bias=False)
             nn.init.normal_(self.output_projection.weight, std=width**-0.5)
@@ -119,3 +128,20 @@ class MegaLanguageModelDecoder(DecoderStack):
     def max_positions(self) -> int:
         """Longest sequence the model takes."""
         return self.longest
+
+
+class MegaLanguageModelDecoder(LanguageModelDecoder):
+    """Causal MEGA layers between the tables of a language model.
+
+    Args:
+        cfg: a completed MegaLanguageModelConfig.
+        dictionary: of the tokens.
+    """
+
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
+        config = layer_config(cfg, "decoder", "max_target_positions")
+        width = config.embed_dim
+        embedding = token_embedding(cfg, decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width), width)
+        layers = mega_layers(config, cfg.decoder_layers, not cfg.no_affine_final_norm)
+        unlimited = config.chunk_size > 0 or config.relative_bias == "rotary"
+        super().__init__(cfg, dictionary, embedding, *layers, None if unlimited else cfg.max_target_positions)
