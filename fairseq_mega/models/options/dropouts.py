@@ -23,3 +23,14 @@ class MegaDropouts(Dropouts):
 
     hidden_dropout: float = field(default=0.0, metadata={"help": "dropout of the attention's values"})
     feature_dropout: bool = field(default=False, metadata={"help": "drop whole features instead of single elements"})
+
+
+@dataclass
+class MegalodonDropouts(FairseqDataclass):
+    """Dropouts of MEGALODON's layers."""
+
+    dropout: float = field(default=0.0, metadata={"help": "dropout of embeddings and of each sub-layer's output"})
+    attention_dropout: float = field(default=0.0, metadata={"help": "dropout in the attention, see --attention-drops"})
+    hidden_dropout: float = field(
+        default=0.0, metadata={"help": "dropout of the EMA's and the attention's output, and within the FFN"}
+    )

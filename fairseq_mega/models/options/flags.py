@@ -25,7 +25,13 @@ OF_BOTH_SIDES = {
     "attention_dropout": "attention_dropout",
     "hidden_dropout": "hidden_dropout",
     "activation_dropout": "activation_dropout",
+    "norm_groups": "norm_num_groups",
+    "rope_base": "rope_base",
+    "attention_drops": "attention_drops",
+    "ema_norm": "ema_norm",
+    "init_mode": "init_mode",
 }
+PRECISIONS = {"float16": "--fp16 or --amp", "bfloat16": "--bf16"}
 
 
 def flag(option: str) -> str:
@@ -43,6 +49,7 @@ def layer_flags(side: str, positions: str) -> Dict[str, str]:
     return {
         **{field: flag(f"{side}_{option}") for field, option in OF_A_SIDE.items()},
         **{field: flag(option) for field, option in OF_BOTH_SIDES.items()},
+        **PRECISIONS,
         "max_positions": flag(positions),
         "cross_max_positions": "--max-source-positions / --max-target-positions",
     }

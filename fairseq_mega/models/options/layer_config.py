@@ -5,6 +5,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
 from .flags import naming_flags
@@ -75,3 +76,39 @@ def transformer_layer_config(cfg: DictConfig) -> TransformerLayerConfig:
         attention_dropout=cfg.attention_dropout,
         activation_dropout=cfg.activation_dropout,
     )
+
+
+def megalodon_layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegalodonLayerConfig:
+    """Shape of one layer of a completed configuration with MegalodonLayerOptions, checked; see :func:`layer_config`.
+
+    Raises:
+        ValueError: where an option is out of range.
+    """
+    ffn_dim = cfg[f"{side}_ffn_embed_dim"]
+
+    @naming_flags(side, positions)
+    def build() -> MegalodonLayerConfig:
+        return MegalodonLayerConfig(
+            embed_dim=cfg[f"{side}_embed_dim"],
+            hidden_dim=cfg[f"{side}_hidden_dim"],
+            z_dim=cfg[f"{side}_z_dim"],
+            ffn_dim=cfg[f"{side}_hidden_dim"] if ffn_dim is None else ffn_dim,
+            heads=cfg[f"{side}_attention_heads"],
+            ema_dim=cfg[f"{side}_n_dim"],
+            chunk_size=cfg[f"{side}_chunk_size"],
+            norm_groups=cfg.norm_num_groups,
+            rope_base=cfg.rope_base,
+            swiglu=cfg.swiglu,
+            layer_scale=cfg.layer_scale,
+            norm_affine=not cfg.no_affine_norm,
+            bidirectional=side == "encoder",
+            init_mode=str(cfg.init_mode),
+            dropout=cfg.dropout,
+            attention_dropout=cfg.attention_dropout,
+            attention_drops=str(cfg.attention_drops),
+            hidden_dropout=cfg.hidden_dropout,
+            checkpoint_activations=cfg.checkpoint_activations,
+            **more,
+        )
+
+    return build()

@@ -6,6 +6,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.activation import ACTIVATIONS
+from fairseq_mega.modules.megalodon.config import DROPPED
+from fairseq_mega.modules.megalodon.initialization import INIT_MODES
 from fairseq_mega.modules.norm import NORMS
 from fairseq_mega.modules.relative_bias import BIASES
 from fairseq_mega.ops.attention import FUNCTIONS
@@ -14,18 +16,26 @@ ActivationChoice = ChoiceEnum(list(ACTIVATIONS))
 FunctionChoice = ChoiceEnum(list(FUNCTIONS))
 NormChoice = ChoiceEnum(list(NORMS))
 BiasChoice = ChoiceEnum(list(BIASES))
+DroppedChoice = ChoiceEnum(list(DROPPED))
+InitChoice = ChoiceEnum(list(INIT_MODES))
 
 
 @dataclass
-class LayerOptions(FairseqDataclass):
-    """Options of the layers of any model, named as in the published code."""
+class RecomputationOptions(FairseqDataclass):
+    """What the layers keep for the backward pass."""
 
-    activation_fn: ActivationChoice = field(default="silu", metadata={"help": "activation function"})  # type: ignore[valid-type]
-    normalize_before: bool = field(default=False, metadata={"help": "norm before each sub-layer instead of after it"})
     checkpoint_activations: bool = field(
         default=False,
         metadata={"help": "recompute each layer in the backward pass: less memory, a third more time"},
     )
+
+
+@dataclass
+class LayerOptions(RecomputationOptions):
+    """Options of the layers of any model, named as in the published code."""
+
+    activation_fn: ActivationChoice = field(default="silu", metadata={"help": "activation function"})  # type: ignore[valid-type]
+    normalize_before: bool = field(default=False, metadata={"help": "norm before each sub-layer instead of after it"})
 
 
 @dataclass
@@ -43,6 +53,23 @@ class MegaLayerOptions(LayerOptions):
     rel_pos_bias: BiasChoice = field(default="simple", metadata={"help": "relative positional bias"})  # type: ignore[valid-type]
     truncation_length: int = field(
         default=0, metadata={"help": "reach of the EMA's kernel in training; below 1 for no truncation"}
+    )
+
+
+@dataclass
+class MegalodonLayerOptions(RecomputationOptions):
+    """Options of MEGALODON's layers."""
+
+    norm_num_groups: int = field(
+        default=32, metadata={"help": "groups of features that share their statistics over time"}
+    )
+    rope_base: float = field(default=10000.0, metadata={"help": "base of the rotary positions"})
+    swiglu: bool = field(default=False, metadata={"help": "a gate within the FFN: three matrices instead of two"})
+    layer_scale: bool = field(default=False, metadata={"help": "a learned scale of the FFN's output, 0.1 / 2^layer"})
+    no_affine_norm: bool = field(default=False, metadata={"help": "norms without learned scale and shift"})
+    init_mode: InitChoice = field(default="he", metadata={"help": "how the layers' matrices are drawn"})  # type: ignore[valid-type]
+    attention_drops: DroppedChoice = field(  # type: ignore[valid-type]
+        default="keys", metadata={"help": "dropped in the attention: keys before the softmax, or weights after it"}
     )
 
 

@@ -63,6 +63,19 @@ class MegaDecoderShape(DecoderSize):
 
 
 @dataclass
+@revised(
+    help={
+        "decoder_n_dim": "dimensions N of the complex EMA per feature",
+        "decoder_ffn_embed_dim": "inner width of the FFN (default: --decoder-hidden-dim)",
+    }
+)
+class MegalodonDecoderShape(MegaDecoderShape):
+    """Shape of a decoder of MEGALODON layers."""
+
+    decoder_attention_heads: int = field(default=1, metadata={"help": "attention heads"})
+
+
+@dataclass
 @revised(help={"decoder_ffn_embed_dim": AS_ENCODER})
 class FollowingDecoderShape(DecoderSize):
     """Shape of a decoder of MEGA layers beside an encoder, whose shape it takes where nothing else is said."""

@@ -1,0 +1,45 @@
+"""Options and checks of the MEGALODON language model."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Union
+
+from omegaconf import DictConfig
+
+from .completion import check_at_least
+from .dropouts import MegalodonDropouts
+from .language_model import LanguageModelOptions, complete_language_model
+from .layers import MegalodonLayerOptions
+from .shape import MegalodonDecoderShape
+
+
+@dataclass
+class MegalodonLanguageModelConfig(
+    LanguageModelOptions, MegalodonDecoderShape, MegalodonDropouts, MegalodonLayerOptions
+):
+    """Command-line options of ``--arch megalodon_lm``."""
+
+    scale_embedding: bool = field(default=False, metadata={"help": "scale embeddings by sqrt(d)"})
+    statistics_window: int = field(
+        default=0,
+        metadata={
+            "help": "chunks over which streams of an evaluation take the norms' statistics anew: 6 as in the "
+            "published code; 0 for all of the text, as in the paper"
+        },
+    )
+
+
+def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill and check a configuration of any origin.
+
+    Raises:
+        ValueError: where options are out of range or contradict each other.
+    """
+    completed = complete_language_model(MegalodonLanguageModelConfig, cfg)
+    check_at_least(completed, {"statistics_window": 0})
+    if completed.statistics_window > 0 and completed.decoder_chunk_size < 1:
+        raise ValueError(
+            f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or leave it "
+            f"out"
+        )
+    return completed
