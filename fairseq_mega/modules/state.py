@@ -49,6 +49,7 @@ class StreamState(NamedTuple):
     step: int  # how many
     memory: TrunkMemory
     cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: the next step begins a chunk
+    recent: Optional[Tensor] = None  # (B, k) last tokens, where statistics of norms are taken anew from them
 
 
 def reorder_state(state: Any, order: Tensor) -> Any:
