@@ -7,12 +7,11 @@ import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
-from torch import nn
 
 from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.presets import preset_names
-from tests.support.tiny_lm import ADAPTIVE, TINY, build, task, tokens
+from tests.support.tiny_lm import ADAPTIVE, TINY, Recomputing, advance, build, log_probs, task, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively
 
 SOFTMAXES: Dict[str, Dict[str, Any]] = {
@@ -25,19 +24,6 @@ SOFTMAXES: Dict[str, Dict[str, Any]] = {
 @pytest.fixture(scope="module", params=SOFTMAXES)
 def model(request):
     return lively(build(**SOFTMAXES[request.param]))
-
-
-def log_probs(model, read):
-    return model.get_normalized_probs(model(read), log_probs=True).float()
-
-
-def advance(model, pieces):
-    """Log probabilities after each piece, (B, pieces, V), float32 as those of fairseq."""
-    state, found = None, []
-    for piece in pieces:
-        scores, state = model.decoder.advance(piece, state)
-        found.append(scores.float())
-    return torch.stack(found, dim=1)
 
 
 @pytest.mark.parametrize(
@@ -126,23 +112,6 @@ def test_state_has_constant_size():
         _, state = model.decoder.advance(tokens(1, 1), state)
         sizes.append(sum(len(part.attention.keys) for part in state.cache))
     assert sizes == [2 * ((step + 1) % 5) for step in range(23)]
-
-
-class Recomputing(nn.Module):
-    """The same model without memory: every step reads everything again."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, read, **unused):
-        return self.model(read)
-
-    def get_normalized_probs(self, *args, **kwargs):
-        return self.model.get_normalized_probs(*args, **kwargs)
-
-    def max_decoder_positions(self):
-        return self.model.max_decoder_positions()
 
 
 @pytest.mark.parametrize(

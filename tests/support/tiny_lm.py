@@ -1,10 +1,11 @@
-"""A tiny MEGA language model."""
+"""A tiny MEGA language model, and ways to read with one."""
 
 from argparse import Namespace
 from types import SimpleNamespace
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from torch import nn
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support.tiny_mega import dictionary
@@ -50,3 +51,34 @@ def build(seed=0, arch=None, symbols=20, **options):
 def tokens(batch, length, seed=1, symbols=24):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(2, symbols, (batch, length), generator=generator)
+
+
+def log_probs(model, read):
+    """Log probabilities of a whole text, (B, L, V), float32."""
+    return model.get_normalized_probs(model(read), log_probs=True).float()
+
+
+def advance(model, pieces):
+    """Log probabilities after each piece, (B, pieces, V), float32 as those of fairseq."""
+    state, found = None, []
+    for piece in pieces:
+        scores, state = model.decoder.advance(piece, state)
+        found.append(scores.float())
+    return torch.stack(found, dim=1)
+
+
+class Recomputing(nn.Module):
+    """The same model without memory: every step reads everything again."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, read, **unused):
+        return self.model(read)
+
+    def get_normalized_probs(self, *args, **kwargs):
+        return self.model.get_normalized_probs(*args, **kwargs)
+
+    def max_decoder_positions(self):
+        return self.model.max_decoder_positions()
