@@ -1,8 +1,8 @@
 """fairseq models; importing this package registers them."""
 
-from . import mega, mega_classifier, mega_lm, transformer_classifier
+from . import mega, mega_classifier, mega_lm, megalodon_lm, transformer_classifier
 from .presets import register_presets
 
 register_presets()
 
-__all__ = ["mega", "mega_classifier", "mega_lm", "transformer_classifier"]
+__all__ = ["mega", "mega_classifier", "mega_lm", "megalodon_lm", "transformer_classifier"]

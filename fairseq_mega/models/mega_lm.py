@@ -3,6 +3,7 @@
 from argparse import Namespace
 from typing import Any, Dict, Union
 
+from fairseq.data import Dictionary
 from fairseq.models import FairseqLanguageModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
@@ -11,14 +12,14 @@ from fairseq_mega.compat import architectures
 
 from .checkpoints import add_empty_buffers, check_state_dict
 from .decode_weights import DecodesPacked
-from .mega_lm_decoder import MegaLanguageModelDecoder
+from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder
 from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
 class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
     """MEGA language model: ``--arch mega_lm`` and its presets, ``preset_names("mega_lm")``. It reads streams of any
-    length in pieces of any lengths, see :class:`MegaLanguageModelDecoder`.
+    length in pieces of any lengths, see :class:`LanguageModelDecoder`.
     """
 
     @classmethod
@@ -30,7 +31,12 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         """
         if len(task.source_dictionary) != len(task.target_dictionary):
             raise ValueError("--output-dictionary-size: a MEGA language model reads and writes the same symbols")
-        return cls(MegaLanguageModelDecoder(complete_language_model(cfg), task.source_dictionary))
+        return cls(cls.build_decoder(cfg, task.source_dictionary))
+
+    @classmethod
+    def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
+        """The decoder of a configuration of any origin; other layers bring another one."""
+        return MegaLanguageModelDecoder(complete_language_model(cfg), dictionary)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:

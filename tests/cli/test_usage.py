@@ -32,7 +32,7 @@ def error_of(capsys, monkeypatch, folder, command, *arguments):
 def test_a_missing_architecture(given, capsys, monkeypatch, tmp_path):
     message = error_of(capsys, monkeypatch, tmp_path, "train", *given)
     assert message.startswith("--arch is missing: give one of mega, ") and "--help" in message
-    for name in ("mega_tiny", "mega_lm_tiny", "mega_lra_imdb", "transformer_lra"):
+    for name in ("mega_tiny", "mega_lm_tiny", "megalodon_lm_tiny", "mega_lra_imdb", "transformer_lra"):
         assert f" {name}," in message
 
 
@@ -49,7 +49,7 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
     ("arguments", "expected"),
     [
         (["--arch", "mega_tiny"], "the folder of the data is missing: give it as the first argument"),
-        (["data", "--arch", "mega_tinny"], "--arch/-a mega_tinny is unknown: give mega_tiny or "),
+        (["data", "--arch", "mega_tinny"], "--arch/-a mega_tinny is unknown: give mega_tiny, mega_lm_tiny or m"),
         (["data", "--arch", "xyz"], "--arch/-a xyz is unknown: give a name of those that --help lists"),
         (["data", "--arch", "mega_tiny", "--max-token", "4"], "unknown here: do you mean --max-"),
         (["data", "--arch", "mega_tiny", "--enc-layers=3"], "unknown here: do you mean --encoder-layers"),

@@ -15,6 +15,7 @@ from fairseq_mega.models.options.mega import MegaConfig
 from fairseq_mega.modules.activation import get_activation
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.relative_bias import SimpleRelativeBias, build_relative_bias
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
@@ -24,8 +25,11 @@ MODELS = {
     "mega": [("encoder", "max_source_positions"), ("decoder", "max_target_positions")],
     "mega_lm": [("decoder", "max_target_positions")],
     "mega_lra": [("encoder", "max_positions")],
+    "megalodon_lm": [("decoder", "max_target_positions")],
     "transformer_lra": [("encoder", "max_positions")],
 }
+WITHOUT_OPTION = {("transformer_lra", "norm"), ("megalodon_lm", "ema_norm")}
+CONFIGS = {"megalodon_lm": MegalodonLayerConfig, "transformer_lra": TransformerLayerConfig}
 
 
 decoding = naming_flags("decoder", "max_target_positions")
@@ -56,13 +60,12 @@ def test_other_errors_and_results_pass():
 @pytest.mark.parametrize("model", MODELS)
 def test_flags_are_options_of_the_model(model):
     known = {field.name for field in fields(MODEL_DATACLASS_REGISTRY[model])}
-    config = TransformerLayerConfig if model == "transformer_lra" else MegaLayerConfig
-    of_layers = {field.name for field in fields(config)}
+    of_layers = {field.name for field in fields(CONFIGS.get(model, MegaLayerConfig))}
     for side, positions in MODELS[model]:
         flags = layer_flags(side, positions)
         assert {*OF_BOTH_SIDES} <= {*flags} and flags["max_positions"] == "--" + positions.replace("_", "-")
         for field in of_layers & ({*flags} - {"cross_max_positions"}):
-            assert flags[field][2:].replace("-", "_") in known or (model, field) == ("transformer_lra", "norm")
+            assert flags[field][2:].replace("-", "_") in known or (model, field) in WITHOUT_OPTION
 
 
 def test_a_model_compiles_into_one_graph():

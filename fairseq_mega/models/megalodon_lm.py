@@ -1,0 +1,73 @@
+"""MEGALODON language model (Ma et al., NeurIPS 2024, section 4)."""
+
+from argparse import Namespace
+from typing import Optional, Union
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import register_model
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from fairseq_mega.modules.embedding import TokenEmbedding
+from fairseq_mega.modules.layer import PLAIN, LayerContext
+from fairseq_mega.modules.megalodon.initialization import truncated_normal_
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.megalodon.norms import TimestepNorm
+from fairseq_mega.modules.state import StreamState
+from fairseq_mega.modules.trunk import TrunkOutput
+
+from .mega_lm import MegaLanguageModel
+from .mega_lm_decoder import LanguageModelDecoder
+from .options.layer_config import megalodon_layer_config
+from .options.megalodon_lm import MegalodonLanguageModelConfig, complete_megalodon
+from .statistics_window import run_in_window
+from .tables import decoder_table
+
+
+class MegalodonLanguageModelDecoder(LanguageModelDecoder):
+    """Causal MEGALODON layers between the tables of a language model.
+
+    Args:
+        cfg: a completed MegalodonLanguageModelConfig.
+        dictionary: of the tokens.
+    """
+
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
+        config = megalodon_layer_config(cfg, "decoder", "max_target_positions")
+        width = config.embed_dim
+        tokens = decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width)
+        if isinstance(tokens, nn.Embedding) and not cfg.decoder_embed_path:
+            draw_table(tokens.weight)
+            nn.init.zeros_(tokens.weight[dictionary.pad()])
+        layers = [MegalodonLayer(config, index) for index in range(cfg.decoder_layers)]
+        final_norm = TimestepNorm(width, config.norm_groups, config.norm_affine)
+        embedding = TokenEmbedding(tokens, cfg.dropout, cfg.scale_embedding, dim=width)
+        super().__init__(cfg, dictionary, embedding, layers, final_norm)
+        if self.adaptive_softmax is None and not self.shared_output:
+            draw_table(self.output_projection.weight)
+        self.window = cfg.statistics_window
+
+    def run(self, tokens: Tensor, context: LayerContext = PLAIN, state: Optional[StreamState] = None) -> TrunkOutput:
+        """As :meth:`DecoderStack.run`; streams of an evaluation with the window of statistics that was asked for."""
+        if self.window == 0 or self.training or not context.return_state:
+            return super().run(tokens, context, state)
+        return run_in_window(super().run, self.window, self.chunk_size, tokens, context, state)
+
+
+@register_model("megalodon_lm", dataclass=MegalodonLanguageModelConfig)
+class MegalodonLanguageModel(MegaLanguageModel):
+    """MEGALODON language model: ``--arch megalodon_lm`` and its presets, ``preset_names("megalodon_lm")``. It reads
+    streams of any length in pieces of any lengths, as MEGA's, see :class:`LanguageModelDecoder`.
+    """
+
+    @classmethod
+    def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
+        """The decoder of a configuration of any origin."""
+        return MegalodonLanguageModelDecoder(complete_megalodon(cfg), dictionary)
+
+
+@torch.no_grad()
+def draw_table(table: Tensor) -> None:
+    """Fill a table (V, d) from Normal(0, 1/sqrt(d)), cut at three standard deviations, as published."""
+    truncated_normal_(table, table.size(1) ** -0.5)
