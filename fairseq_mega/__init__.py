@@ -1,11 +1,32 @@
-"""MEGA (Ma et al., ICLR 2023) for fairseq: importing the package registers models, tasks, criterions and schedules."""
+"""MEGA (Ma et al., ICLR 2023) for fairseq, and its parts for any training loop.
+
+Once this package and fairseq are imported, in either order, the models, tasks, criterions and schedules are registered
+with fairseq; `--user-dir fairseq_mega` asks for no more. Modules and operators need no fairseq and do not import it.
+"""
+
+import importlib
+from typing import Any
 
 from . import compat
-
-compat.apply()
-
-from . import criterions, models, optim, tasks  # noqa: E402  registering needs the workarounds in place
 
 __version__ = "0.1.0"
 
 __all__ = ["compat", "criterions", "models", "optim", "tasks"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part when it is asked for; raises AttributeError for a name that is none."""
+    if name in __all__:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _register() -> None:
+    compat.apply()  # first: registering needs the workarounds in place
+    for name in __all__:
+        importlib.import_module(f"{__name__}.{name}")
+
+
+compat.versions.require_torch()
+compat.apex.refuse_namesake()  # before fairseq is imported, which would take it
+compat.imports.when_fairseq_is_imported(_register)

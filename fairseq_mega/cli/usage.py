@@ -33,7 +33,7 @@ def plugin_parsers(
         ("--task", TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
         ("--lr-scheduler", LR_SCHEDULER_REGISTRY, LR_SCHEDULER_DATACLASS_REGISTRY),
     ):
-        for name, cls in classes.items():
+        for name, cls in sorted(classes.items()):
             dataclass = dataclasses.get(name)
             ours = cls.__module__.split(".")[0] == fairseq_mega.__name__ and dataclass is not None
             if option not in kinds or not ours:

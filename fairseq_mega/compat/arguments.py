@@ -42,8 +42,8 @@ def _parse_named(original, parser, *args, **kwargs):
 
 
 def _ours():
-    """Architectures of this package."""
+    """Architectures of this package, in alphabetical order."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     package = __name__.split(".")[0]
-    return [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == package]
+    return sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == package)

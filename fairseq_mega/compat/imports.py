@@ -1,7 +1,9 @@
-"""Import fairseq quietly, and give its commands the logging that they ask for."""
+"""Import fairseq quietly, whoever asks for it, and give its commands the logging that they ask for."""
 
 import contextlib
 import importlib
+import importlib.abc
+import importlib.machinery
 import logging
 import os
 import sys
@@ -15,16 +17,70 @@ CLI_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 SLOW = ("sklearn", "sklearn.metrics", "scipy.stats")
 
 
+def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
+    """Call ``then`` as soon as fairseq is imported, by whomever: right now where it is already."""
+    if "fairseq" in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _Watcher(then))
+
+
 def import_fairseq() -> None:
-    """Import fairseq without its import-time messages and the root handler that one of its models adds."""
+    """Import fairseq, with all that :func:`when_fairseq_is_imported` has been told to do then.
+
+    A module that imports fairseq and is itself imported then calls this first, or it would be asked for half-way.
+    """
     if "fairseq" in sys.modules:
         return
+    if not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+        when_fairseq_is_imported(lambda: None)
+    importlib.import_module("fairseq")
+
+
+class _Watcher(importlib.abc.MetaPathFinder):
+    """Finds fairseq where the other finders do; what it finds is imported quietly, and then ``then`` is called."""
+
+    def __init__(self, then: typing.Callable[[], None]) -> None:
+        self.then = then
+
+    def find_spec(
+        self, name: str, path: typing.Any = None, target: typing.Any = None
+    ) -> typing.Optional[importlib.machinery.ModuleSpec]:
+        """Find fairseq and nothing else."""
+        if name != "fairseq":
+            return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
+        if spec is None or spec.loader is None:
+            return spec
+        loader: typing.Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: types.ModuleType) -> None:
+            del loader.exec_module  # back to the one of its class
+            with quiet_import():
+                execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            self.then()
+
+        loader.exec_module = exec_module
+        return spec
+
+
+@contextlib.contextmanager
+def quiet_import() -> typing.Iterator[None]:
+    """Import fairseq in the block without its import-time messages and the root handler that one of its models adds.
+
+    Raises:
+        ImportError: with the remedy, where the installed fairseq cannot be imported by this Python.
+    """
     root = logging.getLogger()
     handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
     logging.disable(max(disabled, logging.INFO))
     try:
         with deferred(SLOW):
-            import fairseq  # noqa: F401
+            yield
     except ValueError as error:
         if "mutable default" not in str(error):
             raise

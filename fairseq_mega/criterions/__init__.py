@@ -1,5 +1,9 @@
 """fairseq criterions; importing this package registers or corrects them."""
 
-from . import adaptive_loss, lra_cross_entropy
+from fairseq_mega.compat.imports import import_fairseq
+
+import_fairseq()
+
+from . import adaptive_loss, lra_cross_entropy  # noqa: E402
 
 __all__ = ["adaptive_loss", "lra_cross_entropy"]

@@ -1,7 +1,11 @@
 """fairseq models; importing this package registers them."""
 
-from . import mega, mega_classifier, mega_lm, megalodon_lm, transformer_classifier
-from .presets import register_presets
+from fairseq_mega.compat.imports import import_fairseq
+
+import_fairseq()
+
+from . import mega, mega_classifier, mega_lm, megalodon_lm, transformer_classifier  # noqa: E402
+from .presets import register_presets  # noqa: E402
 
 register_presets()
 

@@ -1,5 +1,9 @@
 """fairseq learning-rate schedules; importing this package registers them."""
 
-from . import linear_decay, timed_decay
+from fairseq_mega.compat.imports import import_fairseq
+
+import_fairseq()
+
+from . import linear_decay, timed_decay  # noqa: E402
 
 __all__ = ["linear_decay", "timed_decay"]

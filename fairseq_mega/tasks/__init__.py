@@ -1,5 +1,9 @@
 """fairseq tasks; importing this package registers them."""
 
-from . import lra_image, lra_text, mega_language_modeling, speech_commands
+from fairseq_mega.compat.imports import import_fairseq
+
+import_fairseq()
+
+from . import lra_image, lra_text, mega_language_modeling, speech_commands  # noqa: E402
 
 __all__ = ["lra_image", "lra_text", "mega_language_modeling", "speech_commands"]

@@ -157,7 +157,7 @@ class TestHostileFiles:
     def test_do_not_end_the_process(self, name: str, tmp_path: Path) -> None:
         """The address would be followed: only another process may try."""
         pickles.write(HOSTILE[name], tmp_path / "hostile.pt")
-        program = "import sys, torch, fairseq_mega; print(torch.load(sys.argv[1], weights_only=True))"
+        program = "import sys, torch, fairseq, fairseq_mega; print(torch.load(sys.argv[1], weights_only=True))"
         environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
         command = [sys.executable, "-c", program, str(tmp_path / "hostile.pt")]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
