@@ -4,8 +4,9 @@
 // All arithmetic of a component and step is two multiply-adds forward (five backward) and nothing else: no power
 // tables, no horizontal sums, no transposed copy. Measured against 16-step blocks of matrix products per channel,
 // which need three (six), and an FFT, which needs more memory.
-#include "ema/cpu_tables.h"
+#include "common/cpu_level.h"
 #include "common/tiles.h"
+#include "ema/cpu_tables.h"
 #include "ema/ema_scan.h"
 
 #include <vector>
@@ -288,26 +289,17 @@ FM_INLINE void backward_sweep(const Sweep& sweep, const void* x, const void* gy,
   }
 }
 
-FM_CLONES void forward_real(const Sweep& s, const void* x, void* y, Running& r, bool has_state, bool add) {
-  s.shape.truncation > 0 ? forward_sweep<1, true>(s, x, y, r, has_state, add)
-                         : forward_sweep<1, false>(s, x, y, r, has_state, add);
+template <int kParts>
+void forward(const Sweep& s, const void* x, void* y, Running& r, bool has_state, bool add) {
+  if (s.shape.truncation > 0) return FM_AT_CPU_LEVEL(forward_sweep<kParts, true>(s, x, y, r, has_state, add));
+  FM_AT_CPU_LEVEL(forward_sweep<kParts, false>(s, x, y, r, has_state, add));
 }
 
-FM_CLONES void forward_complex(const Sweep& s, const void* x, void* y, Running& r, bool has_state, bool add) {
-  s.shape.truncation > 0 ? forward_sweep<2, true>(s, x, y, r, has_state, add)
-                         : forward_sweep<2, false>(s, x, y, r, has_state, add);
-}
-
-FM_CLONES void backward_real(const Sweep& s, const void* x, const void* gy, void* gx, Adjoint& a, Adjoint* b,
-                             const VecArray& p, bool add) {
-  s.shape.truncation > 0 ? backward_sweep<1, true>(s, x, gy, gx, a, b, p, add)
-                         : backward_sweep<1, false>(s, x, gy, gx, a, b, p, add);
-}
-
-FM_CLONES void backward_complex(const Sweep& s, const void* x, const void* gy, void* gx, Adjoint& a, Adjoint* b,
-                                const VecArray& p, bool add) {
-  s.shape.truncation > 0 ? backward_sweep<2, true>(s, x, gy, gx, a, b, p, add)
-                         : backward_sweep<2, false>(s, x, gy, gx, a, b, p, add);
+template <int kParts>
+void backward(const Sweep& s, const void* x, const void* gy, void* gx, Adjoint& a, Adjoint* b, const VecArray& p,
+              bool add) {
+  if (s.shape.truncation > 0) return FM_AT_CPU_LEVEL(backward_sweep<kParts, true>(s, x, gy, gx, a, b, p, add));
+  FM_AT_CPU_LEVEL(backward_sweep<kParts, false>(s, x, gy, gx, a, b, p, add));
 }
 
 // Copies between (rows, N[, 2]) in memory and the tables' layout, for the channels of a block; reading conjugates.
@@ -405,7 +397,7 @@ int64_t ema_scan_tasks_cpu(const EmaShape& shape) {
 
 void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
                           int64_t begin, int64_t end) {
-  const auto forward = shape.complex ? forward_complex : forward_real;
+  const auto sweep = shape.complex ? forward<2> : forward<1>;
   const int64_t state_width = shape.n * shape.parts();
   Worker worker(shape, c, in);
   Running running;
@@ -418,7 +410,7 @@ void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const
       running.driven.clear(tables.decay.size());
       running.carried.clear(tables.decay.size());
       if (has_state) read_state(running.carried, tables, in.state + state, shape.n, worker.valid(), false);
-      forward(worker.sweep(way, false), in.x, worker.target(out.y), running, has_state, way == 1);
+      sweep(worker.sweep(way, false), in.x, worker.target(out.y), running, has_state, way == 1);
       if (out.final_state == nullptr) continue;
       for (size_t i = 0; i < running.driven.size(); ++i) {
         running.carried[i] += tables.expansion[i / shape.parts()] * running.driven[i];
@@ -431,7 +423,7 @@ void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const
 
 void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in,
                            const EmaGradients& out, int64_t begin, int64_t end) {
-  const auto backward = shape.complex ? backward_complex : backward_real;
+  const auto sweep = shape.complex ? backward<2> : backward<1>;
   const int64_t rows = shape.rows(), state_width = shape.n * shape.parts(), moment = shape.batch * rows * state_width;
   Worker worker(shape, c, in);
   Adjoint adjoint, state_adjoint;
@@ -448,8 +440,8 @@ void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, cons
         state_weight.clear(tables.decay.size());
         for (size_t i = 0; i < tables.expansion.size(); ++i) state_weight[i * shape.parts()] = tables.expansion[i];
       }
-      backward(worker.sweep(way, true), in.x, out.grad_y, worker.target(out.grad_x), adjoint,
-               out.grad_final_state ? &state_adjoint : nullptr, state_weight, way == 1);
+      sweep(worker.sweep(way, true), in.x, out.grad_y, worker.target(out.grad_x), adjoint,
+            out.grad_final_state ? &state_adjoint : nullptr, state_weight, way == 1);
       const auto write = [&](Adjoint& found, float* moments) {
         if (shape.bidirectional || worker.discards_state()) found.clear_running();
         float* target = moments + worker.row(rows, way) * state_width;
