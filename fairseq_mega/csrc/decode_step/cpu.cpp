@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/cpu_level.h"
 #include "common/vector_math.h"
 
 namespace fm {
@@ -108,9 +109,7 @@ FM_INLINE void combine(const float* rows, int64_t width, int64_t count, const fl
   }
 }
 
-}  // namespace
-
-FM_CLONES void average_step_cpu(const AverageStep& s, int64_t begin, int64_t end) {
+FM_INLINE void average_step(const AverageStep& s, int64_t begin, int64_t end) {
   for (int64_t element = begin; element < end; ++element) {
     const int64_t d = element % s.width, first = d * s.n, own = element * s.n;
     const float x = s.x[element];
@@ -132,7 +131,7 @@ FM_CLONES void average_step_cpu(const AverageStep& s, int64_t begin, int64_t end
   });
 }
 
-FM_CLONES void attention_step_cpu(const AttentionStep& s, int64_t begin, int64_t end) {
+FM_INLINE void attention_step(const AttentionStep& s, int64_t begin, int64_t end) {
   const int64_t gates_width = 2 * s.width + s.z + s.v, seen = s.past + 1;
   const bool softmax = s.function == AttentionFunction::kSoftmax;
   const float scale = softmax ? 1.f / std::sqrt(static_cast<float>(s.z)) : 1.f / static_cast<float>(seen);
@@ -160,7 +159,7 @@ FM_CLONES void attention_step_cpu(const AttentionStep& s, int64_t begin, int64_t
   }
 }
 
-FM_CLONES void mix_step_cpu(const MixStep& s, int64_t begin, int64_t end) {
+FM_INLINE void mix_step(const MixStep& s, int64_t begin, int64_t end) {
   for (int64_t b = begin; b < end; ++b) {
     const float* update = s.gates + b * s.gates_width;
     const float* candidate = update + s.gates_width - s.width;
@@ -172,5 +171,17 @@ FM_CLONES void mix_step_cpu(const MixStep& s, int64_t begin, int64_t end) {
     });
   }
 }
+
+}  // namespace
+
+void average_step_cpu(const AverageStep& step, int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(average_step(step, begin, end));
+}
+
+void attention_step_cpu(const AttentionStep& step, int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(attention_step(step, begin, end));
+}
+
+void mix_step_cpu(const MixStep& step, int64_t begin, int64_t end) { FM_AT_CPU_LEVEL(mix_step(step, begin, end)); }
 
 }  // namespace fm
