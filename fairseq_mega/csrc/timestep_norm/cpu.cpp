@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/cpu_level.h"
 #include "common/tiles.h"
 
 namespace fm {
@@ -82,16 +83,16 @@ struct Running {
   }
 };
 
-FM_CLONES void widen(const uint16_t* source, float* target, int width, DType dtype) {
+FM_INLINE void widen(const uint16_t* source, float* target, int width, DType dtype) {
   for (int i = 0; i < width; ++i) target[i] = to_float(source[i], dtype);
 }
 
-FM_CLONES void narrow(const float* source, uint16_t* target, int width, DType dtype) {
+FM_INLINE void narrow(const float* source, uint16_t* target, int width, DType dtype) {
   for (int i = 0; i < width; ++i) target[i] = from_float(source[i], dtype);
 }
 
 // Asks for the rows of another tile: they lie too far apart for the processor to foresee.
-void prefetch(const Block& block, const void* data, int64_t tile) {
+FM_INLINE void prefetch(const Block& block, const void* data, int64_t tile) {
   if (tile < 0 || tile >= block.tiles()) return;
   const int64_t size = block.shape.dtype == DType::kFloat32 ? 4 : 2, bytes = block.width * size;
   for (int t = 0; t < block.steps(tile); ++t) {
@@ -101,7 +102,7 @@ void prefetch(const Block& block, const void* data, int64_t tile) {
 }
 
 // A padded row is not read: it may hold anything, NaN included.
-void load(const Block& block, const void* data, int64_t start, int steps, const double* share, float* rows) {
+FM_INLINE void load(const Block& block, const void* data, int64_t start, int steps, const double* share, float* rows) {
   for (int t = 0; t < steps; ++t, rows += block.width) {
     const int64_t at = block.element(start + t);
     if (share[t] == 0.0) {
@@ -114,7 +115,7 @@ void load(const Block& block, const void* data, int64_t start, int steps, const 
   }
 }
 
-void store(const Block& block, const float* rows, int64_t start, int steps, void* data) {
+FM_INLINE void store(const Block& block, const float* rows, int64_t start, int steps, void* data) {
   for (int t = 0; t < steps; ++t, rows += block.width) {
     const int64_t at = block.element(start + t);
     if (block.shape.dtype == DType::kFloat32) {
@@ -127,7 +128,7 @@ void store(const Block& block, const float* rows, int64_t start, int steps, void
 
 // Mean and variance over the features of each step and group, measured from the group's first feature: a large mean
 // costs no digits.
-FM_CLONES void moments(const float* x, int rows, int features, double* mean, float* variance) {
+FM_INLINE void moments(const float* x, int rows, int features, double* mean, float* variance) {
   const float share = 1.f / static_cast<float>(features);
   for (int row = 0; row < rows; ++row, x += features) {
     const float origin = x[0];
@@ -146,7 +147,7 @@ FM_CLONES void moments(const float* x, int rows, int features, double* mean, flo
 }
 
 // Takes the tile's steps into the running statistics and notes them after each.
-FM_CLONES void advance(int steps, int groups, const double* share, const double* mean, const float* variance,
+FM_INLINE void advance(int steps, int groups, const double* share, const double* mean, const float* variance,
                        double eps, double* running_mean, double* running_variance, float* high, float* low,
                        float* scale, float* moved) {
   for (int t = 0; t < steps; ++t) {
@@ -167,7 +168,7 @@ FM_CLONES void advance(int steps, int groups, const double* share, const double*
   }
 }
 
-FM_CLONES void normalise(int steps, int groups, int features, const double* share, const float* high, const float* low,
+FM_INLINE void normalise(int steps, int groups, int features, const double* share, const float* high, const float* low,
                          const float* scale, const float* weight, const float* bias, float* x) {
   for (int t = 0; t < steps; ++t) {
     if (share[t] == 0.0) {
@@ -186,7 +187,7 @@ FM_CLONES void normalise(int steps, int groups, int features, const double* shar
 }
 
 // A_t and B_t, and the tile's part of the gradients of weight and bias.
-FM_CLONES void reduce(int steps, int groups, int features, const float* high, const float* low, const float* scale,
+FM_INLINE void reduce(int steps, int groups, int features, const float* high, const float* low, const float* scale,
                       const float* weight, const float* x, const float* grad, float* sum, float* moment,
                       float* grad_weight, float* grad_bias) {
   for (int row = 0; row < steps * groups; ++row) {
@@ -210,7 +211,7 @@ FM_CLONES void reduce(int steps, int groups, int features, const float* high, co
 }
 
 // From the last step of the tile to the first: takes A_t and B_t into tau and nu and notes what they add to grad_x.
-FM_CLONES void retreat(int steps, int groups, int features, const double* share, const float* scale,
+FM_INLINE void retreat(int steps, int groups, int features, const double* share, const float* scale,
                        const float* moved, const float* sum, const float* moment, double* nu, double* tau,
                        float* offset, float* slope) {
   const double part = 1.0 / features;
@@ -230,7 +231,7 @@ FM_CLONES void retreat(int steps, int groups, int features, const double* share,
 }
 
 // grad_x, in place of grad_y.
-FM_CLONES void differentiate(int steps, int groups, int features, const double* share, const float* high,
+FM_INLINE void differentiate(int steps, int groups, int features, const double* share, const float* high,
                              const float* low, const float* scale, const float* offset, const float* slope,
                              const float* weight, const float* x, float* grad) {
   for (int t = 0; t < steps; ++t) {
@@ -252,7 +253,7 @@ FM_CLONES void differentiate(int steps, int groups, int features, const double* 
 }
 
 // Reads a tile of x and takes it into the running statistics; the `following` one is asked for.
-void read_steps(const Block& block, const TimestepNormInputs& in, int64_t tile, Steps& now, Running& running,
+FM_INLINE void read_steps(const Block& block, const TimestepNormInputs& in, int64_t tile, Steps& now, Running& running,
                 int64_t following) {
   prefetch(block, in.x, following);
   const int64_t start = tile * kTile;
@@ -267,7 +268,7 @@ void read_steps(const Block& block, const TimestepNormInputs& in, int64_t tile, 
           running.variance.data(), now.high.data(), now.low.data(), now.scale.data(), now.moved.data());
 }
 
-void forward_block(const Block& block, const TimestepNormInputs& in, const TimestepNormOutputs& out) {
+FM_INLINE void forward_block(const Block& block, const TimestepNormInputs& in, const TimestepNormOutputs& out) {
   Steps now(block, false);
   Running running(block, in);
   const float *weight = in.weight + block.channel(), *bias = in.bias + block.channel();
@@ -284,7 +285,7 @@ void forward_block(const Block& block, const TimestepNormInputs& in, const Times
   }
 }
 
-void backward_block(const Block& block, const TimestepNormInputs& in, const TimestepNormGradients& out) {
+FM_INLINE void backward_block(const Block& block, const TimestepNormInputs& in, const TimestepNormGradients& out) {
   const int groups = block.groups;
   Steps now(block, true);
   Running running(block, in);
@@ -344,12 +345,12 @@ int64_t timestep_norm_tasks_cpu(const TimestepNormShape& shape) {
 
 void timestep_norm_forward_cpu(const TimestepNormShape& shape, const TimestepNormInputs& in,
                                const TimestepNormOutputs& out, int64_t begin, int64_t end) {
-  for (int64_t task = begin; task < end; ++task) forward_block(Block(shape, in, task), in, out);
+  for (int64_t task = begin; task < end; ++task) FM_AT_CPU_LEVEL(forward_block(Block(shape, in, task), in, out));
 }
 
 void timestep_norm_backward_cpu(const TimestepNormShape& shape, const TimestepNormInputs& in,
                                 const TimestepNormGradients& out, int64_t begin, int64_t end) {
-  for (int64_t task = begin; task < end; ++task) backward_block(Block(shape, in, task), in, out);
+  for (int64_t task = begin; task < end; ++task) FM_AT_CPU_LEVEL(backward_block(Block(shape, in, task), in, out));
 }
 
 }  // namespace fm
