@@ -15,7 +15,7 @@ from typing import Optional, Sequence
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mega.compat import architectures
+from fairseq_mega.compat import architectures, precision
 from fairseq_mega.corpora.classification.new_examples import answers_to, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="default: the lines of stdin")
     parser.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
+    parser.add_argument("--precision", choices=precision.PRECISIONS, default="fp32", help=precision.MEANING)
     parser.add_argument("--all", action="store_true", help="print every label with its probability, likeliest first")
     return parser
 
@@ -46,7 +47,9 @@ def run(args: argparse.Namespace) -> None:
     model.to(device).eval()
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
     for name, inputs in items:
-        answers = [f"{label}\t{share:.4f}" for label, share in answers_to(model, inputs, reader.labels)]
+        with precision.evaluating(args.precision, device.type):
+            shares = answers_to(model, inputs, reader.labels)
+        answers = [f"{label}\t{share:.4f}" for label, share in shares]
         print("\t".join([*(answers if args.all else answers[:1]), name]), flush=True)
 
 

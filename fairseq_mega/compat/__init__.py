@@ -8,6 +8,7 @@ from . import (
     apex,
     architectures,
     arguments,
+    autocast,
     batches,
     decode_weights,
     distributed,
@@ -17,6 +18,7 @@ from . import (
     interactive,
     loading,
     numpy_names,
+    precision,
     safe_globals,
     saving,
     versions,
@@ -50,9 +52,12 @@ def apply() -> None:
     weight_average.copy_integers_into_the_average()
     distributed.let_torch_ddp_train_on_the_cpu()
     distributed.validate_with_one_set_of_buffers()
+    autocast.train_under_autocast()
+    autocast.evaluate_under_autocast()
     finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
+    precision.add_precision_option()
     interactive.drop_byte_order_marks()
     decode_weights.add_decode_weights()
     apex.fuse_adam_where_it_runs()

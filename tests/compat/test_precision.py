@@ -1,0 +1,145 @@
+"""--precision: which one a device gets, and the flags of fairseq that it stands for."""
+
+import argparse
+import logging
+
+import pytest
+import torch
+from fairseq import options
+
+from fairseq_mega.compat import bfloat16_speed, precision
+from tests.support import helpers
+
+ARGUMENTS = ["data", "--arch", "mega_tiny", "--cpu"]
+
+
+@pytest.fixture
+def cpu_with(monkeypatch):
+    """Let this CPU multiply bfloat16 so many times as fast as float32."""
+
+    def measured(speedup):
+        seconds = {torch.float32: speedup, torch.bfloat16: 1.0}
+        monkeypatch.setattr(bfloat16_speed, "product_seconds", lambda: seconds)
+        bfloat16_speed.bfloat16_speedup.cache_clear()
+
+    yield measured
+    bfloat16_speed.bfloat16_speedup.cache_clear()
+
+
+def gpu_with(monkeypatch, capability):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "Tesla")
+
+
+@pytest.mark.parametrize(("speedup", "chosen"), [(4.4, "bf16"), (2.0, "bf16"), (1.9, "fp32"), (0.03, "fp32")])
+def test_auto_takes_bfloat16_where_it_is_twice_as_fast(cpu_with, speedup, chosen):
+    cpu_with(speedup)
+    choice = precision.choose("auto", "cpu")
+    assert choice.precision == chosen and f" {speedup:g} times" in choice.reason
+
+
+def test_the_measurement():
+    """Both products are timed, and the threads stay as they were."""
+    threads = torch.get_num_threads()
+    assert all(0 < seconds < 60 for seconds in bfloat16_speed.product_seconds().values())
+    assert bfloat16_speed.bfloat16_speedup() >= 0 and torch.get_num_threads() == threads
+
+
+def test_the_measurement_ends_early_where_bfloat16_is_slow(monkeypatch):
+    """Ten times the limit for each call: the one that warms up, and one that counts."""
+    products, times = [], iter(range(100))
+    monkeypatch.setattr(bfloat16_speed.torch, "mm", lambda left, right: products.append(left.dtype))
+    monkeypatch.setattr(bfloat16_speed.time, "thread_time", lambda: 10 * bfloat16_speed.LONGEST * next(times))
+    bfloat16_speed.product_seconds()
+    assert products == 2 * [torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize(("capability", "chosen"), [((8, 0), "bf16"), ((9, 0), "bf16"), ((7, 5), "fp32")])
+def test_auto_on_a_gpu(monkeypatch, capability, chosen):
+    gpu_with(monkeypatch, capability)
+    assert precision.choose("auto", "cuda").precision == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "message"),
+    [
+        ("fp16", "cpu", "--precision fp16 needs a GPU: on a CPU give bf16, fp32 or auto"),
+        ("tf32", "cpu", "--precision tf32 needs a GPU"),
+        ("bf16", "cuda", "--precision bf16 needs .* 8.0 or later, and Tesla has 7.5: give fp16, fp32 or auto"),
+        ("half", "cpu", "--precision half: give one of fp32, tf32, bf16, fp16, auto"),
+    ],
+)
+def test_a_precision_that_the_device_lacks(monkeypatch, name, device, message):
+    gpu_with(monkeypatch, (7, 5))
+    with pytest.raises(ValueError, match=message):
+        precision.choose(name, device)
+
+
+def parsed(*arguments, parser=None):
+    return options.parse_args_and_arch(parser or options.get_training_parser(), [*ARGUMENTS, *arguments])
+
+
+def flags(namespace: argparse.Namespace):
+    return [name for name in precision.FLAGS if getattr(namespace, name)]
+
+
+def test_flags_of_fairseq(cpu_with, caplog):
+    cpu_with(3.0)
+    caplog.set_level(logging.INFO)
+    assert flags(parsed()) == flags(parsed("--precision", "fp32")) == []
+    assert flags(parsed("--precision", "bf16")) == flags(parsed("--precision", "auto")) == ["bf16", "amp"]
+    assert parsed("--precision", "bf16").tpu is False
+    assert "precision: bf16 (this CPU multiplies bfloat16 3 times as fast as float32)" in caplog.text
+
+
+@pytest.mark.parametrize("flag", ["--fp16", "--bf16", "--amp", "--memory-efficient-bf16"])
+def test_two_ways_to_say_it(flag):
+    with pytest.raises(ValueError, match=f"--precision fp32 and --(bf16|{flag[2:]}) both set the precision"):
+        parsed("--precision", "fp32", flag)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("auto", torch.bfloat16)]
+)
+def test_evaluating(cpu_with, name, dtype):
+    cpu_with(3.0)
+    with precision.evaluating(name, "cpu"):
+        assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == dtype
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The dtypes of the loss's logits, of every batch that a criterion scores."""
+    from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion as Criterion
+
+    found = []
+    original = Criterion.compute_loss
+
+    def compute_loss(self, model, net_output, sample, reduce=True):
+        found.append(net_output[0].dtype)
+        return original(self, model, net_output, sample, reduce)
+
+    monkeypatch.setattr(Criterion, "compute_loss", compute_loss)
+    return found
+
+
+def test_commands(tiny_corpus, products, tmp_path):
+    """Training, validating and translating with products in bfloat16, from the same kind of checkpoint as ever."""
+    common = [tiny_corpus, "--cpu", "--num-workers", 0]
+    stop = ["--max-update", 3, "--save-dir", tmp_path, "--no-epoch-checkpoints"]
+    helpers.run_fairseq("train", [*common, *helpers.TINY_TRAINING, *stop, "--precision", "bf16"])
+    assert set(products) == {torch.bfloat16}
+    checkpoint = torch.load(tmp_path / "checkpoint_last.pt")
+    common_settings = checkpoint["cfg"]["common"]
+    assert common_settings["amp"] is True and common_settings["bf16"] is True
+    for name, weight in checkpoint["model"].items():
+        assert weight.dtype == torch.float32 or not weight.is_floating_point(), name
+
+    path = ["--path", tmp_path / "checkpoint_last.pt"]
+    for chosen, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        products.clear()
+        options_given = ["--task", "translation", "--max-tokens", 200, "--precision", chosen]
+        helpers.run_fairseq("validate", [*common, *path, *options_given])
+        assert set(products) == {dtype}
+    translated = helpers.run_fairseq("generate", [*common, *path, "--max-tokens", 800, "--precision", "bf16"])
+    assert len(helpers.hypotheses(translated)) == 461
