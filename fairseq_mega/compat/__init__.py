@@ -17,6 +17,7 @@ from . import (
     imports,
     interactive,
     loading,
+    master_weights,
     numpy_names,
     precision,
     safe_globals,
@@ -54,6 +55,7 @@ def apply() -> None:
     distributed.validate_with_one_set_of_buffers()
     autocast.train_under_autocast()
     autocast.evaluate_under_autocast()
+    master_weights.keep_master_weights()
     finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()

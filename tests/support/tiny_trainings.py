@@ -23,6 +23,7 @@ OPTIONS: Dict[str, List[object]] = {
     ],
     "text": ["--task", "lra-text", "--arch", "mega_lra", "--max-positions", 64, *CLASSIFIER],
     "image": ["--task", "lra-image", "--arch", "mega_lra", "--max-positions", 16, *CLASSIFIER],
+    "speech": ["--task", "speech_commands", "--arch", "mega_lra", "--max-positions", 20, *CLASSIFIER],
     "batch norm": [
         *("--task", "lra-image", "--arch", "mega_lra", "--max-positions", 16, *CLASSIFIER),
         *("--normalization-type", "batchnorm"),
@@ -54,6 +55,7 @@ WRITERS: Dict[str, Callable[[Path], Any]] = {
     "language model": write_text,
     "text": write_texts,
     "image": lra_data.write_images,
+    "speech": lra_data.write_speech,
     "batch norm": lra_data.write_images,
     "translation": helpers.make_parallel_corpus,
     "transformer": helpers.make_parallel_corpus,
