@@ -120,7 +120,8 @@ def test_documents_of_a_batch_know_nothing_of_each_other(model):
 
 
 def test_state_has_constant_size():
-    model, state, sizes = lively(build()), None, []
+    model, sizes = lively(build()), []
+    state: Any = None
     for _ in range(LENGTH):
         _, state = model.decoder.advance(tokens(1, 1), state)
         sizes.append(sum(len(part.attention.keys) for part in state.cache))

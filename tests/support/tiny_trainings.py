@@ -21,6 +21,12 @@ OPTIONS: Dict[str, List[object]] = {
         *("--decoder-embed-dim", 16, "--decoder-hidden-dim", 32, "--decoder-z-dim", 8, "--decoder-n-dim", 4),
         *("--decoder-chunk-size", 8, "--share-decoder-input-output-embed", "--max-tokens", 100),
     ],
+    "megalodon": [
+        *("--task", "mega_language_modeling", "--arch", "megalodon_lm_tiny", "--decoder-layers", 2),
+        *("--decoder-embed-dim", 16, "--decoder-hidden-dim", 32, "--decoder-ffn-embed-dim", 32, "--decoder-z-dim", 8),
+        *("--decoder-attention-heads", 2, "--decoder-n-dim", 4, "--decoder-chunk-size", 8, "--norm-num-groups", 4),
+        *("--share-decoder-input-output-embed", "--max-tokens", 100, "--num-workers", 0),
+    ],
     "text": ["--task", "lra-text", "--arch", "mega_lra", "--max-positions", 64, *CLASSIFIER],
     "image": ["--task", "lra-image", "--arch", "mega_lra", "--max-positions", 16, *CLASSIFIER],
     "speech": ["--task", "speech_commands", "--arch", "mega_lra", "--max-positions", 20, *CLASSIFIER],
@@ -53,6 +59,7 @@ def write_texts(folder: Path) -> Path:
 
 WRITERS: Dict[str, Callable[[Path], Any]] = {
     "language model": write_text,
+    "megalodon": write_text,
     "text": write_texts,
     "image": lra_data.write_images,
     "speech": lra_data.write_speech,

@@ -10,6 +10,7 @@ from fairseq.data import indexed_dataset
 
 from fairseq_mega.cli import console
 from fairseq_mega.tasks.mega_language_modeling import segment_size_of, segments_of
+from tests.support.evaluation import evaluate
 from tests.support.helpers import (
     captured_output,
     forget_earlier_runs,
@@ -58,18 +59,6 @@ def trained(request, data, device_flags, tmp_path_factory):
     else:
         train(data, folder, *options)
     return folder / "checkpoint_last.pt"
-
-
-def evaluate(data, checkpoint, device_flags, *options):
-    output = run_fairseq(
-        "eval-lm",
-        [data, *TASK, "--path", checkpoint, "--no-progress-bar", *device_flags, "--gen-subset", "test", *options],
-    )
-    scored = re.search(r"scored ([\d,]+) of ([\d,]+) tokens, each once, in (\d+) segments", output)
-    assert scored is not None and scored.group(1) == scored.group(2)
-    loss = re.search(r"Loss \(base 2\): ([\d.]+)", output)
-    assert loss is not None
-    return float(loss.group(1)), int(scored.group(1).replace(",", "")), int(scored.group(3))
 
 
 def test_loss_depends_on_neither_groups_nor_batches(data, trained, device_flags):
