@@ -1,5 +1,6 @@
 """MEGALODON through fairseq's commands: training, resume, streamed evaluation and generation, as MEGA's."""
 
+import contextlib
 import math
 import re
 from pathlib import Path
@@ -42,12 +43,12 @@ def test_loss_depends_on_neither_groups_nor_batches(data: Path, trained: Path, d
 
 
 def test_context_chunks_and_window_count(data: Path, trained: Path, device_flags: List[str]) -> None:
-    one = ["--valid-block", "splits:1"]
-    windows = [[*one, "--model-overrides", "{'statistics_window': 2}", "--chunk-nums", nums] for nums in (1, 2, 7)]
-    losses = [
-        evaluate(data, trained, device_flags, *options)[0]
-        for options in (one, ["--valid-block", "splits:20"], [*one, "--test-chunk-size", 16], *windows)
+    one: List[object] = ["--valid-block", "splits:1"]
+    windows: List[List[object]] = [
+        [*one, "--model-overrides", "{'statistics_window': 2}", "--chunk-nums", nums] for nums in (1, 2, 7)
     ]
+    all_options = [one, ["--valid-block", "splits:20"], [*one, "--test-chunk-size", 16], *windows]
+    losses = [evaluate(data, trained, device_flags, *options)[0] for options in all_options]
     assert len({*losses[:4]}) == 4
     assert max(losses[3:]) - min(losses[3:]) <= 1e-4 + 1e-9, losses
 
@@ -111,6 +112,6 @@ def test_greedy_stream_equals_full_forwards(length: int, data: Path, trained: Pa
         scores = model(torch.tensor([tokens]))[0][0, -1]
         scores[[0, 1]] = -math.inf
         tokens.append(int(scores.argmax()))
-    stream = generator.stream(prompt, temperature=0.0)
-    assert [next(stream) for _ in range(12)] == tokens[length:]
+    with contextlib.closing(generator.stream(prompt, temperature=0.0)) as stream:
+        assert [next(stream) for _ in range(12)] == tokens[length:]
     assert re.search(r"w\d", generator.complete("w1 w2", 10, seed=1))
