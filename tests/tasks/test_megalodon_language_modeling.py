@@ -47,7 +47,7 @@ def test_context_chunks_and_window_count(data: Path, trained: Path, device_flags
     windows: List[List[object]] = [
         [*one, "--model-overrides", "{'statistics_window': 2}", "--chunk-nums", nums] for nums in (1, 2, 7)
     ]
-    all_options = [one, ["--valid-block", "splits:20"], [*one, "--test-chunk-size", 16], *windows]
+    all_options: List[List[object]] = [one, ["--valid-block", "splits:20"], [*one, "--test-chunk-size", 16], *windows]
     losses = [evaluate(data, trained, device_flags, *options)[0] for options in all_options]
     assert len({*losses[:4]}) == 4
     assert max(losses[3:]) - min(losses[3:]) <= 1e-4 + 1e-9, losses
