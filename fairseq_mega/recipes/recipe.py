@@ -4,7 +4,7 @@ Below ``recipe`` stands what fairseq does not know: which number it is, what the
 other groups are fairseq's, with every option that is not at fairseq's own default.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, get_origin
 
@@ -100,7 +100,7 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
 
 
 ENTRIES = {  # to the type of its value
-    key: get_origin(kind) or kind for key, kind in Recipe.__annotations__.items() if key not in ("name", "config")
+    field.name: get_origin(field.type) or field.type for field in fields(Recipe) if field.name not in ("name", "config")
 }
 
 

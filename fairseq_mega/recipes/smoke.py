@@ -1,0 +1,102 @@
+"""Recipes in a tiny form: the same options with toy sizes, so that every stage runs in seconds on a CPU."""
+
+from typing import Any, Dict
+
+from .recipe import Config
+
+MODELS: Dict[str, Dict[str, Any]] = {
+    "mega_lra": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_hidden_dim": 32,
+        "encoder_z_dim": 8,
+        "classifier_out_dim": 16,
+    },
+    "transformer_lra": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_ffn_embed_dim": 32,
+        "encoder_attention_heads": 2,
+        "classifier_out_dim": 16,
+    },
+    "mega_lm": {
+        "decoder_layers": 1,
+        "decoder_embed_dim": 32,
+        "decoder_hidden_dim": 48,
+        "decoder_z_dim": 16,
+        "decoder_chunk_size": 16,
+        "adaptive_softmax_cutoff": "10,20",
+    },
+    "mega": {
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_embed_dim": 32,
+        "encoder_hidden_dim": 48,
+        "encoder_ffn_embed_dim": 48,
+        "encoder_z_dim": 16,
+    },
+    "transformer": {
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_embed_dim": 32,
+        "decoder_embed_dim": 32,
+        "encoder_ffn_embed_dim": 48,
+        "decoder_ffn_embed_dim": 48,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+    },
+    "transformer_lm": {
+        "decoder_layers": 1,
+        "decoder_embed_dim": 32,
+        "decoder_input_dim": 32,
+        "decoder_output_dim": 32,
+        "decoder_ffn_embed_dim": 48,
+        "decoder_attention_heads": 2,
+        "adaptive_softmax_cutoff": "10,20",
+        "adaptive_input_cutoff": "10,20",
+    },
+}
+UPDATES = {"classifier": 6, "language-model": 12, "translation": 25}
+LONGEST = 16384  # pixels: full attention over so many takes its time
+
+
+def shrink(config: Config, kind: str) -> None:
+    """Make a configuration tiny, in place; what a recipe does not have is not added.
+
+    Args:
+        kind: of its evaluation.
+    """
+    model = config["model"]
+    model.update({key: value for key, value in MODELS[model["_name"]].items() if model.get(key) is not None})
+    changes: Dict[str, Dict[str, Any]] = {"common": {"log_interval": 1}, "dataset": {"num_workers": 0}}
+    if kind == "classifier":
+        batch = 2 if model["max_positions"] == LONGEST else 8
+        changes["dataset"].update(batch_size=batch, validate_interval=1)
+        changes["optimization"] = {"update_freq": [1]}
+        changes["distributed_training"] = {"distributed_world_size": 1}
+    elif kind == "language-model":
+        changes["dataset"].update(max_tokens=2048)
+        changes["task"] = {"max_target_positions": 2048, "tokens_per_sample": 64}
+        changes["lr_scheduler"] = {"warmup_updates": 4}
+        changes["checkpoint"] = {"save_interval_updates": 5}
+        changes["optimization"] = {"update_freq": [2]}
+        changes["distributed_training"] = {"distributed_world_size": 1}
+    else:
+        changes["dataset"].update(max_tokens=1024, batch_size=16, validate_interval=1)
+        changes["lr_scheduler"] = {"warmup_updates": 5}
+        changes["checkpoint"] = {"keep_last_epochs": 2}
+        config["task"]["eval_bleu_args"] = '{"max_len_a": 0, "max_len_b": 20}'
+    for group, options in changes.items():
+        config[group].update({key: value for key, value in options.items() if config[group].get(key) is not None})
+
+
+def shrink_evaluation(evaluate: Dict[str, Any]) -> Dict[str, Any]:
+    """The settings of an evaluation for the tiny form."""
+    found = dict(evaluate)
+    if "contexts" in found and len(found["contexts"]) > 1:  # Figure 6
+        found["contexts"] = [{"segments": [20, 4, 1], "chunk_size": [16]}, {"segments": [2], "chunk_size": [8, 16, 32]}]
+    elif "contexts" in found:
+        found["contexts"] = [{**context, "chunk_size": [32]} for context in found["contexts"]]
+    if "average" in found:
+        found["average"] = 2
+    return found

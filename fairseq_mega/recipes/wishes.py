@@ -1,0 +1,70 @@
+"""What a user wants to be different from the recipes, for this machine or for an experiment."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Settings of a command that hold for all of its recipes.
+
+    Attributes:
+        out: folder of runs, results and tables.
+        root: that relative paths of the recipes begin at.
+        data: folder of the data, for recipes of one data set.
+        data_dir: folder with a folder for each data set; by default where the recipes have them.
+        results: folder of all result files, by default in ``out``.
+        gpus: that may be used; 0 for the CPU.
+        gpus_per_run: at most; by default as many as the published batch comes from.
+        per_step: examples that a GPU takes at a time; by default the recipe's.
+        max_update: fewer updates than the paper's; the warm-up is shortened in proportion.
+        keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates go on from there.
+        precision: one of PRECISIONS; by default TF32 on GPUs, which torch used by default when the papers' models were
+            trained, and else float32.
+        overrides: "group.option" to values that stand in the recipes already, in place of the published ones.
+        evaluation: entries in place of those of the recipes' ``evaluate``.
+        extra: further arguments of fairseq-train.
+        smoke: toy models, a few updates, a little made-up data, on the CPU.
+        workers: processes that prepare data.
+        archives: folder of downloaded archives, for data that have some.
+        download: whether archives may be fetched.
+    """
+
+    out: Path
+    root: Path = Path()
+    data: Optional[Path] = None
+    data_dir: Optional[Path] = None
+    results: Optional[Path] = None
+    gpus: int = 0
+    gpus_per_run: Optional[int] = None
+    per_step: Optional[int] = None
+    max_update: Optional[int] = None
+    keep_schedule: bool = False
+    precision: Optional[str] = None
+    overrides: Dict[str, Any] = field(default_factory=dict)
+    evaluation: Dict[str, Any] = field(default_factory=dict)
+    extra: Tuple[str, ...] = ()
+    smoke: bool = False
+    workers: int = 1
+    archives: Optional[Path] = None
+    download: bool = True
+
+    @property
+    def used_precision(self) -> str:
+        """The precision of the trainings."""
+        return self.precision or ("tf32" if self.gpus > 0 else "fp32")
+
+    def conditions(self) -> Dict[str, Any]:
+        """What all results of a table have in common, and no other results: not the seeds, tasks and models."""
+        return {
+            "max_update": self.max_update,
+            "keep_schedule": self.keep_schedule,
+            "precision": "fp32" if self.used_precision == "tf32" else self.used_precision,
+            "overrides": self.overrides,
+            "evaluation": self.evaluation,
+            "extra": list(self.extra),
+            "smoke": self.smoke,
+        }
