@@ -1,0 +1,169 @@
+"""The data sets of the recipes: whether they are there, whether they can be made, and how."""
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, List, Sequence, Tuple
+
+from fairseq_mega.corpora.classification import made_up
+from fairseq_mega.corpora.classification.missing import FILES, to_make
+from fairseq_mega.corpora.wmt16.sources import archive_urls
+
+from .executing import PYTHON
+from .recipe import RecipeError
+from .wishes import Wishes
+
+Step = Tuple[str, List[str]]
+PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
+TEXTS = [*PYTHON, "fairseq_mega.corpora.language_modeling"]
+BINARISED = [f"{split}.{ending}" for split in ("train", "valid", "test") for ending in ("bin", "idx")]
+ENWIK8_SIZES, TINY_SIZES = "90000000,5000000,5000000", "18000,1000,1000"
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set.
+
+    Attributes:
+        task: key of ``missing.FILES`` for a classification task; of texts and translations the folder's name.
+        steps: names and commands that make it in a folder.
+        check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
+        files: that fairseq reads, by their paths in the folder.
+    """
+
+    task: str
+    steps: Callable[[Path, Wishes], List[Step]]
+    check: Callable[[Path, Wishes], None]
+    files: Sequence[str]
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether all files are there; a work folder of fairseq-mega-prepare must be finished."""
+        return all((folder / name).is_file() for name in self.files) and not (folder / "unfinished").exists()
+
+
+def classification(task: str, dataset: str) -> Data:
+    """A data set of fairseq-mega-prepare."""
+
+    def steps(folder: Path, wishes: Wishes) -> List[Step]:
+        command = [*PYTHON, "fairseq_mega.cli.prepare", dataset, "--out", str(folder)]
+        if dataset in ("listops", "pathfinder32", "pathx"):
+            command += ["--workers", str(wishes.workers)]
+        if dataset == "speech-commands":
+            command += ["--scaling", str(wishes.overrides.get("task.sc_scaling", "twice"))]
+        if wishes.smoke:
+            made = folder.parent / f"{folder.name}.made-up"
+            made_up.main([dataset, str(made)])
+            command += (made / "options").read_text(encoding="utf-8").splitlines()
+        return [("prepare", command)]
+
+    def check(folder: Path, wishes: Wishes) -> None:
+        try:
+            to_make([(task, folder)], wishes.smoke)
+        except ValueError as error:
+            raise RecipeError(str(error)) from error
+
+    return Data(task, steps, check, FILES[task])
+
+
+def text(corpus: str, unit: str) -> Data:
+    """A text for language modelling, in ``folder/data-bin``."""
+
+    def steps(folder: Path, wishes: Wishes) -> List[Step]:
+        smoke = ["--smoke"] * wishes.smoke
+        obtain = [*TEXTS, "obtain", "--corpus", corpus, "--output", str(folder / "raw")]
+        split = [*TEXTS, "split", "--unit", unit, "--output", str(folder / "text"), "--train"]
+        if unit == "bytes":
+            split += [str(folder / "raw" / corpus), "--sizes", TINY_SIZES if wishes.smoke else ENWIK8_SIZES]
+        else:
+            raw = folder / "raw" / "wiki"
+            split += [f"{raw}.train.tokens", "--valid", f"{raw}.valid.tokens", "--test", f"{raw}.test.tokens"]
+        count = [*TEXTS, "count", "--data", str(folder / "data-bin"), "--text", str(folder / "text")]
+        count += ["--json", str(folder / "counts.json")]
+        if not wishes.smoke and unit == "words":
+            count += ["--corpus", corpus]
+        return [
+            ("obtain", [*obtain, "--record", str(folder / "SOURCE.json"), *smoke]),
+            ("split", split),
+            ("binarise", binarise(folder, wishes)),
+            ("count", count),
+        ]
+
+    def check(folder: Path, wishes: Wishes) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise RecipeError(f"the data of {corpus} cannot be made in {folder}, a file: remove it, or give --data")
+
+    return Data(corpus, steps, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
+
+
+def binarise(folder: Path, wishes: Wishes) -> List[str]:
+    """fairseq-preprocess of the three parts of a text."""
+    parts = [word for part in ("train", "valid", "test") for word in (f"--{part}pref", str(folder / "text" / part))]
+    # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
+    workers = wishes.workers + 1 if wishes.workers > 1 else 1
+    return [*PREPROCESS, "--only-source", *parts, "--destdir", str(folder / "data-bin"), "--workers", str(workers)]
+
+
+def translations() -> Data:
+    """WMT'16 English-German: one binarised folder serves both directions."""
+
+    def steps(folder: Path, wishes: Wishes) -> List[Step]:
+        def command(name: str, *words: object) -> Step:
+            return name, [*PYTHON, "fairseq_mega.corpora.wmt16", name, *map(str, words)]
+
+        archives = wishes.archives or folder / "archives"
+        raw, tokenized, bpe = folder / "raw", folder / "tokenized", folder / "bpe"
+        counts = ["--counts", archives / "counts.json"] if wishes.smoke else []
+        no_download = ["--no-download"] if wishes.smoke or not wishes.download else []
+        made_up = [command("make-up", "--output", archives)] if wishes.smoke else []
+        processes = ["--processes", wishes.workers]
+        return [
+            *made_up,
+            command("fetch", "--archives", archives, "--record", folder / "checksums.json", *no_download),
+            command("unpack", "--archives", archives, "--output", raw, *counts),
+            command("tokenize", "--input", raw, "--output", tokenized, *processes),
+            command(
+                *("learn-bpe", "--input", tokenized, "--codes", bpe / "codes"),
+                *("--merges", 300 if wishes.smoke else 32000),
+            ),
+            command("apply-bpe", "--input", tokenized, "--codes", bpe / "codes", "--output", bpe, *processes),
+            command("clean", "--input", bpe),
+            ("binarise", binarise_pairs(folder, wishes)),
+        ]
+
+    def check(folder: Path, wishes: Wishes) -> None:
+        absent = [name for name in ("sacremoses", "subword_nmt") if importlib.util.find_spec(name) is None]
+        if absent:
+            raise RecipeError(f"WMT'16 needs {' and '.join(absent)}: run 'bash scripts/setup.sh --extras translation'")
+        archives = wishes.archives or folder / "archives"
+        missing = [url for url in archive_urls() if not (archives / url.rpartition("/")[2]).exists()]
+        if missing and not wishes.download and not wishes.smoke:
+            names = ", ".join(missing)
+            raise RecipeError(f"{archives} lacks the archives {names}: fetch them, or leave --no-download out")
+
+    files = ["data-bin/dict.en.txt", "data-bin/dict.de.txt", "raw/newstest2014.en", "tokenized/newstest2014.de"]
+    files += [f"data-bin/{split}.en-de.{side}.bin" for split in ("train", "valid", "test") for side in ("en", "de")]
+    return Data("wmt16", steps, check, files)
+
+
+def binarise_pairs(folder: Path, wishes: Wishes) -> List[str]:
+    """fairseq-preprocess of all splits, with one dictionary."""
+    bpe = folder / "bpe"
+    tests = ",".join(str(bpe / f"newstest{year}") for year in (2014, 2015, 2016))
+    splits = ["--trainpref", str(bpe / "train.clean"), "--validpref", str(bpe / "newstest2013"), "--testpref", tests]
+    words = ["--joined-dictionary", "--nwordssrc", "33000", "--nwordstgt", "33000", "--workers", str(wishes.workers)]
+    pair = ["--source-lang", "en", "--target-lang", "de", "--destdir", str(folder / "data-bin")]
+    return [*PREPROCESS, *pair, *splits, *words]
+
+
+DATASETS: Dict[str, Data] = {
+    "listops": classification("listops", "listops"),
+    "imdb": classification("text", "imdb"),
+    "aan": classification("retrieval", "aan"),
+    "cifar10": classification("image", "cifar10"),
+    "pathfinder32": classification("pathfinder", "pathfinder32"),
+    "pathx": classification("pathx", "pathx"),
+    "speech-commands": classification("speech", "speech-commands"),
+    "wikitext-103": text("wikitext-103", "words"),
+    "enwik8": text("enwik8", "bytes"),
+    "wmt16-en-de": translations(),
+}
