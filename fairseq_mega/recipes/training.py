@@ -1,0 +1,39 @@
+"""The training of a run."""
+
+import shlex
+from typing import Dict, List
+
+from fairseq_mega.reports.log_progress import Progress
+
+from .executing import PYTHON, Execute, StageError
+from .runs import Run
+from .stages import say, write_whole
+from .wishes import Wishes
+
+MODULE = "fairseq_mega.cli.lra_results"  # fairseq-mega-train, and how much memory it took
+
+
+def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
+    """Of the environment: the GPUs of a run, and whether their matrix products may round to TF32."""
+    if not devices:
+        return {}
+    tf32 = wishes.used_precision == "tf32"
+    chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))}
+    return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
+
+
+def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> None:
+    """Train, or go on from the last checkpoint.
+
+    Raises:
+        StageError: if it failed, or ended without a best checkpoint.
+    """
+    words = run.train_arguments()
+    log, checkpoints = run.folder / "train.log", run.folder / "checkpoints"
+    write_whole(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
+    if (checkpoints / "checkpoint_last.pt").exists():
+        say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
+    say(f"training {run.updates} updates; everything is logged in {log}")
+    execute([*PYTHON, MODULE, "train", *words], log, variables(wishes, devices), Progress(updates=run.updates))
+    if not (checkpoints / "checkpoint_best.pt").is_file():
+        raise StageError(f"the training ended without a best checkpoint; see {log}")
