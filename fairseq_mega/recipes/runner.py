@@ -1,0 +1,169 @@
+"""The runner: all checks first, then the data, then every run on its GPUs, then the tables."""
+
+import fcntl
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq_mega.reports.plotting import load_pyplot
+
+from .datasets import DATASETS
+from .devices import Devices
+from .evaluating import evaluate
+from .executing import Execute, StageError, execute
+from .fingerprints import digest_of_data
+from .recipe import Recipe, RecipeError
+from .recording import FIGURES, record
+from .runs import Run, plan
+from .stages import say, stage
+from .training import train
+from .wishes import Wishes
+
+
+class Outcome(NamedTuple):
+    """What became of a run: nothing is said of one that succeeded."""
+
+    run: Run
+    error: Optional[str]
+
+
+def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
+    """The folder that holds, or gets, the data of a recipe.
+
+    Args:
+        several: whether the command needs several data sets, so that --data names the folder above them.
+    """
+    usual = Path(recipe.config["task"]["data"])
+    top = usual.parent if usual.name == "data-bin" else usual
+    if wishes.data is not None and not several:
+        return wishes.data
+    above = wishes.data_dir or wishes.data
+    if above is not None:
+        return above / top.name
+    return wishes.out / "data" / top.name if wishes.smoke else wishes.root / top
+
+
+def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
+    """The folder that fairseq is given: the data's, or data-bin in it."""
+    return folder / "data-bin" if Path(recipe.config["task"]["data"]).name == "data-bin" else folder
+
+
+def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
+    """The folder of each data set that the recipes need."""
+    several = len({recipe.data for recipe in recipes}) > 1
+    return {recipe.data: data_folder(recipe, wishes, several) for recipe in recipes}
+
+
+def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
+    """Look whether everything can be done: what would stop the last of many trainings is said before the first one.
+
+    Raises:
+        RecipeError: naming all that is missing.
+        ValueError: where a plot is wanted that cannot be drawn.
+    """
+    if wishes.gpus > visible_gpus:
+        raise RecipeError(
+            f"--gpus is {wishes.gpus}, but {visible_gpus} are visible: give fewer, or --gpus 0 for the CPU, or look at "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    if wishes.gpus == 0 and wishes.precision in ("fp16", "tf32"):
+        raise RecipeError(f"--precision {wishes.precision} needs a GPU: give --gpus, or fp32 or bf16")
+    if any(recipe.report in FIGURES for recipe in recipes):
+        load_pyplot()
+    problems = []
+    for name, folder in folders(recipes, wishes).items():
+        try:
+            if not DATASETS[name].is_there(folder):
+                DATASETS[name].check(folder, wishes)
+        except RecipeError as error:
+            problems.append(str(error))
+    for recipe in recipes:  # a wish that does not suit the last one
+        plan(recipe, 1, Path(), "", wishes)
+    if problems:
+        raise RecipeError("; ".join(problems))
+
+
+def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = execute) -> str:
+    """Make a data set unless it is there; returns its digest.
+
+    Raises:
+        StageError: if a command fails.
+    """
+    data = DATASETS[name]
+    with only_one(folder.parent / f".{folder.name}.lock"):
+        if not data.is_there(folder):
+            say(f"{folder} holds no data: making those of {name}")
+            state = folder.parent / f".{folder.name}"
+            for title, words in data.steps(folder, wishes):
+                stage(
+                    state,
+                    title,
+                    lambda words=words: run_command(words, state / "prepare.log", {}),  # type: ignore[misc]
+                    f"{name}.{title}",
+                )
+        return digest_of_data([folder / file for file in data.files if (folder / file).is_file()], folder)
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Keep other runners out until they may go on; the system lets go of the lock of a dead process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
+    """A run for each recipe and seed, with data that are there."""
+    places = folders(recipes, wishes)
+    return [
+        plan(recipe, seed, read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data], wishes)
+        for recipe in recipes
+        for seed in (seeds or recipe.seeds)
+    ]
+
+
+def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
+    """Train, evaluate and record a run, as far as that has not been done."""
+    with only_one(run.folder / "run.lock"):
+        suffix = f".{run.updates}" if wishes.keep_schedule else ""
+        stage(
+            run.folder, f"train{suffix}", lambda: train(run, wishes, run_command, devices), f"{run.name}.train{suffix}"
+        )
+        if only_train:
+            return
+        stage(
+            run.folder,
+            f"evaluate.{run.recipe.report}{suffix}",
+            lambda: evaluate(run, wishes, run_command, devices, command),
+            f"{run.name}.evaluate{suffix}",
+        )
+        record(run, wishes)
+
+
+def perform_all(
+    runs: Sequence[Run], wishes: Wishes, command: str, run_command: Execute = execute, only_train: bool = False
+) -> List[Outcome]:
+    """Do all runs, as many at a time as there are GPUs for; one that fails does not stop the others."""
+    devices = Devices(wishes.gpus)
+
+    def one(run: Run) -> Outcome:
+        with devices.lent(run.gpus) as lent:
+            try:
+                perform(run, wishes, run_command, lent, command, only_train)
+            except (StageError, OSError, ValueError) as error:
+                say(f"{run.name}: failed: {error}")
+                return Outcome(run, str(error))
+        return Outcome(run, None)
+
+    with ThreadPoolExecutor(max(1, wishes.gpus)) as pool:
+        return list(pool.map(one, runs))
+
+
+def same_work(runs: Sequence[Run]) -> List[Run]:
+    """Each training with its evaluations once: a number of two tables is one run."""
+    found: Dict[Tuple[str, str], Run] = {}
+    for run in runs:
+        found.setdefault((run.name, run.recipe.report), run)
+    return list(found.values())
