@@ -1,0 +1,50 @@
+"""The tables and figures at the end of a command, with the options that its own options mean for them."""
+
+import argparse
+from typing import Dict, List, Sequence
+
+from .executing import PYTHON, execute
+from .recipe import Recipe
+from .recording import print_report
+from .runs import Run
+from .stages import stage
+from .wishes import Wishes
+
+CHUNKED = {"table3": -1, "table4": 1000, "figure4": -1, "figure5": -1}  # reports of one chunk, by default this one
+
+
+def print_tables(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> int:
+    """Print the reports of all runs, one after the other; returns the worst exit status."""
+    status = 0
+    for name in dict.fromkeys(run.recipe.report for run in runs):
+        own = [run for run in runs if run.recipe.report == name]
+        status = max(status, print_report(name, wishes, report_options(name, own, options, wishes)))
+    return status
+
+
+def report_options(name: str, runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> List[str]:
+    """The options of a report."""
+    words: List[str] = []
+    if name in CHUNKED:
+        words += ["--chunk", str(CHUNKED[name] if options.chunk is None else options.chunk)]
+    if name == "figure6":
+        left, right = runs[0].recipe.evaluate["contexts"]
+        words += ["--label", runs[0].name, "--chunk", str(left["chunk_size"][0])]
+        words += ["--segments", str(right["segments"][0]), "--benchmark", "figure6" + "-smoke" * wishes.smoke]
+    if name == "table2":
+        words += speed(wishes, [run.recipe for run in runs], options.no_speed)
+    if options.output is not None and name.startswith("figure"):
+        words += ["--output", options.output]
+    return words
+
+
+def speed(wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> List[str]:
+    """Measure training speed and memory on 4K tokens beside the Transformer's, if Text is among the tasks."""
+    result = wishes.out / "speed.json"
+    if any(recipe.cell["task"] == "text" for recipe in recipes) and not left_out and not wishes.smoke:
+        where = "cuda" if wishes.gpus else "cpu"
+        words = [*PYTHON, "fairseq_mega.benchmarks", "lra-speed", "--length", "4096", "--json", str(result)]
+        nothing: Dict[str, str] = {}
+        log = wishes.out / "speed.log"
+        stage(wishes.out, f"speed.{where}", lambda: execute([*words, "--device", where], log, nothing))
+    return ["--speed", str(result)] if result.exists() else []
