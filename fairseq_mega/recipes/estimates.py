@@ -1,0 +1,72 @@
+"""How long a training takes: from the speed of one that is going on or was done, or from its operations."""
+
+import math
+import statistics
+from pathlib import Path
+from typing import List, Optional
+
+from fairseq_mega.reports.log_progress import parse_statistics
+
+from .recipe import Recipe
+
+GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
+RATE_SAID = "at 40 TFLOP/s, a quarter of an A100's peak in TF32"
+WORDS_PER_PAIR = 2  # a translation reads and writes
+
+
+def measured_rate(logs: List[Path]) -> Optional[float]:
+    """Updates per second, the median over the logged intervals of the trainings; None where there is none."""
+    rates = []
+    for log in logs:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                found = parse_statistics(line) if "| train_inner |" in line else {}
+                if float(found.get("ups", 0) or 0) > 0:
+                    rates.append(float(found["ups"]))
+    return statistics.median(rates) if rates else None
+
+
+def operations(recipe: Recipe) -> float:
+    """Floating-point operations of an update, forward and backward: matrix products and the FFTs of the EMA.
+
+    A reckoning for the order of magnitude: two per weight and token forward, twice as many backward, and what attention
+    and the moving average add. A vocabulary counts with its widest band.
+    """
+    model, dataset = recipe.config["model"], recipe.config["dataset"]
+    side = "decoder" if model["_name"] in ("mega_lm", "transformer_lm") else "encoder"
+    d, layers = model[f"{side}_embed_dim"], model[f"{side}_layers"]
+    length = recipe.config["task"].get("tokens_per_sample") or model.get("max_positions") or 256
+    chunk = model.get(f"{side}_chunk_size", -1)
+    chunk = length if chunk < 0 else min(chunk, length)
+    ffn = model.get(f"{side}_ffn_embed_dim")
+    if f"{side}_hidden_dim" in model:
+        v, z = model[f"{side}_hidden_dim"], model[f"{side}_z_dim"]
+        weights = d * (2 * v + z + 2 * d) + v * d + 2 * d * (v if ffn is None else ffn)
+        reach = 15 * d * math.log2(max(2, 2 * length)) * (model[f"{side}_n_dim"] > 0)
+    else:
+        v, z, reach = d, d, 0.0
+        weights = 4 * d * d + 2 * d * ffn
+    per_token = layers * (2 * weights + 2 * chunk * (v + z) + reach)
+    if side == "encoder" and "decoder_layers" in model:
+        per_token *= 2 * WORDS_PER_PAIR
+    places = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
+    tokens = dataset.get("max_tokens") or dataset["batch_size"] * length
+    return 3.0 * per_token * tokens * places
+
+
+def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: int) -> str:
+    """The time that the rest of a training takes, with where that comes from; "-" where nothing is known."""
+    rate = measured_rate(logs)
+    if rate is not None:
+        return f"{span((updates - done) / rate)} (measured)"
+    if gpus > 0:
+        return f"{span((updates - done) * operations(recipe) / GPU_RATE / min(gpus, recipe.gpus))} (estimated)"
+    return "-"
+
+
+def span(seconds: float) -> str:
+    """A duration in the unit that suits it."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86400:.1f} d"

@@ -1,0 +1,78 @@
+"""The list of recipes: what is done of each, the paper's value, ours, and the time that is left."""
+
+import statistics
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from fairseq_mega.reports.log_progress import parse_statistics
+from fairseq_mega.reports.results import read_result
+from fairseq_mega.reports.text_tables import aligned
+
+from .datasets import DATASETS
+from .estimates import RATE_SAID, duration
+from .evaluating import results_of
+from .fingerprints import digest_of_data
+from .recipe import Recipe
+from .runner import folders, runs_of
+from .runs import Run
+from .wishes import Wishes
+
+WIDTHS = (44, 16)
+
+
+def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> List[str]:
+    """A line for each recipe, under a head and above what the numbers are."""
+    lines = [aligned("recipe", ["state", "paper", "ours", "time left"], *WIDTHS)]
+    digests: Dict[str, Optional[str]] = {}
+    for recipe in recipes:
+        if recipe.data not in digests:
+            folder, data = folders(recipes, wishes)[recipe.data], DATASETS[recipe.data]
+            files = [folder / name for name in data.files]
+            digests[recipe.data] = digest_of_data(files, folder) if data.is_there(folder) else None
+        found = digests[recipe.data]
+        runs = [] if found is None else runs_of([recipe], seeds, wishes, {recipe.data: found})
+        lines.append(line(recipe, runs, wishes))
+    many = len({recipe.name for recipe in recipes})
+    lines.append(f"{many} recipes; time left: of all seeds one after the other, measured here or estimated {RATE_SAID}")
+    return lines
+
+
+def line(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> str:
+    """The line of a recipe, whose runs are empty where its data are not there."""
+    paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or "plot"
+    metric = next(iter(recipe.paper), None)
+    values = [value for run in runs for value in scores(run, metric)]
+    logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
+    seeds = len(runs) or len(recipe.seeds)
+    updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * seeds
+    done = sum(map(updates_done, runs))
+    left = duration(recipe, done, updates, logs, wishes.gpus)
+    ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
+    return aligned(recipe.name, [state(runs), paper, ours, left], *WIDTHS)
+
+
+def state(runs: Sequence[Run]) -> str:
+    """What is done of the seeds of a recipe."""
+    if not runs:
+        return "no data yet"
+    finished = sum((run.folder / ".done").is_dir() and any(results_of(run).glob("*.json")) for run in runs)
+    begun = sum((run.folder / "train.log").exists() for run in runs)
+    if finished == len(runs):
+        return "done"
+    return f"{finished} of {len(runs)} seeds" if begun else "not begun"
+
+
+def scores(run: Run, metric: Optional[str]) -> List[float]:
+    """The values of a metric in the result files of a run; nothing where there is none yet."""
+    found = (read_result(path)["scores"] for path in sorted(results_of(run).glob("*.json")))
+    return [score[metric] for score in found if metric in score][-1:]
+
+
+def updates_done(run: Run) -> int:
+    """How many updates the log of a training knows of."""
+    log: Path = run.folder / "train.log"
+    if not log.exists():
+        return 0
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        found = [parse_statistics(text).get("num_updates", 0) for text in lines if "| train_inner |" in text]
+    return min(run.updates, max((int(float(number)) for number in found), default=0))
