@@ -95,6 +95,7 @@ CONSOLE_SCRIPTS = [
 ] + [
     "fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main",
     "fairseq-mega-classify = fairseq_mega.cli.classify:main",
+    "fairseq-mega-reproduce = fairseq_mega.cli.reproduce:main",
 ]
 
 

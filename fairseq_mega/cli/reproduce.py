@@ -1,0 +1,101 @@
+"""Repeat the numbers of the MEGA paper: prepare the data, train, evaluate, record, and print them beside the paper's.
+
+A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all of a table's (table2, figure4). All that is
+needed is checked first. The same command given again goes on where it was stopped: a finished stage is skipped, and a
+result is never taken for that of other settings, other data or another seed. Arguments after -- go to fairseq-train.
+"""
+
+import argparse
+import shlex
+import sys
+from typing import Dict, List, Optional, Sequence
+
+from fairseq_mega.cli.usage import Parser
+from fairseq_mega.recipes import launchers, listing, options, runner
+from fairseq_mega.recipes.command_line import arguments
+from fairseq_mega.recipes.executing import StageError
+from fairseq_mega.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.recipes.tables import print_tables
+from fairseq_mega.recipes.wishes import Wishes
+
+PROGRAM = "fairseq-mega-reproduce"
+
+
+def visible_gpus() -> int:
+    """How many GPUs torch sees."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str]) -> int:
+    """Do what the options say; returns the exit status, 1 where a run failed.
+
+    Raises:
+        RecipeError, ValueError, OSError, StageError: whose messages are for the user.
+    """
+    recipes, seeds = options.chosen(given), options.seeds_of(given)
+    if given.print:
+        for recipe in recipes:
+            print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *without_user_dir(recipe)]))
+        return 0
+    visible = 0 if given.smoke or given.gpus == 0 else visible_gpus()
+    wishes = options.wishes_of(given, extra, visible if given.gpus is None else given.gpus)
+    if given.list:
+        print("\n".join(listing.listing(recipes, seeds, wishes)))
+        return 0
+    if wishes.gpus == 0 and given.gpus is None and not given.smoke:
+        raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
+    runner.check(recipes, wishes, visible)
+    return reproduce(recipes, seeds, wishes, given, command)
+
+
+def reproduce(
+    recipes: Sequence[Recipe], seeds: List[int], wishes: Wishes, given: argparse.Namespace, command: Sequence[str]
+) -> int:
+    """Prepare the data of all recipes, then do or launch their runs, then print the tables."""
+    digests: Dict[str, str] = {}
+    for name, folder in runner.folders(recipes, wishes).items():
+        digests[name] = runner.prepare(name, folder, wishes)
+    runs = runner.same_work(runner.runs_of(recipes, seeds, wishes, digests))
+    if given.launcher == "print":
+        launchers.print_commands(runs, wishes, command)
+        return 0
+    if given.launcher == "slurm":
+        parameters = dict(options.parameter(text) for text in given.slurm)
+        print(f"jobs {', '.join(launchers.submit(runs, wishes, parameters))}; the same command without --launcher then")
+        return 0
+    outcomes = runner.perform_all(runs, wishes, shlex.join([PROGRAM, *command]), only_train=given.only_train)
+    failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
+    status = 0 if given.only_train else print_tables(runs, given, wishes)
+    if failed:
+        print(f"{PROGRAM}: error: {len(failed)} of {len(runs)} runs failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else status
+
+
+def without_user_dir(recipe: Recipe) -> List[str]:
+    """The recipe's line of fairseq-train without the plugin, which stands in front."""
+    words = arguments(recipe.config, recipe.preset)
+    place = words.index("--user-dir")
+    return words[:place] + words[place + 2 :]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    options.add_options(parser)
+    words, extra = options.split_extra(given)
+    try:
+        return run(parser.parse_args(words), extra, given)
+    except (OSError, ValueError, StageError) as error:
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: interrupted; the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""The runner from the data to the tables, in the tiny form: what is done is kept, what is other is done anew."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from fairseq_mega.cli.reproduce import main
+from fairseq_mega.recipes import runner
+from fairseq_mega.recipes.executing import StageError
+from fairseq_mega.reports.results import read_results
+from tests.support import in_process as running
+from tests.support.in_process import in_process  # noqa: F401
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that tests share, so that data and trainings are made once."""
+    return tmp_path_factory.mktemp("reproduce")
+
+
+def reproduce(out: Path, *words: object, status: int = 0) -> None:
+    assert main([*map(str, words), "--smoke", "--workers", "1", "--out", str(out)]) == status
+
+
+def found(out: Path, benchmark: str) -> List[Dict[str, Any]]:
+    return read_results(out / "results", benchmark)
+
+
+def test_classifiers(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number of two tables is trained once; a failed seed is named, and the others go on."""
+    reproduce(out, "mega/table2/text/mega", "mega/table3/text/softmax", "--seeds", "7")
+    printed = capsys.readouterr()
+    assert printed.err.count("train: done before, skipped") == 1 and printed.err.count(".train: begins") == 1
+    assert "Table 2" in printed.out and "Table 3" in printed.out and "SMOKE RUN" in printed.out
+    results = found(out, "lra-smoke")
+    assert {result["settings"]["recipe"] for result in results} == {"mega/table2/text/mega", "mega/table3/text/softmax"}
+    assert {(result["seed"], result["examples"], result["settings"]["data"]) for result in results} == {
+        (7, 16, "made up")
+    }
+    assert all(result["settings"]["precision"] == "fp32" for result in results)
+    # The same again: nothing is done, nothing changes.
+    reproduce(out, "mega/table2/text/mega", "mega/table3/text/softmax", "--seeds", "7")
+    assert "begins" not in capsys.readouterr().err and found(out, "lra-smoke") == results
+
+
+def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither another number of updates nor another rate takes the result of the first, and no table mixes them."""
+    reproduce(out, "mega/table2/text/mega", "--seeds", "7")
+    first = capsys.readouterr()
+    assert "begins" not in first.err
+    for more in (["--max-update", "3"], ["--", "--lr", "0.1"]):
+        words = ["mega/table2/text/mega", "--seeds", "7", "--smoke", "--workers", "1", "--out", str(out)]
+        assert main([*words, *more]) == 0
+        printed = capsys.readouterr()
+        assert printed.err.count(".train: begins") == 1
+        (row,) = [line for line in printed.out.splitlines() if line.startswith("text mega softmax")]
+        assert row.split()[5:7] == ["7", "3" if "3" in more else "6"]
+    assert len(list((out / "runs").iterdir())) >= 3
+
+
+def test_a_schedule_that_is_kept_goes_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The paper's schedule, stopped and continued in the same folder."""
+    for updates in (3, 6):
+        reproduce(
+            out, "mega/figure5", "--functions", "laplace", "--keep-schedule", "--max-update", updates, "--seeds", 1
+        )
+    printed = capsys.readouterr()
+    assert "going on from" in printed.err and "laplace, seed 1" in printed.out
+    (result,) = [result for result in found(out, "lra-smoke") if result["settings"]["task"] == "pathfinder"]
+    assert result["settings"]["updates"] == 6 and result["settings"]["schedule_updates"] == 250000
+    assert [point["updates"] for point in result["curve"]] == [3, 5, 6]
+    assert (out / "figure5.png").stat().st_size > 10000
+
+
+def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(words: Any, *others: Any, **more: Any) -> None:
+        if "train" in words and words[words.index("--seed") + 1] == "8":
+            raise StageError("the machine is on fire")
+        running.execute(words, *others, **more)
+
+    defaults = tuple(failing if value is running.execute else value for value in runner.perform_all.__defaults__ or ())
+    monkeypatch.setattr(runner.perform_all, "__defaults__", defaults)
+    reproduce(out, "mega/table2/text/mega", "--seeds", "8,7", status=1)
+    printed = capsys.readouterr()
+    assert "the machine is on fire" in printed.err
+    assert "1 of 2 runs failed: text.mega.softmax.n16.full.seed8." in printed.err
+    assert "text mega softmax" in printed.out  # the table of the seed that went well
+
+
+def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Table 5 and Figure 6 share a training; the figure's panels can be others."""
+    reproduce(out, "mega/table5/wikitext103", "mega/figure6", "--segments", "4,1", "--chunks", "16", "--seeds", "3")
+    printed = capsys.readouterr()
+    assert printed.err.count(".train: begins") == 1 and "MEGA, measured" in printed.out
+    assert "18.07" in printed.out and (out / "figure6.png").exists()
+    settings = [result["settings"] for result in found(out, "figure6-smoke")]
+    assert {(row["segments"], row["chunk_size"]) for row in settings} == {(4, 16), (1, 16), (2, 16)}
+
+
+def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce(out, "mega/table7", "--direction", "de-en", "--attention", "laplace", "--seeds", "5")
+    printed = capsys.readouterr()
+    assert "MEGA laplace, paper" in printed.out and "SMOKE RUN on invented text" in printed.out
+    results = found(out, "wmt16-newstest2014-smoke")
+    assert {result["settings"]["checkpoint"] for result in results} == {"best", "average"}
+    for result in results:
+        assert (result["examples"], result["seed"]) == (45, 5)
+        assert set(result["scores"]) == {"sacrebleu", "tokenized_bleu"}
+    saved = json.loads((out / "results" / f"table7.{results[0]['label']}.json").read_text())
+    assert saved["settings"]["direction"] == "de-en"
+
+
+def test_the_list_knows_what_was_done(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce(out, "table2/text", "--list", "--seeds", "7")
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert " done " in lines["mega/table2/text/mega"] and "90.43" in lines["mega/table2/text/mega"]
+    assert "(measured)" in lines["mega/table2/text/mega"] and "(1)" in lines["mega/table2/text/mega"]
+    assert "not begun" in lines["mega/table2/text/mega_chunk"]
