@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, TextIO
+from typing import IO, Any, Dict, List, NamedTuple, Optional, TextIO
 
 
 def parse_statistics(line: str) -> Dict[str, Any]:
@@ -104,7 +104,7 @@ class Progress:
         return ", ".join(parts)
 
 
-def copy_with_progress(lines: TextIO, log: TextIO, progress: Progress, every: float, out: TextIO) -> None:
+def copy_with_progress(lines: IO[str], log: IO[str], progress: Progress, every: float, out: TextIO) -> None:
     """Copy `lines` to `log`; write to `out` the first note, one per `every` seconds, and all urgent ones."""
     last = -every
     for line in lines:

@@ -1,0 +1,1 @@
+"""The quick start: from nothing to a trained model that shows what it can do."""

@@ -1,0 +1,70 @@
+"""A training whose learning rate follows the clock: it ends within its time on any machine."""
+
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+import torch
+
+from fairseq_mega.compat import precision
+from fairseq_mega.quickstart.work import Failed, Work, write_whole
+from fairseq_mega.reports.log_progress import Progress
+
+LONGEST_MINUTES = 60.0  # of a training of so many updates
+
+
+def plan_minutes(work: Work, given: Optional[str], updates: Optional[str], usual: float) -> None:
+    """Write down the minutes of the training; a second start must not draw them anew."""
+    minutes = float(given) if given else LONGEST_MINUTES if updates else usual
+    write_whole(work.folder / "minutes", f"{minutes:.2f}\n")
+    if not updates:
+        work.log(f"the training will take {minutes:.1f} minutes")
+
+
+def device_options(work: Work, cpu: bool) -> List[object]:
+    """Options of fairseq for the device."""
+    if torch.cuda.is_available() and not cpu:
+        work.log(f"device: {torch.cuda.get_device_name()}")
+        return []
+    work.log("device: CPU")
+    return ["--cpu"]
+
+
+def precision_of(work: Work, asked: str, device: Sequence[object]) -> str:
+    """The precision of the training, drawn once: a second start goes on with it."""
+    file = work.folder / "precision"
+    if not file.exists():
+        choice = precision.choose(asked, "cpu" if device else "cuda")
+        work.log(f"precision: {choice.precision} ({choice.reason})")
+        write_whole(file, choice.precision + "\n")
+    return file.read_text(encoding="utf-8").strip()
+
+
+def train(
+    work: Work, command: Sequence[object], warmup_updates: int, save_updates: int, updates: Optional[str]
+) -> Path:
+    """Train for the minutes planned, or for so many updates, from the last checkpoint on; returns the best one.
+
+    Raises:
+        Failed: where fairseq does.
+    """
+    checkpoints = work.folder / "checkpoints"
+    minutes = float((work.folder / "minutes").read_text(encoding="utf-8"))
+    schedule: List[object] = ["--lr-scheduler", "timed_decay", "--warmup-updates", warmup_updates]
+    if updates:
+        last = int(updates)
+        schedule = ["--lr-scheduler", "linear_decay", "--warmup-updates", min(warmup_updates, (last + 3) // 4)]
+        schedule += ["--total-num-update", last, "--max-update", last]
+    if (checkpoints / "checkpoint_last.pt").exists():
+        work.log(f"going on from {checkpoints / 'checkpoint_last.pt'}")
+    how_long = f"{updates} updates, at most {minutes:g} minutes" if updates else f"{minutes:g} minutes"
+    work.log(f"training {how_long}; everything is logged in {work.log_file('train')}")
+    saving: List[object] = ["--save-dir", checkpoints, "--no-epoch-checkpoints", "--keep-interval-updates", 1]
+    saving += ["--save-interval-updates", save_updates, "--validate-interval-updates", save_updates]
+    saving += ["--save-interval", 1000000, "--validate-interval", 1000000]
+    stop = ["--stop-time-hours", f"{minutes / 60:.6f}", "--log-format", "json", "--log-interval", 10]
+    progress = Progress(int(updates) if updates else None, 60 * minutes)
+    work.run("train", [*command, *schedule, *saving, *stop], progress)
+    best = checkpoints / "checkpoint_best.pt"
+    if not best.exists():
+        raise Failed(f"the training ended without a checkpoint; see {work.log_file('train')}")
+    return best
