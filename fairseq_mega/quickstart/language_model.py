@@ -1,0 +1,129 @@
+"""--task lm: a language model of bytes, from a dictionary of English or from a person's own text."""
+
+import argparse
+import math
+import shlex
+import shutil
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import List
+
+import torch
+
+from fairseq_mega.compat.precision import evaluating
+from fairseq_mega.corpora.checksums import sha256_of
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
+from fairseq_mega.quickstart.work import Failed, Work, module, run_shown
+from fairseq_mega.reports.results import read_result
+
+PACKAGE = "dict-gcide"
+MODEL = (
+    "--arch mega_lm_tiny --decoder-layers 4 --decoder-embed-dim 128 --decoder-hidden-dim 256 --decoder-z-dim 64 "
+    "--decoder-n-dim 16 --decoder-chunk-size 128"
+)
+SMOKE_MODEL = "--arch mega_lm_tiny --decoder-embed-dim 16 --decoder-hidden-dim 32 --decoder-chunk-size 16"
+BYTES, SMOKE_BYTES = 8_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
+MINUTES = 5.0
+SEED = 1
+SHOWN = 700  # bytes of text that are written at the end
+PROMPTS = {"gcide": "Sea, n. ", "own": ""}
+
+
+class LanguageModel:
+    """The stages of a language model, in the order in which ``run`` does them."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.model = (SMOKE_MODEL if options.smoke else MODEL).split()
+        self.updates = options.updates or ("20" if options.smoke else None)
+        text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
+        lines = [f"text {text}", f"model {' '.join(self.model)}", f"updates {self.updates or 'by time'}"]
+        lines += [f"minutes {options.train_minutes or MINUTES}", f"precision {options.precision}", f"seed {SEED}"]
+        self.work = Work(options.work_dir, lines)
+        self.folder = self.work.folder
+        self.text = Path(options.text) if options.text else self.folder / "raw" / "gcide.txt"
+
+    def run(self) -> None:
+        """From the text to a text of its own."""
+        work, options = self.work, self.options
+        if options.text is None:
+            work.stage("fetch", self.fetch)
+        self.device = device_options(work, options.cpu)
+        self.precision = precision_of(work, options.precision, self.device)
+        work.stage("split", self.split)
+        work.stage("binarise", self.binarise)
+        work.stage("plan", lambda: plan_minutes(work, options.train_minutes, self.updates, MINUTES))
+        work.stage("train", self.train)
+        work.stage("evaluate", self.evaluate)
+        self.show()
+
+    def fetch(self) -> None:
+        """Fetch the dictionary, and take its text out."""
+        raw = self.folder / "raw"
+        where = ["--packages", self.options.packages, "--into", raw / "unpacked"]
+        where += ["--otherwise", "Use your own text instead, on any system: --text FILE"]
+        command = module("fairseq_mega.corpora.debian", PACKAGE, *where)
+        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise Failed("")
+        _, package, version = done.stdout.strip().split("\t")
+        dictionary = raw / "unpacked" / "usr" / "share" / "dictd" / "gcide.dict.dz"
+        made = ["--dictionary", dictionary, "--output", self.text, "--record", self.folder / "SOURCE.json"]
+        made += ["--package", package, "--version", version]
+        run_shown(module("fairseq_mega.corpora.language_modeling", "dictionary", *made))
+
+    def split(self) -> None:
+        """Hold blocks of the text out for validation and test."""
+        limit = min(SMOKE_BYTES if self.options.smoke else BYTES, self.text.stat().st_size)
+        how = ["--unit", "bytes", "--train", self.text, "--limit", limit, "--output", self.folder / "text"]
+        run_shown(module("fairseq_mega.corpora.language_modeling", "split", *how))
+
+    def binarise(self) -> None:
+        """Write the text as numbers."""
+        shutil.rmtree(self.folder / "data-bin", ignore_errors=True)
+        command: List[object] = ["fairseq-preprocess", "--only-source", "--destdir", self.folder / "data-bin"]
+        for name in ("train", "valid", "test"):
+            command += [f"--{name}pref", self.folder / "text" / name]
+        self.work.run("binarise", command)
+        counts = ["--data", self.folder / "data-bin", "--text", self.folder / "text"]
+        run_shown(module("fairseq_mega.corpora.language_modeling", "count", *counts))
+
+    def train(self) -> None:
+        """Train."""
+        command: List[object] = ["fairseq-mega-train", self.folder / "data-bin", "--task", "mega_language_modeling"]
+        command += [*self.model, "--max-tokens", 4096, "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)"]
+        command += ["--lr", 5e-3, "--clip-norm", 0.25, "--num-workers", 0, "--valid-block", "splits:10"]
+        command += ["--seed", SEED, "--precision", self.precision, *self.device]
+        train(self.work, command, 50, 300, self.updates)
+
+    def evaluate(self) -> None:
+        """Score the test text, each byte once."""
+        shutil.rmtree(self.folder / "results", ignore_errors=True)
+        path = self.folder / "checkpoints" / "checkpoint_best.pt"
+        what = [self.folder / "data-bin", "--path", path, "--label", "quickstart", "--output", self.folder / "results"]
+        where = ["--segments", 10, "--device", "cpu" if self.device else "cuda", "--benchmark", "quickstart-lm"]
+        self.work.run("evaluate", module("fairseq_mega.cli.evaluate_lm", *what, *where))
+
+    def show(self) -> None:
+        """Print bits per byte and a text that the model writes, byte by byte."""
+        (file,) = (self.folder / "results").glob("*.json")
+        result = read_result(file)
+        bits = result["scores"]["bits_per_token"]
+        nats = bits * math.log(2)
+        print(f"bits per byte: {bits:.3f} ({nats:.3f} nats), of {result['examples']:,} bytes of held-out text\n")
+        where = self.folder / "checkpoints", "checkpoint_best.pt", self.folder / "data-bin"
+        generator = MegaLanguageModel.from_pretrained(*map(str, where))
+        generator.to("cpu" if self.device else "cuda")
+        prompt = PROMPTS["own" if self.options.text else "gcide"]
+        random = torch.Generator(generator.device).manual_seed(SEED)
+        print(prompt, end="", flush=True)
+        with evaluating("fp32", generator.device.type):
+            for piece in islice(generator.stream(prompt, temperature=0.7, generator=random), SHOWN):
+                print(piece, end="", flush=True)
+        print(f"\n\ncheckpoint: {where[0] / where[1]}\nscore and settings: {file}")
+        load = f"M.from_pretrained(*{[str(part) for part in where]})"
+        code = f"from {MegaLanguageModel.__module__} import MegaLanguageModel as M; print({load}.complete({prompt!r}, 500))"
+        print(f"to write more: PYTHONWARNINGS=ignore {shlex.join([sys.executable, '-c', code])}")

@@ -1,0 +1,187 @@
+"""--task translation: an English-German translator from the help of LibreOffice, or one from a person's own text."""
+
+import argparse
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+from fairseq_mega.corpora.checksums import sha256_of
+from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
+from fairseq_mega.quickstart.work import Failed, Work, module, run_shown
+from fairseq_mega.reports.log_progress import Progress
+
+PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
+MODEL = (
+    "--arch mega_tiny --encoder-embed-dim 256 --encoder-hidden-dim 512 --encoder-ffn-embed-dim 384 --encoder-z-dim 64 "
+    "--encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.0"
+)
+TRAINING = {"vocabulary": 4000, "max_tokens": 1200, "rate": 4e-3, "warmup": 200, "save": 300, "beam": 5}
+SMOKE_MODEL = "--arch mega_tiny --encoder-layers 1 --decoder-layers 1"
+SMOKE_TRAINING = {"vocabulary": 400, "max_tokens": 1000, "rate": 2e-3, "warmup": 5, "save": 10, "beam": 2}
+WHOLE_MINUTES = 20.0  # from the call to the last line, on two idle cores
+LATER_MINUTES = 2.5  # translating and scoring
+MINUTES = (6.0, 15.0)  # of the training, at least and at most: a busy machine sets up and translates more slowly
+SEED = 1
+EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
+
+
+class Translation:
+    """The stages of a translator, in the order in which ``run`` does them."""
+
+    def __init__(self, options: argparse.Namespace, command: str) -> None:
+        self.options, self.command = options, command
+        self.model = (SMOKE_MODEL if options.smoke else MODEL).split()
+        self.settings = SMOKE_TRAINING if options.smoke else TRAINING
+        self.updates = options.updates or ("20" if options.smoke else None)
+        self.source, self.target = options.source_lang, options.target_lang
+        self.limit = ["--limit", 400] if options.smoke else []
+        self.work = Work(options.work_dir, self._kept_settings())
+        self.folder = self.work.folder
+
+    def _kept_settings(self) -> List[str]:
+        options = self.options
+        lines = [f"languages {self.source} {self.target}", f"model {' '.join(self.model)}"]
+        lines += [f"{name} {value:g}" for name, value in self.settings.items()]
+        lines += [f"updates {self.updates or 'by time'}", f"minutes {options.train_minutes or 'as many as are left'}"]
+        lines += [f"precision {options.precision}", f"seed {SEED}"]
+        for prefix in filter(None, (options.text, options.valid, options.test)):
+            lines += [sha256_of(Path(f"{prefix}.{language}")) for language in (self.source, self.target)]
+        return lines
+
+    def run(self) -> None:
+        """From the text to translations."""
+        work, options = self.work, self.options
+        if options.text is None:
+            work.stage("fetch", self.fetch)
+            versions = (self.folder / "help" / "versions").read_text(encoding="utf-8").splitlines()
+            work.log(f"text: {'; '.join(versions)}")
+        device = device_options(work, options.cpu)
+        precision = precision_of(work, options.precision, device)
+        self.device, self.precision = device, precision
+        self.test_sentences = 0
+        work.stage("text", self.prepare_text)
+        work.stage("subwords", self.learn_subwords)
+        work.stage("binarise", self.binarise)
+        work.stage("plan", self.plan)
+        work.stage("train", self.train)
+        with open(self.folder / "text" / f"test.{self.source}", encoding="utf-8", newline="\n") as lines:
+            self.test_sentences = sum(1 for _ in lines)
+        work.stage("translate", self.translate)
+        self.score()
+        self.show()
+
+    def fetch(self) -> None:
+        """Fetch and unpack the packages with the text."""
+        own = f"--text PREFIX (files PREFIX.{self.source} and PREFIX.{self.target})"
+        otherwise = f"Use your own text instead, on any system: {own}"
+        if shutil.which("dpkg-deb") is None:
+            raise Failed(f"the command 'dpkg-deb' was not found: it unpacks the LibreOffice help packages. {otherwise}")
+        partial = self.folder / "help.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        where = ["--packages", self.options.packages, "--into", partial, "--otherwise", otherwise]
+        command = module("fairseq_mega.corpora.debian", *PACKAGES, *where)
+        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise Failed("")
+        packages = [line.split("\t") for line in done.stdout.splitlines()]
+        described = "".join(f"{name} {version} (MPL-2.0)\n" for name, _, version in packages)
+        (partial / "versions").write_text(described, encoding="utf-8")
+        shutil.rmtree(self.folder / "help", ignore_errors=True)
+        partial.rename(self.folder / "help")
+
+    def _languages(self) -> List[object]:
+        return ["--source-lang", self.source, "--target-lang", self.target]
+
+    def prepare_text(self) -> None:
+        """Clean the text and split it."""
+        options = self.options
+        what: List[object] = ["help-pages", "--packages", self.folder / "help"]
+        if options.text is not None:
+            what = ["own-text", "--text", options.text, *self._languages()]
+            for name in ("valid", "test"):
+                what += [f"--{name}", getattr(options, name)] if getattr(options, name) else []
+        command = module("fairseq_mega.corpora.translation", *what, "--output", self.folder / "text", *self.limit)
+        run_shown(command)
+
+    def learn_subwords(self) -> None:
+        """Learn subwords, and cut the text into them."""
+        where = ["--text", self.folder / "text", "--output", self.folder / "pieces", *self._languages()]
+        size = ["--vocab-size", self.settings["vocabulary"]]
+        run_shown(module("fairseq_mega.corpora.translation", "subwords", *where, *size))
+
+    def binarise(self) -> None:
+        """Write the text as numbers."""
+        shutil.rmtree(self.folder / "data-bin", ignore_errors=True)
+        command: List[object] = ["fairseq-preprocess", *self._languages(), "--joined-dictionary"]
+        for split in ("train", "valid", "test"):
+            command += [f"--{split}pref", self.folder / "pieces" / split]
+        self.work.run("binarise", [*command, "--destdir", self.folder / "data-bin"])
+
+    def plan(self) -> None:
+        """Share out the time: a machine that took long to set up trains for less."""
+        left = WHOLE_MINUTES - LATER_MINUTES - self.work.seconds() / 60
+        plan_minutes(self.work, self.options.train_minutes, self.updates, min(max(left, MINUTES[0]), MINUTES[1]))
+
+    def train(self) -> None:
+        """Train."""
+        settings = self.settings
+        command: List[object] = ["fairseq-mega-train", self.folder / "data-bin", *self._languages(), *self.model]
+        command += ["--share-all-embeddings", "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1]
+        command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", 1.0, "--lr", settings["rate"]]
+        command += ["--max-tokens", settings["max_tokens"], "--required-batch-size-multiple", 1, "--num-workers", 0]
+        command += ["--skip-invalid-size-inputs-valid-test", "--seed", SEED, "--precision", self.precision]
+        train(self.work, [*command, *self.device], int(settings["warmup"]), int(settings["save"]), self.updates)
+
+    def _translator(self) -> List[object]:
+        return [
+            *("--path", self.folder / "checkpoints" / "checkpoint_best.pt", *self._languages()),
+            *("--bpe", "sentencepiece", "--sentencepiece-model", self.folder / "pieces" / "joint.model"),
+            *("--beam", int(self.settings["beam"]), "--max-len-a", 1.5, "--max-len-b", 20, *self.device),
+        ]
+
+    def translate(self) -> None:
+        """Translate the test set."""
+        self.work.log_file("generate").unlink(missing_ok=True)  # an interrupted run's must not be counted twice
+        command = ["fairseq-mega-generate", self.folder / "data-bin", *self._translator(), "--gen-subset", "test"]
+        command += ["--max-tokens", 4000, "--required-batch-size-multiple", 1, "--num-workers", 0]
+        self.work.run("generate", command, Progress(sentences=self.test_sentences))
+
+    def score(self) -> None:
+        """Print BLEU and examples, and write the result file."""
+        text, log = self.folder / "text", self.work.log_file("generate")
+        minutes = (self.folder / "minutes").read_text(encoding="utf-8").strip()
+        command = module("fairseq_mega.reports", "translations", log, "--reference", text / f"test.{self.target}")
+        command += ["--source", text / f"test.{self.source}", "--target-lang", self.target]
+        command += ["--expect", self.test_sentences, "--examples", 5, "--json", self.folder / "result.json"]
+        command += ["--command", self.command, "--seed", SEED, "--label", "quickstart"]
+        command += ["--setting", f"precision={self.precision}", "--setting", f"train_minutes={minutes}"]
+        if subprocess.run([str(part) for part in command]).returncode:
+            raise Failed("")
+
+    def show(self) -> None:
+        """Translate some sentences of an interface, and print the line to type for more."""
+        typing = ["fairseq-mega-interactive", self.folder / "data-bin", *self._translator()]
+        if self.options.text is None:
+            self._show_examples(typing)
+        print(f"\ncheckpoint: {self.folder / 'checkpoints' / 'checkpoint_best.pt'}")
+        print(f"score and settings: {self.folder / 'result.json'}")
+        print(
+            f"\nTo translate what you type ({self.source} to {self.target}), paste this line, wait some seconds, then "
+            f"type a sentence and press return\n(Ctrl-D ends it; without the part from | on it shows pieces and scores "
+            f"too):\n"
+        )
+        typing[0] = Path(sys.prefix) / "bin" / "fairseq-mega-interactive"
+        line = shlex.join(str(part) for part in typing)
+        print(f"  PYTHONUNBUFFERED=1 PYTHONWARNINGS=ignore {line} | awk -F '\\t' '/^D-/ {{ print $3; fflush() }}'")
+
+    def _show_examples(self, typing: List[object]) -> None:
+        command = [str(part) for part in typing]
+        done = subprocess.run(command, input="\n".join(EXAMPLES) + "\n", capture_output=True, encoding="utf-8")
+        if done.returncode:
+            raise Failed(f"fairseq-mega-interactive failed: {done.stderr.strip().splitlines()[-1]}")
+        answers = [line.split("\t")[2] for line in done.stdout.splitlines() if line.startswith("D-")]
+        for source, answer in zip(EXAMPLES, answers):
+            print(f"  {source:55} {answer}")
