@@ -125,5 +125,6 @@ class LanguageModel:
                 print(piece, end="", flush=True)
         print(f"\n\ncheckpoint: {where[0] / where[1]}\nscore and settings: {file}")
         load = f"M.from_pretrained(*{[str(part) for part in where]})"
-        code = f"from {MegaLanguageModel.__module__} import MegaLanguageModel as M; print({load}.complete({prompt!r}, 500))"
+        code = f"from {MegaLanguageModel.__module__} import MegaLanguageModel as M; "
+        code += f"print({load}.complete({prompt!r}, 500))"
         print(f"to write more: PYTHONWARNINGS=ignore {shlex.join([sys.executable, '-c', code])}")
