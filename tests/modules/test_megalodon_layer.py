@@ -70,6 +70,40 @@ def test_any_pieces_equal_the_whole(chunk_size: int) -> None:
             torch.testing.assert_close(got, want, msg=f"memory after pieces {pieces}")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("chunk_size", [-1, 1, 5])
+def test_single_steps_of_decoding_equal_the_whole(chunk_size: int, heads: int, dtype: torch.dtype) -> None:
+    """Without gradients steps go a shorter way; a beam may go on from each of them in several ways."""
+    built, x = layer(chunk_size=chunk_size, heads=heads, layer_scale=True).to(dtype), hidden(13).to(dtype)
+    tolerance = {torch.float32: 2e-5, torch.float64: 1e-12, torch.bfloat16: 0.1}[dtype]
+    steps: List[Any] = []
+    with torch.no_grad():
+        whole = run(built, x, return_state=True)
+        for piece in x.split(1, dim=1):
+            steps.append(run(built, piece, steps[-1] if steps else None, return_state=True))
+        again = run(built, x[:, 8:9], steps[7], return_state=True)
+    assert torch.equal(again.hidden, steps[8].hidden)
+    out = torch.cat([found.hidden for found in steps], dim=1)
+    torch.testing.assert_close(out, whole.hidden, rtol=0, atol=tolerance * whole.hidden.abs().max().item())
+    for got, want in zip(tensors_of(steps[-1].memory), tensors_of(whole.memory)):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+def test_a_step_prepared_before_a_change_of_weights() -> None:
+    """What steps keep is of the parameters as they are."""
+    built, x = layer(), hidden(6)
+    with torch.no_grad():
+        out = run(built, x[:, :4], None, return_state=True)
+        out = run(built, x[:, 4:5], out, return_state=True)
+        for name in ("kappa", "mu"):
+            getattr(built.attention, name).add_(0.5)
+        built.attention.ema.gamma.add_(0.5)
+        changed = run(built, x[:, 5:], out, return_state=True).hidden
+    torch.testing.assert_close(changed, run(built, x[:, 5:], out, return_state=True).hidden)
+
+
 @pytest.mark.parametrize("chunk_size", [-1, 4])
 def test_gradients_cross_pieces(chunk_size: int) -> None:
     """Memory and cache are differentiable: pieces give the gradients of the whole."""

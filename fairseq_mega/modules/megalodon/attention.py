@@ -13,7 +13,9 @@ from fairseq_mega.modules.norm import rms_norm
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.step import TimeBuffer
 
+from . import step
 from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
 from .initialization import matrix
@@ -85,6 +87,8 @@ class NormalizedGatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
+            if self._is_plain_step(x, context, cache):
+                return self._step(x, memory, cache, prepared)
         normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm)
         value = F.silu(self.value_proj(normed))
         average, ema = self.ema(
@@ -107,15 +111,55 @@ class NormalizedGatedAttention(nn.Module):
             return AttentionOutput(out)
         return AttentionOutput(out, LayerMemory(ema, statistics), cache.unfinished(self.chunk_size))
 
+    def _is_plain_step(self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
+        """Whether x is one step of decoding for :meth:`_step`, without gradients, padding or dropout."""
+        if x.size(1) != 1 or x.size(0) == 0 or not context.return_state or torch.is_grad_enabled():
+            return False
+        padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
+        dropping = self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active
+        elsewhere = torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type)
+        return not (padded or dropping or elsewhere)
+
+    def _step(
+        self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+    ) -> AttentionOutput:
+        """As :meth:`forward` for one step (B, 1, D)."""
+        if cache is None:
+            keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[:2])
+        else:
+            keys, values = cache.keys, cache.values
+        past = len(keys)
+        normed, statistics = self.norm(x, None, None if memory is None else memory.norm)
+        normed = normed[:, 0]
+        value = F.silu(self.value_proj(normed))
+        coefficients = prepared.get(self.ema, "step", lambda: step.complex_step(self.ema.coefficients()))
+        average, ema = step.ema_step(normed, coefficients, self.ema.omega, None if memory is None else memory.ema)
+        shared, gate, candidate = self.gate_proj(self.ema_norm(average)).split(self.widths, dim=-1)
+        scale, offset = prepared.get(self, "query and key", self._scale_and_offset)
+        reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
+        query, key = step.query_and_key_step(shared, scale, offset, past, reach, self.rope_base)
+        keys = keys.append(key.unsqueeze(1), self.kept_steps)
+        values = values.append(value.unsqueeze(1), self.kept_steps)
+        attended = step.attend_step(query, keys.steps, values.steps, self.heads)
+        out = x[:, 0] + (candidate + self.output_proj(attended * F.silu(gate)))
+        cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
+        return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
+
+    def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:
+        """Scale and offset (2, H, E) of query and key; the scale holds what makes a norm of a root mean square."""
+        scale = (at_least_float32(self.kappa) + 1) * (self.widths[0] // self.heads) ** -0.5
+        offset = at_least_float32(self.mu)
+        return scale.unflatten(-1, (self.heads, -1)), offset.unflatten(-1, (self.heads, -1))
+
     def _query_and_key(self, shared: Tensor, first: int) -> Tuple[Tensor, Tensor]:
         """Query and key (B, L, z) of the shared representation, whose first step has position ``first`` in its chunk.
 
         The root mean square of a head's E features over sqrt(E) is their norm (Eq. 6), and Eq. 7 and 8 follow.
         """
-        normalized = rms_norm(at_least_float32(shared).unflatten(-1, (self.heads, -1)), None).flatten(-2)
-        scale = (at_least_float32(self.kappa) + 1) * (self.widths[0] // self.heads) ** -0.5
-        both = torch.addcmul(at_least_float32(self.mu), normalized.unsqueeze(-2), scale)  # (B, L, 2, z)
-        turned = rotate(both.unflatten(-1, (self.heads, -1)), first, self.chunk_size, self.rope_base)
+        normalized = rms_norm(at_least_float32(shared).unflatten(-1, (self.heads, -1)), None)
+        scale, offset = self._scale_and_offset()
+        both = torch.addcmul(offset, normalized.unsqueeze(-3), scale)  # (B, L, 2, H, E)
+        turned = rotate(both, first, self.chunk_size, self.rope_base)
         query, key = turned.flatten(-2).to(shared.dtype).unbind(-2)
         return query, key
 
