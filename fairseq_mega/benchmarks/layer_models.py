@@ -1,4 +1,4 @@
-"""The layers whose speed is compared, and whether MEGA's measured paths agree with its references."""
+"""The layers whose speed is compared, and whether the measured paths agree with their references."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from fairseq_mega.benchmarks.kernels.published_ema import dxnxl_ema
 from fairseq_mega.benchmarks.kernels.shapes import Shape
+from fairseq_mega.benchmarks.megalodon_layer import megalodon_layer
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 
@@ -17,6 +18,8 @@ MODELS = {
     "mega": "MEGA layer, full attention",
     "mega-chunk": "MEGA layer, attention in chunks",
     "published-chunk": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
+    "megalodon-chunk": "MEGALODON layer, causal, attention in chunks",
+    "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
     "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
 REFERENCE = {
@@ -37,6 +40,10 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
         if model == "explicit-transformer":
             layer.self_attn = explicit_attention(layer.self_attn)
         return layer
+    if model.startswith("megalodon"):
+        if "published" in model:
+            os.environ.update(PUBLISHED)
+        return megalodon_layer(model, arguments)
     config = MegaLayerConfig(
         embed_dim=d,
         hidden_dim=arguments.hidden_dim,
@@ -114,7 +121,7 @@ def check(model: str, arguments: argparse.Namespace) -> None:
     with torch.no_grad():
         for target, source in zip(reference.parameters(), layer.parameters()):
             target.copy_(source)
-    for tested, environment in ((layer, PUBLISHED if model == "published-chunk" else {}), (reference, REFERENCE)):
+    for tested, environment in ((layer, PUBLISHED if "published" in model else {}), (reference, REFERENCE)):
         for name in REFERENCE:
             os.environ.pop(name, None)
         os.environ.update(environment)
