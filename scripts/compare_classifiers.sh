@@ -75,7 +75,7 @@ shared+=(--sentence-class-num "$classes")
 train() { # MODEL
   local command=(fairseq-mega-train "$data" "${shared[@]}" "${device[@]}" --save-dir "$out/$1")
   if [[ $1 == transformer ]]; then
-    command+=(--arch "transformer_lra_$arch" --encoder-ffn-embed-dim "$ffn" --encoder-attention-heads "$heads")
+    command+=(--arch "transformer_lra_matched_$arch" --encoder-ffn-embed-dim "$ffn" --encoder-attention-heads "$heads")
   else
     command+=(--arch "mega_lra_$arch" --encoder-hidden-dim "$values" --encoder-z-dim "$z" --encoder-chunk-size "$chunk")
     [[ $1 == mega ]] || command+=(--encoder-n-dim 0)

@@ -236,7 +236,8 @@ run_transformer() {
   lr=$2
   norm=layernorm # the Transformer has no batch norm to keep
   batches "$1"
-  model=(--arch "transformer_lra_$arch")
+  model=(--arch "transformer_lra_matched_${arch/pf128/pf32}")
+  [[ $arch != pf128 ]] || model=(--arch transformer_lra_pf128)
   [[ ! $smoke ]] || model+=(--encoder-ffn-embed-dim 32 --encoder-attention-heads 2)
   run_seeds "$1" "$1.transformer" model=transformer attention=softmax ema_dim=0 chunk=-1
 }

@@ -20,8 +20,9 @@ from .options.transformer_classifier import TransformerClassifierConfig
 
 @register_model("transformer_lra", dataclass=TransformerClassifierConfig)
 class TransformerClassifier(SequenceClassifier):
-    """Transformer classifier with learned positions: ``--arch transformer_lra`` and its presets,
-    ``preset_names("transformer_lra")``.
+    """Transformer classifier: ``--arch transformer_lra`` and its presets, ``preset_names("transformer_lra")``.
+
+    Those named ``transformer_lra_matched_...`` have MEGA's width and depth, and about its size.
     """
 
     @classmethod
@@ -34,9 +35,13 @@ class TransformerClassifier(SequenceClassifier):
         cfg = complete(TransformerClassifierConfig, cfg)
         check_classifier(cfg, task)
         config = transformer_layer_config(cfg)
+        if cfg.share_encoder_layers:
+            layers = [TransformerLayer(config)] * cfg.encoder_layers
+        else:
+            layers = [TransformerLayer(config) for _ in range(cfg.encoder_layers)]
         encoder = SequenceEncoder(
-            PositionedEmbedding(input_table(cfg, task), cfg.max_positions, cfg.dropout),
-            [TransformerLayer(config) for _ in range(cfg.encoder_layers)],
+            PositionedEmbedding(input_table(cfg, task), cfg.max_positions, cfg.dropout, cfg.encoder_sinusoidal_pos),
+            layers,
             build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
             padding_index(task),
             checkpoint_activations=cfg.checkpoint_activations,

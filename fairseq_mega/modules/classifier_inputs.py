@@ -1,5 +1,6 @@
 """Inputs of classifiers: real numbers as vectors, and learned positions for models that need them."""
 
+import math
 from typing import Optional
 
 import torch
@@ -45,21 +46,42 @@ def character_table(size: int, embed_dim: int) -> nn.Embedding:
     return table
 
 
+def sinusoids(positions: int, dim: int) -> Tensor:
+    """Vectors of positions (positions, dim): sines in the first half, cosines in the second, of wavelengths 2 pi to
+    20,000 pi.
+
+    Raises:
+        FieldError: if dim is odd.
+
+    Source: Vaswani et al., 2017, 3.5.
+    """
+    if dim % 2:
+        raise FieldError("embed_dim", "{field} {value} is odd: sinusoidal positions need an even width", value=dim)
+    rates = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / (dim // 2)))
+    angles = torch.arange(positions).unsqueeze(1) * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
 class PositionedEmbedding(nn.Module):
-    """Embeddings plus a learned vector per position, then dropout.
+    """Embeddings plus a vector per position, then dropout.
 
     Args:
         tokens: table from (B, L) to (B, L, d), see :class:`fairseq_mega.modules.embedding.TokenEmbedding`.
         max_positions: rows of the table of positions, drawn from Normal(0, d^-0.5).
         dropout: probability of dropping an element.
+        sinusoidal: sinusoids instead of that table; embeddings are then scaled by sqrt(d), to count beside them.
     """
 
-    def __init__(self, tokens: nn.Module, max_positions: int, dropout: float) -> None:
+    def __init__(self, tokens: nn.Module, max_positions: int, dropout: float, sinusoidal: bool = False) -> None:
         super().__init__()
-        self.content = TokenEmbedding(tokens, 0.0, scale=False)
+        self.content = TokenEmbedding(tokens, 0.0, scale=sinusoidal)
         dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
-        self.positions = nn.Parameter(torch.empty(max_positions, dim))
-        nn.init.normal_(self.positions, std=dim**-0.5)
+        self.positions: Tensor
+        if sinusoidal:
+            self.register_buffer("positions", sinusoids(max_positions, dim), persistent=False)
+        else:
+            self.positions = nn.Parameter(torch.empty(max_positions, dim))
+            nn.init.normal_(self.positions, std=dim**-0.5)
         self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:

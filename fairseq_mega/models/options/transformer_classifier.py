@@ -1,6 +1,6 @@
 """Options of the Transformer classifiers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .classifier import ClassifierOptions
 from .dropouts import Dropouts
@@ -16,3 +16,8 @@ from .shape import TransformerEncoderShape
 )
 class TransformerClassifierConfig(ClassifierOptions, TransformerEncoderShape, Dropouts):
     """Command-line options of ``--arch transformer_lra``."""
+
+    encoder_sinusoidal_pos: bool = field(
+        default=False, metadata={"help": "sinusoidal positions instead of a learned vector for each"}
+    )
+    share_encoder_layers: bool = field(default=False, metadata={"help": "one set of weights for all layers"})
