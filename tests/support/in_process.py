@@ -17,7 +17,7 @@ from tests.support.helpers import captured_output, forget_earlier_runs
 def execute(
     words: Sequence[str], log: Path, variables: Dict[str, str], progress: Any = None, output: Optional[Path] = None
 ) -> None:
-    """As :func:`fairseq_mega.recipes.executing.execute`; words are ``python -m MODULE ...`` or ``python -c TEXT ...``."""
+    """As :func:`fairseq_mega.recipes.executing.execute`, for ``python -m MODULE ...`` and ``python -c TEXT ...``."""
     _, how, what, *arguments = words
     saved, status = sys.argv, 0
     forget_earlier_runs()
