@@ -65,6 +65,7 @@ INSTALL_REQUIRES = [
     # The lowest that scripts/test_lowest.sh passes with; older ones have no wheels for Python 3.11, or lack F.rms_norm.
     "numpy>=1.23.5",
     "sacrebleu>=2.0",
+    "safetensors>=0.4",
     "sentencepiece>=0.1.99",
     "torch>=2.4",
 ]
@@ -96,6 +97,7 @@ CONSOLE_SCRIPTS = [
     "fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main",
     "fairseq-mega-classify = fairseq_mega.cli.classify:main",
     "fairseq-mega-reproduce = fairseq_mega.cli.reproduce:main",
+    "fairseq-mega-convert = fairseq_mega.cli.convert_checkpoint:main",
 ]
 
 

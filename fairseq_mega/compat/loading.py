@@ -13,6 +13,7 @@ import zipfile
 
 import torch
 
+from . import safetensors_files
 from .architectures import UnexpectedName
 from .expressions import UnsafeExpression
 from .patching import ModuleWith, wrap
@@ -46,6 +47,8 @@ class UnreadableFile(ValueError):
 def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
     """Read a file of torch.save; it can hold tensors, plain containers and fairseq's settings only.
 
+    A name that ends with .safetensors is read as such, see :mod:`fairseq_mega.compat.safetensors_files`.
+
     Args:
         file: a path, or a stream of bytes opened for reading.
         map_location: see torch.load.
@@ -57,6 +60,8 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         UnreadableFile: if it is damaged or no such file.
     """
     where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
+    if safetensors_files.names_safetensors(where):
+        return _read_safetensors(where, map_location)
     try:
         mmap = _is_archive(file) and mmap  # the format before torch 1.6 cannot be mapped
         loaded = torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
@@ -73,6 +78,17 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         if asked is not None:
             raise RefusedContents(f"{where} is refused: it asks for {asked}. {ADVICE}") from error
         raise UnreadableFile(f"{where} cannot be read: it is truncated or is no checkpoint of fairseq") from error
+
+
+def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
+    try:
+        checkpoint = safetensors_files.read(where)
+    except safetensors_files.UnreadableSafetensors as error:
+        raise UnreadableFile(str(error)) from error
+    _count_values(checkpoint, {})
+    if isinstance(map_location, (str, torch.device)):
+        checkpoint["model"] = {name: tensor.to(map_location) for name, tensor in checkpoint["model"].items()}
+    return checkpoint
 
 
 def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:

@@ -7,12 +7,19 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 
+from fairseq_mega.compat import safetensors_files
 from fairseq_mega.compat.loading import load
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
-    """Write ``checkpoint`` to ``path``; the file appears whole or not at all."""
+    """Write ``checkpoint`` to ``path``; the file appears whole or not at all.
+
+    With the suffix .safetensors the tensors of its model and its configuration are written, and no more.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if safetensors_files.names_safetensors(path):
+        safetensors_files.write(checkpoint, path)
+        return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
     try:
         with os.fdopen(handle, "wb") as stream:

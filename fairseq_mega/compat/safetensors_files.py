@@ -1,0 +1,125 @@
+"""Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration.
+
+Neither can hold code. Optimiser states and what else is more than plain values stay behind.
+"""
+
+import argparse
+import json
+import os
+import typing
+
+import torch
+
+SUFFIX = ".safetensors"
+SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
+
+
+class UnreadableSafetensors(ValueError):
+    """Files that are no safetensors with their configuration; the message says what is wrong."""
+
+
+def names_safetensors(path: typing.Any) -> bool:
+    """Whether a path is that of a file of safetensors."""
+    return os.fspath(path).endswith(SUFFIX)
+
+
+def configuration_file(path: typing.Any) -> str:
+    """The JSON file that goes with a file of safetensors."""
+    return os.fspath(path)[: -len(SUFFIX)] + ".json"
+
+
+def no_history() -> typing.List[typing.Dict[str, typing.Any]]:
+    """The history of a model that was trained elsewhere: fairseq reads its last entry."""
+    return [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}]
+
+
+def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
+    """The checkpoint in a file of safetensors and its JSON; tensors on the CPU.
+
+    Raises:
+        OSError: if one of the files is missing.
+        UnreadableSafetensors: if one of them is damaged, or of another kind.
+    """
+    library = _library()
+    where = configuration_file(path)
+    if not os.path.exists(where):
+        raise FileNotFoundError(f"{where} does not exist: the configuration of {path} belongs there")
+    try:
+        with open(where, encoding="utf-8") as file:
+            checkpoint = json.load(file)
+        shared = checkpoint.pop(SHARED, {})
+        tensors = library.load_file(os.fspath(path))
+        tensors.update({name: tensors[owner] for name, owner in shared.items()})
+    except OSError:
+        raise
+    except Exception as error:  # the library has errors of its own
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UnreadableSafetensors(f"{path} with {where} is no checkpoint in safetensors ({reason})") from error
+    if isinstance(checkpoint.get("args"), dict):
+        checkpoint["args"] = argparse.Namespace(**checkpoint["args"])
+    return {"optimizer_history": no_history(), "extra_state": {}, **checkpoint, "model": tensors}
+
+
+def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
+    """Write the tensors of a model and its configuration; each file appears whole or not at all.
+
+    Raises:
+        OSError: if a file cannot be written.
+        ValueError: if the configuration holds more than plain values.
+    """
+    tensors, shared = _without_copies(checkpoint["model"])
+    plain = {key: checkpoint[key] for key in ("args", "cfg") if checkpoint.get(key) is not None}
+    try:
+        text = json.dumps({**plain, SHARED: shared}, default=_plain, indent=1)
+    except TypeError as error:
+        raise ValueError(f"{path}: its configuration cannot be written as JSON ({error})") from error
+    library, description = _library(), configuration_file(path)
+    parts = [f"{description}.partial", f"{path}.partial"]
+    try:
+        with open(parts[0], "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        library.save_file(tensors, parts[1], metadata={"format": "pt"})
+        os.chmod(parts[1], 0o644)
+        os.replace(parts[0], description)
+        os.replace(parts[1], path)
+    finally:
+        for part in filter(os.path.exists, parts):
+            os.remove(part)
+
+
+def _without_copies(
+    model: typing.Dict[str, torch.Tensor],
+) -> typing.Tuple[typing.Dict[str, torch.Tensor], typing.Dict[str, str]]:
+    """Tensors that share no memory, which the format asks for, and for the others the name of the same tensor."""
+    owners: typing.Dict[typing.Any, str] = {}
+    tensors, shared = {}, {}
+    for name, tensor in model.items():
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        owner = owners.setdefault(place, name) if tensor.numel() else name
+        if owner != name:
+            shared[name] = owner
+            continue
+        whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        tensors[name] = tensor.contiguous() if whole else tensor.clone(memory_format=torch.contiguous_format)
+    return tensors, shared
+
+
+def _plain(value: typing.Any) -> typing.Any:
+    """A namespace or a configuration of omegaconf as a dictionary."""
+    if isinstance(value, argparse.Namespace):
+        return vars(value)
+    if hasattr(value, "items"):
+        return dict(value.items())
+    if hasattr(value, "__iter__"):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} {value!r}")
+
+
+def _library() -> typing.Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise ValueError(
+            "a checkpoint in safetensors needs the package of that name: pip install safetensors"
+        ) from None
+    return safetensors.torch
