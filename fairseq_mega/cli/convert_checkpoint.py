@@ -1,33 +1,69 @@
-"""Turn a checkpoint of the published code (facebookresearch/mega) into one of this package.
+"""Turn checkpoints of the published code into ones of this package, and back.
 
-The tensors are renamed to the paper's symbols (the published "alpha" and "delta" of the EMA are each other's),
-trailing axes of length one are dropped, and copies of shared tables are left out. The published positions of
-left-padded sources are kept (--published-source-padding), so that scores agree with the published code's. Language
-models become models of --task mega_language_modeling; classifiers of the Long Range Arena keep their tasks.
+What the file holds is recognised from its contents: a model of facebookresearch/mega (translation, language models,
+the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors; --to official turns one of
+this package into theirs. A model of this package is copied as it is, to or from safetensors: with the suffix
+.safetensors the output has a JSON of the configuration beside it.
+
+The published positions of left-padded sources are kept (--published-source-padding), so that scores agree with the
+published code's. Language models become models of --task mega_language_modeling. Nothing in a file is executed.
 """
 
 import argparse
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.models.checkpoint_files import save
-from fairseq_mega.models.published_checkpoints import convert_checkpoint
+from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.models.published_checkpoints.building import check_complete
+from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--input", type=Path, required=True, help="checkpoint of either layout")
+    parser.add_argument("--output", type=Path, required=True, help="file to write (.pt or .safetensors)")
+    parser.add_argument("--to", choices=["ours", "official"], help="layout to write (default: ours)")
+    parser.add_argument(
+        "--verify", action="store_true", help="run both layouts on random input, print the largest difference"
+    )
+    return parser
+
+
+def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
+    """The checkpoint to write; raises OSError and ValueError."""
+    where = f"--input {arguments.input}"
+    given = load_checkpoint(arguments.input)
+    if arguments.to == "official":
+        converted = publish_checkpoint(given, str(arguments.input))
+        pair = converted, convert_checkpoint(converted, str(arguments.input))
+    elif is_ours(given):
+        if arguments.verify:
+            raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package; leave it out")
+        return given
+    else:
+        converted = convert_checkpoint(given, str(arguments.input))
+        pair = given, converted
+    check_complete(pair[1]["args"], pair[1]["model"], where)
+    if arguments.verify:
+        print(f"largest difference of both layouts on random input: {largest_difference(*pair):.2g}", flush=True)
+    return converted
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
     """Run the command line; errors end it with exit status 2."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--input", type=Path, required=True, help="checkpoint of the published code")
-    parser.add_argument("--output", type=Path, required=True, help="file to write")
+    parser = build_parser()
     arguments = parser.parse_args(given)
     if not arguments.input.is_file():
         parser.error(f"--input {arguments.input} does not exist")
     if arguments.output.exists():
         parser.error(f"--output {arguments.output} exists: give another name, or remove it first")
     try:
-        converted = convert_checkpoint(load_checkpoint(arguments.input), str(arguments.input))
+        converted = convert(arguments)
         save(converted, arguments.output)
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -1,0 +1,91 @@
+"""The model that a converted checkpoint is for, and whether its tensors are all there, of the right shapes."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor, nn
+
+from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.models.mega_classifier import MegaClassifier
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+
+from .names import to_published
+from .options import kind_of
+from .tensors import OUR_BUFFERS, tables_of_ours
+
+
+def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
+    """The model of our options, for dictionaries as long as the tables of its tensors; weights as drawn.
+
+    Raises:
+        ValueError: if an option is out of range or missing.
+    """
+    kind = kind_of(model)
+    if kind == "translator":
+        source, target = (stand_in(table_length(model, side)) for side in ("encoder", "decoder"))
+        return MegaModel.build_model(options, SimpleNamespace(source_dictionary=source, target_dictionary=target))
+    if kind == "language model":
+        symbols = stand_in(table_length(model, "decoder"))
+        task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, dictionary=symbols)
+        return MegaLanguageModel.build_model(options, task)
+    table = model["encoder.embedding.tokens.weight"]
+    text = table.dim() == 2
+    first = model.get("head.hidden.0.weight", model["head.output.weight"])
+    task = SimpleNamespace(
+        input_type="text" if text else "image",
+        documents=first.size(1) // table.size(-1) if text else 1,
+        dictionary=stand_in(table.size(0)) if text else None,
+        label_dictionary=stand_in(4) if text else None,
+    )
+    return MegaClassifier.build_model(options, task)
+
+
+def stand_in(symbols: int) -> Dictionary:
+    """A dictionary of that many symbols; raises ValueError below fairseq's own four."""
+    dictionary = Dictionary()
+    if symbols < len(dictionary):
+        raise ValueError(f"a table of {symbols} rows: fairseq's dictionaries begin with {len(dictionary)} symbols")
+    for number in range(symbols - len(dictionary)):
+        dictionary.add_symbol(f"symbol{number}")
+    return dictionary
+
+
+def table_length(model: Dict[str, Tensor], side: str) -> int:
+    """Rows of the table of embeddings, of all bands of an adaptive one; raises ValueError where there is none."""
+    prefix = f"{side}.embedding.tokens."
+    bands = [name for name in model if name.startswith(f"{prefix}embeddings.") and name.endswith(".0.weight")]
+    names = [f"{prefix}weight"] if f"{prefix}weight" in model else bands
+    if not names:
+        raise ValueError(f"the {side} has no table of embeddings")
+    return sum(model[name].size(0) for name in names)
+
+
+def differences(options: Namespace, model: Dict[str, Tensor]) -> List[str]:
+    """What is missing, left over or of a wrong shape in the tensors of a model, with the published names."""
+    with torch.device("meta"):
+        needed = build_model(options, model).state_dict()
+    tables = tables_of_ours(model)
+    found = []
+    for name in sorted({*needed, *model}):
+        shown = to_published(name, tables)
+        if name not in model:
+            if not OUR_BUFFERS.search(name) and not name.endswith(("._float_tensor", ".version")):
+                found.append(f"missing: {shown} {tuple(needed[name].shape)}")
+        elif name not in needed:
+            found.append(f"left over: {shown} {tuple(model[name].shape)}")
+        elif model[name].shape != needed[name].shape:
+            found.append(
+                f"wrong shape: {shown} is {tuple(model[name].shape)}, the options need {tuple(needed[name].shape)}"
+            )
+    return found
+
+
+def check_complete(options: Namespace, model: Dict[str, Tensor], where: str) -> None:
+    """Raise a ValueError with the list of :func:`differences`, if there are any."""
+    found: List[str] = differences(options, model)
+    if found:
+        listed: Any = "\n  ".join(found)
+        raise ValueError(f"{where}: {len(found)} tensors do not fit the model of its options\n  {listed}")

@@ -1,0 +1,92 @@
+"""Names of tensors in the published code (facebookresearch/mega), and ours: one table, read both ways.
+
+The names follow the paper's symbols here; the published "alpha" and "delta" of the EMA are each other's.
+"""
+
+import re
+from functools import lru_cache
+from typing import Iterable, List, Tuple
+
+Pairs = Tuple[Tuple[str, str], ...]
+
+# Published name -> ours, for the parts of a layer. The only place where the published names stand.
+LAYER: Pairs = (
+    ("mega_layer.norm.norm.", "attention.norm."),
+    ("mega_layer.move.delta", "attention.ema.alpha"),
+    ("mega_layer.move.alpha", "attention.ema.delta"),
+    ("mega_layer.move.beta", "attention.ema.beta"),
+    ("mega_layer.move.gamma", "attention.ema.eta"),
+    ("mega_layer.move.omega", "attention.ema.omega"),
+    ("mega_layer.v_proj.", "attention.value_proj."),
+    ("mega_layer.mx_proj.", "attention.gate_proj."),
+    ("mega_layer.h_proj.", "attention.output_proj."),
+    ("mega_layer.gamma", "attention.kappa"),
+    ("mega_layer.beta", "attention.mu"),
+    ("mega_layer.rel_pos_bias.rel_pos_bias", "attention.relative_bias.weight"),
+    ("mega_layer.rel_pos_bias.", "attention.relative_bias."),
+    ("cross_attn.norm.norm.", "cross_attention.norm."),
+    ("cross_attn.k_proj.", "cross_attention.key_proj."),
+    ("cross_attn.v_proj.", "cross_attention.value_proj."),
+    ("cross_attn.q_proj.", "cross_attention.query_proj."),
+    ("cross_attn.h_proj.", "cross_attention.output_proj."),
+    ("cross_attn.rel_pos_bias.rel_pos_bias", "cross_attention.relative_bias.weight"),
+    ("cross_attn.rel_pos_bias.", "cross_attention.relative_bias."),
+    ("nffn.norm.norm.", "feed_forward.norm."),
+    ("nffn.fc", "feed_forward.fc"),
+)
+# Around the layers; of two that begin alike the longer comes first.
+MODEL: Pairs = (
+    ("embed_tokens.", "embedding.tokens."),
+    ("embed_norm.norm.", "embedding.norm."),
+    ("project_in_dim.", "embedding.projection."),
+    ("final_norm.norm.", "final_norm."),
+)
+CHARACTERS: Pairs = (("embed_tokens.embed.", "embedding.tokens."),)  # the table of a classifier of text
+CLASSIFIER: Pairs = (
+    ("encoder.encoder.", "encoder."),
+    ("classifier.{}.0.", "head.hidden.{}."),  # the braces stand for a number
+    ("sentence_projection_layer.", "head.output."),
+)
+
+
+def tables(classifier: bool, text: bool) -> List[Pairs]:
+    """The tables for the tensors of a classifier (of ``text``, or of numbers), or of another model."""
+    return [*([CLASSIFIER] if classifier else []), LAYER, (*(CHARACTERS if text else ()), *MODEL)]
+
+
+def tables_of_published(names: Iterable[str]) -> List[Pairs]:
+    """The tables for published names."""
+    names = list(names)
+    classifier = any(name.startswith(("encoder.encoder.", "classifier.", "sentence_projection_")) for name in names)
+    return tables(classifier, any(f".{CHARACTERS[0][0]}" in name for name in names))
+
+
+def to_ours(name: str, tables: Iterable[Pairs]) -> str:
+    """Our name of a published tensor."""
+    for pairs in tables:
+        name = _renamed(name, pairs)
+    return name
+
+
+def to_published(name: str, tables: Iterable[Pairs]) -> str:
+    """The published name of a tensor of ours."""
+    for pairs in reversed(list(tables)):
+        name = _renamed(name, tuple((ours, published) for published, ours in pairs))
+    return name
+
+
+def _renamed(name: str, pairs: Pairs) -> str:
+    """Replace what the first pair finds at the beginning of a part of the dotted name."""
+    for pattern, replacement in _compiled(pairs):
+        changed, times = pattern.subn(replacement, name, count=1)
+        if times:
+            return changed
+    return name
+
+
+@lru_cache(maxsize=None)
+def _compiled(pairs: Pairs) -> List[Tuple["re.Pattern[str]", str]]:
+    return [
+        (re.compile(r"(?:^|(?<=\.))" + re.escape(old).replace(r"\{\}", r"(\d+)")), new.replace("{}", r"\1"))
+        for old, new in pairs
+    ]

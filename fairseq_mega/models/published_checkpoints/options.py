@@ -1,0 +1,123 @@
+"""Options of a model in the published code (facebookresearch/mega), and ours; the tensors tell what is not said."""
+
+from argparse import Namespace
+from typing import Any, Dict
+
+from torch import Tensor
+
+# Options of published classifiers that have another name here.
+CLASSIFIER_OPTIONS = {
+    "z_dim": "encoder_z_dim",
+    "n_dim": "encoder_n_dim",
+    "chunk_size": "encoder_chunk_size",
+    "norm_type": "normalization_type",
+    "encoder_normalize_before": "normalize_before",
+}
+OURS_ALONE = ("published_source_padding",)
+LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task there and here
+
+
+def kind_of(model: Dict[str, Tensor]) -> str:
+    """ "classifier", "translator", "language model" or "" from the names of our tensors."""
+    encoder, decoder = (any(name.startswith(f"{side}.layers.") for name in model) for side in ("encoder", "decoder"))
+    if any(name.startswith("head.") for name in model):
+        return "classifier"
+    return {(True, True): "translator", (False, True): "language model"}.get((encoder, decoder), "")
+
+
+def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """Options of task and model of a checkpoint of any fairseq by name, those of the model last."""
+    cfg = checkpoint.get("cfg")
+    if not cfg:
+        return dict(vars(checkpoint.get("args") or Namespace()))
+    values: Dict[str, Any] = {}
+    for part, name in (("task", "task"), ("model", "arch")):
+        given = cfg[part]
+        given = vars(given) if isinstance(given, Namespace) else {key: given[key] for key in given}
+        values.update({key: value for key, value in given.items() if key != "_name"}, **{name: given.get("_name")})
+    return values
+
+
+def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Our options of a published model, given the published ones and its tensors under our names."""
+    values, kind = dict(published), kind_of(model)
+    if kind == "classifier":
+        for theirs, ours in CLASSIFIER_OPTIONS.items():
+            if theirs in values:
+                values[ours] = values.pop(theirs)
+        text = model["encoder.embedding.tokens.weight"].dim() == 2
+        values.setdefault("arch", "mega_lra")
+        values.setdefault("task", "lra-text" if text else "lra-image")
+    elif kind == "translator":
+        values["published_source_padding"] = True
+        values.setdefault("arch", "mega")
+        values.setdefault("task", "translation")
+    else:
+        values["task"] = LANGUAGE_MODELING[1]
+        values.setdefault("arch", "mega_lm")
+    _fill(values, model, kind)
+    return values
+
+
+def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
+    """The published options for ours: the inverse of :func:`convert_options`."""
+    kind, values = kind_of(model), {option: value for option, value in ours.items() if option not in OURS_ALONE}
+    _fill(values, model, kind)
+    if kind == "classifier":
+        for theirs, option in CLASSIFIER_OPTIONS.items():
+            if option in values:
+                values[theirs] = values.pop(option)
+        if values.get("act_dropout") is None:  # there one option for both
+            values["act_dropout"] = values.get("hidden_dropout", 0.0)
+    if values.get("task") == LANGUAGE_MODELING[1]:
+        values["task"] = LANGUAGE_MODELING[0]
+    return values
+
+
+def _fill(values: Dict[str, Any], model: Dict[str, Tensor], kind: str) -> None:
+    """Add the options that are missing and that the tensors tell."""
+    chunked = any((values.get(f"{side}_chunk_size") or -1) > 0 for side in ("encoder", "decoder"))
+    for option, value in shape_options(model, kind).items():
+        of_positions = option.startswith("max_")  # a chunk's bias says nothing about them
+        if values.get(option) is None and not (chunked and of_positions):
+            values[option] = value
+
+
+def shape_options(model: Dict[str, Tensor], kind: str) -> Dict[str, Any]:
+    """Options that the shapes of our tensors tell."""
+    found: Dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        layer = f"{side}.layers.0."
+        if f"{layer}attention.value_proj.weight" not in model:
+            continue
+        hidden, width = model[f"{layer}attention.value_proj.weight"].shape
+        inner = model.get(f"{layer}feed_forward.fc1.bias")
+        found[f"{side}_layers"] = len({name.split(".")[2] for name in model if name.startswith(f"{side}.layers.")})
+        found[f"{side}_embed_dim"], found[f"{side}_hidden_dim"] = width, hidden
+        found[f"{side}_z_dim"] = model[f"{layer}attention.kappa"].size(1)
+        found[f"{side}_n_dim"] = model[f"{layer}attention.ema.eta"].size(1)
+        found[f"{side}_ffn_embed_dim"] = 0 if inner is None else inner.numel()
+        found["normalization_type"] = norm_of(model, f"{layer}attention.norm.")
+        found["rel_pos_bias"] = "rotary" if f"{layer}attention.relative_bias.alpha" in model else "simple"
+        found["normalize_before"] = any(name.startswith(f"{side}.final_norm.") for name in model)
+        found["normalize_embedding"] = any(name.startswith(f"{side}.embedding.norm.") for name in model)
+        bias = model.get(f"{layer}attention.relative_bias.weight")
+        if bias is not None:
+            of_side = "max_source_positions" if side == "encoder" else "max_target_positions"
+            found["max_positions" if kind == "classifier" else of_side] = (bias.numel() + 1) // 2
+    if kind == "classifier":
+        found["sentence_class_num"] = model["head.output.weight"].size(0)
+        found["classifier_layers"] = sum(name.startswith("head.hidden.") and name.endswith(".bias") for name in model)
+        if "head.hidden.0.bias" in model:
+            found["classifier_out_dim"] = model["head.hidden.0.bias"].numel()
+    return found
+
+
+def norm_of(model: Dict[str, Tensor], prefix: str) -> str:
+    """Type of a norm from its parameters' names."""
+    names = {name[len(prefix) :] for name in model if name.startswith(prefix)}
+    if "running_mean" in names:
+        return "batchnorm"
+    if "scalar" in names:
+        return "scalenorm"
+    return "layernorm" if "bias" in names else "rmsnorm"

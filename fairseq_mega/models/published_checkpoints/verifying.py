@@ -1,0 +1,93 @@
+"""Both layouts of a checkpoint on the same random input."""
+
+import math
+import re
+from argparse import Namespace
+from functools import partial
+from typing import Any, Dict, List
+
+import torch
+from torch import Tensor
+
+from . import plain_models
+from .building import build_model
+from .options import kind_of
+
+SEED = 1
+LENGTH = 67  # of the inputs at most, but for chunks of numbers that are longer
+
+
+@torch.no_grad()
+def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> float:
+    """Largest absolute difference of the two forms of a model, in float64, over log probabilities or logits.
+
+    Args:
+        published: options (``args``) and tensors (``model``) in the published layout.
+        converted: the same in ours.
+
+    Raises:
+        ValueError: if an output is no finite number.
+    """
+    options: Namespace = converted["args"]
+    model = {name: _double(tensor) for name, tensor in converted["model"].items()}
+    weights = {name: _double(tensor) for name, tensor in published["model"].items()}
+    ours = build_model(options, model)
+    ours.load_state_dict(model)
+    ours.double().eval()
+    kind, inputs = kind_of(model), random_inputs(ours, model, vars(options))
+    published_model: Any = {
+        "classifier": lambda *documents: plain_models.classifier(weights, vars(published["args"]), list(documents)),
+        "language model": partial(plain_models.language_model, weights, vars(published["args"])),
+        "translator": partial(plain_models.translator, weights, vars(published["args"])),
+    }[kind]
+    found = (run_ours(ours, kind, inputs) - published_model(*inputs)).abs().max().item()
+    if not math.isfinite(found):
+        raise ValueError("the outputs on random input are no finite numbers: the weights are damaged")
+    return found
+
+
+def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) -> List[Tensor]:
+    """Documents of a classifier, tokens of a language model, or source (padded on the left) and target."""
+    draw = torch.Generator().manual_seed(SEED)
+    kind, length = kind_of(model), _length(options)
+    if kind == "language model":
+        return [_tokens(draw, len(ours.decoder.dictionary), [length, length])]
+    if kind == "translator":
+        source = _tokens(draw, len(ours.encoder.dictionary), [length, length // 2], left=True)
+        return [source, _tokens(draw, len(ours.decoder.dictionary), [length, length])]
+    table = model["encoder.embedding.tokens.weight"]
+    if table.dim() == 2:
+        return [_tokens(draw, table.size(0), [length, length // 2]) for _ in range(ours.documents)]
+    return [torch.rand(2, _length(options, whole_chunks=True), generator=draw, dtype=torch.float64)]
+
+
+def run_ours(ours: Any, kind: str, inputs: List[Tensor]) -> Tensor:
+    """Logits of a classifier, or log probabilities (B, L, V)."""
+    if kind == "classifier":
+        return ours(inputs[0], src1_tokens=inputs[1] if len(inputs) == 2 else None)
+    output = ours(*inputs) if kind == "language model" else ours(inputs[0], None, inputs[1])
+    return ours.get_normalized_probs(output, log_probs=True)
+
+
+def _tokens(draw: Any, symbols: int, lengths: List[int], left: bool = False) -> Tensor:
+    """Random texts of these lengths, padded on one side."""
+    drawn = torch.randint(4, max(symbols, 5), (len(lengths), max(lengths)), generator=draw)
+    for row, real in enumerate(lengths):
+        drawn[row, slice(0, max(lengths) - real) if left else slice(real, None)] = plain_models.PAD
+    return drawn
+
+
+def _length(options: Dict[str, Any], whole_chunks: bool = False) -> int:
+    """A length of at most LENGTH that covers several chunks where they are short; numbers fill their chunks."""
+    chunks = [value for name, value in options.items() if name.endswith("chunk_size") and (value or -1) > 0]
+    known = [value for name, value in options.items() if re.fullmatch("max_.*positions", name) and value]
+    longest = min([LENGTH, *known])
+    if not chunks:
+        return longest
+    if whole_chunks:
+        return chunks[0] * max(longest // chunks[0], 1)
+    return min(2 * chunks[0] + 3, longest)
+
+
+def _double(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor

@@ -1,0 +1,136 @@
+"""Every published layout, converted and back: tensors bit for bit, outputs as a plain transcription has them."""
+
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+
+from fairseq_mega.cli import convert_checkpoint as command
+from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
+from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from tests.support.published_layouts import LAYOUTS
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+NAMES = ["translator", "language_model", "lra_classifier", *LAYOUTS]
+
+
+def published(name: str) -> Dict[str, Any]:
+    return LAYOUTS[name]() if name in LAYOUTS else load_checkpoint(GOLDENS / f"{name}.official.pt")
+
+
+def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
+    assert set(got) == set(want)
+    for name, tensor in want.items():
+        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
+        assert torch.equal(got[name], tensor), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_and_back(name: str) -> None:
+    given = published(name)
+    converted = convert_checkpoint(given, name)
+    check_complete(converted["args"], converted["model"], name)
+    assert largest_difference(given, converted) < 1e-5
+    back = publish_checkpoint(converted, name)
+    assert_same(back["model"], given["model"])
+    assert vars(given["args"]).items() <= vars(back["args"]).items()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_tensor_shows(name: str) -> None:
+    """The comparison of both layouts sees each tensor of the first layer."""
+    given = published(name)
+    converted = convert_checkpoint(given, name)
+    before = largest_difference(given, converted)
+    missed = []
+    for key in converted["model"]:
+        if ".layers.0." not in key or key.endswith(("num_batches_tracked", "key_proj.bias")):
+            continue  # softmax does not see the same added to all logits of a row
+        tensor = converted["model"][key]
+        noise = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(5))
+        changed = {**converted["model"], key: tensor + noise.abs()}
+        if not largest_difference(given, {**converted, "model": changed}) > 1e-5 + before:
+            missed.append(key)
+    assert not missed
+
+
+def test_swapped_names_of_the_ema_show() -> None:
+    given = published("translator")
+    converted = convert_checkpoint(given, "")
+    layer = "encoder.layers.1.attention.ema"
+    model = dict(converted["model"])
+    model[f"{layer}.alpha"], model[f"{layer}.delta"] = model[f"{layer}.delta"], model[f"{layer}.alpha"]
+    assert largest_difference(given, {**converted, "model": model}) > 1e-3
+
+
+def test_missing_options_are_read_off_the_tensors() -> None:
+    """All that shapes tell; activations and the like keep the defaults."""
+    for name, kept in (("translator", ["share_all_embeddings"]), ("lra_classifier", ["chunk_size", "max_positions"])):
+        given = published(name)
+        for option in list(vars(given["args"])):
+            if option not in kept:
+                delattr(given["args"], option)
+        converted = convert_checkpoint(given, name)
+        check_complete(converted["args"], converted["model"], name)
+        build_model(converted["args"], converted["model"]).load_state_dict(converted["model"])
+        assert largest_difference(given, converted) < 1e-5
+
+
+def run(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    given = published("translator")
+    del given["model"]["encoder.layers.0.mega_layer.v_proj.bias"]
+    given["model"]["encoder.layers.0.mega_layer.spare"] = torch.zeros(2)
+    given["model"]["decoder.layers.1.nffn.fc1.weight"] = torch.zeros(3, 16)
+    torch.save(given, tmp_path / "odd.pt")
+    with pytest.raises(SystemExit) as end:
+        run("--input", tmp_path / "odd.pt", "--output", tmp_path / "new.pt")
+    lines = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and not (tmp_path / "new.pt").exists()
+    assert f"--input {tmp_path}/odd.pt: 3 tensors do not fit the model of its options" in lines[-4]
+    assert [line.strip() for line in lines[-3:]] == [
+        "wrong shape: decoder.layers.1.nffn.fc1.weight is (3, 16), the options need (20, 16)",
+        "missing: encoder.layers.0.mega_layer.v_proj.bias (24,)",
+        "left over: encoder.layers.0.mega_layer.spare (2,)",
+    ]
+
+
+def test_a_shared_table_with_another_copy_is_refused() -> None:
+    given = published("translator")
+    given["model"]["decoder.output_projection.weight"] += 1
+    with pytest.raises(ValueError, match="decoder.output_projection.weight differs from decoder.embed_tokens.weight"):
+        convert_checkpoint(given, "x.pt")
+
+
+def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ours, back = tmp_path / "ours.pt", tmp_path / "back.pt"
+    assert run("--input", GOLDENS / "lra_classifier.official.pt", "--output", ours, "--verify") == 0
+    assert run("--input", ours, "--output", back, "--to", "official", "--verify") == 0
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("largest difference")]
+    assert len(printed) == 2 and all(float(line.split()[-1]) < 1e-5 for line in printed)
+    assert_same(load_checkpoint(back)["model"], published("lra_classifier")["model"])
+    for arguments, message in (
+        (["--input", ours, "--output", tmp_path / "x.pt", "--verify"], "--verify compares two layouts"),
+        (["--input", back, "--output", tmp_path / "x.pt", "--to", "official"], "--to official needs a checkpoint of"),
+    ):
+        with pytest.raises(SystemExit):
+            run(*arguments)
+        assert message in capsys.readouterr().err
+
+
+def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -> None:
+    """Its options lie in fairseq's newer form, and the decoder's are those of the encoder where nothing is said."""
+    trained = load_checkpoint(tiny_model.checkpoint)
+    assert is_ours(trained) and not trained.get("args")
+    official = publish_checkpoint(trained, "trained")
+    assert official["args"].arch == "mega_tiny" and official["args"].task == "translation"
+    assert official["args"].decoder_z_dim == 8 and official["args"].share_all_embeddings is True
+    again = convert_checkpoint(official, "official")
+    assert largest_difference(official, again) < 1e-5
+    assert_same(again["model"], trained["model"])

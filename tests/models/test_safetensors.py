@@ -1,0 +1,77 @@
+"""Checkpoints as safetensors, with their configuration beside them: both ways, and in every command."""
+
+import importlib.util
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_mega.cli import average_checkpoints, convert_checkpoint
+from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.checkpoint_files import Origin, origin_of, save
+from tests.support import helpers, tiny_lm, tiny_mega
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("safetensors") is None, reason="needs the package safetensors: pip install safetensors"
+)
+
+
+def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
+    assert set(got) == set(want)
+    for name, tensor in want.items():
+        assert got[name].dtype == tensor.dtype and torch.equal(got[name], tensor), name
+
+
+def test_both_ways(tmp_path: Path) -> None:
+    model = tiny_lm.build(**tiny_lm.ADAPTIVE).state_dict()
+    model["half.of.a.table"] = torch.arange(10.0).reshape(5, 2).T[:, 1:4]
+    options = Namespace(arch="mega_lm", task="mega_language_modeling", cutoff=[1, 2], dropout=0.1, path=None)
+    path = tmp_path / "made" / "model.safetensors"
+    save({"model": model, "args": options, "last_optimizer_state": {"lr": torch.ones(1)}}, path)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["model.json", "model.safetensors"]
+    assert path.stat().st_mode & 0o777 == 0o644
+    read = load_checkpoint(path)
+    assert_same(read["model"], model)
+    assert read["args"] == options and "last_optimizer_state" not in read
+    assert origin_of(str(path)) == Origin("mega_lm", "mega_language_modeling")
+
+
+def test_shared_tables_are_written_once(tmp_path: Path) -> None:
+    model = tiny_mega.build(share_all_embeddings=True).state_dict()
+    save({"model": model, "args": None}, tmp_path / "model.safetensors")
+    read = load_checkpoint(tmp_path / "model.safetensors")["model"]
+    assert_same(read, model)
+    table = read["encoder.embedding.tokens.weight"]
+    assert table.data_ptr() == read["decoder.embedding.tokens.weight"].data_ptr()
+
+
+def test_errors(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(FileNotFoundError, match=r"model.json does not exist: the configuration of"):
+        load_checkpoint(path)
+    (tmp_path / "model.json").write_text("{}")
+    with pytest.raises(OSError):
+        load_checkpoint(path)
+    path.write_bytes(b"no such file")
+    with pytest.raises(ValueError, match="is no checkpoint in safetensors"):
+        load_checkpoint(path)
+    with pytest.raises(ValueError, match="cannot be written as JSON"):
+        save({"model": {}, "cfg": {"a": object()}}, path)
+    assert path.read_bytes() == b"no such file" and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_commands_take_them(tiny_model: Any, device_flags: List[str], tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    assert convert_checkpoint.main(["--input", str(tiny_model.checkpoint), "--output", str(path)]) == 0
+    options = [tiny_model.data, "--max-len-b", 5, "--batch-size", 100, "--beam", 2, *device_flags]
+    outputs = [helpers.run_fairseq("generate", [*options, "--path", at]) for at in (path, tiny_model.checkpoint)]
+    assert len(helpers.hypotheses(outputs[0])) == 461
+    assert helpers.hypotheses(outputs[0]) == helpers.hypotheses(outputs[1])
+    options = [tiny_model.data, *helpers.TINY_TRAINING, *device_flags, "--save-dir", tmp_path / "save"]
+    options += ["--finetune-from-model", path, "--max-update", 1, "--no-epoch-checkpoints", "--disable-validation"]
+    assert "loading pretrained model from" in helpers.run_fairseq("train", options)
+    assert average_checkpoints.main(["--inputs", str(path), "--output", str(tmp_path / "mean.safetensors")]) == 0
+    assert_same(load_checkpoint(tmp_path / "mean.safetensors")["model"], load_checkpoint(path)["model"])
