@@ -15,17 +15,23 @@ HELP = "keep the matrices of a MEGA model in bfloat16 or int8 (a scale for each 
 
 
 def add_decode_weights() -> None:
-    """Add the option to the commands that have --model-overrides."""
+    """Add the option to the commands that have --model-overrides; models that do not know it refuse it."""
     from fairseq import options
+    from fairseq.models import BaseFairseqModel
 
     wrap(options, "add_generation_args", _add_option)
     wrap(options, "add_eval_lm_args", _add_option)
     wrap(options, "parse_args_and_arch", _parse_into_overrides)
+    wrap(BaseFairseqModel, "prepare_for_inference_", _refuse_other_models)
 
 
 def asked_for(cfg: typing.Any) -> typing.Optional[str]:
     """The kind of weights that the configuration of a command asks for, None for those of the checkpoint."""
-    overrides = ast.literal_eval(cfg.common_eval.model_overrides or "{}")
+    text = getattr(getattr(cfg, "common_eval", None), "model_overrides", None)
+    try:
+        overrides = ast.literal_eval(text or "{}")
+    except (ValueError, SyntaxError):  # eval-lm takes any expression there
+        return None
     return overrides.get(NAME) if isinstance(overrides, dict) else None
 
 
@@ -43,3 +49,11 @@ def _parse_into_overrides(original: typing.Callable, *args: typing.Any, **kwargs
         overrides = ast.literal_eval(namespace.model_overrides or "{}")
         namespace.model_overrides = repr({**overrides, NAME: kind})
     return parsed
+
+
+def _refuse_other_models(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:
+    kind = asked_for(cfg)
+    if kind is not None and not getattr(model, "packs_weights", False):
+        name = type(model).__name__
+        raise ValueError(f"--decode-weights {kind}: {name} is no MEGA model that generates; leave the option out")
+    return original(model, cfg)
