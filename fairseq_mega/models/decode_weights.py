@@ -4,10 +4,11 @@ from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
+from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import Tensor, nn
 
 from fairseq_mega.compat.decode_weights import asked_for
-from fairseq_mega.modules.packed_linear import PackedLinear, pack_linear_maps
+from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
 
 
@@ -16,12 +17,12 @@ class OutputTable:
 
     Attributes:
         shared_output: whether the embeddings are the output's matrix, too; else ``output_projection`` has it.
-        packed_output: in place of both, once :func:`pack_weights` has made it.
+        packed_output: in place of both, once :func:`pack_weights` has made it; the owner's constructor sets None.
     """
 
     adaptive_softmax: Any
     shared_output: bool
-    packed_output: Optional[PackedLinear] = None
+    packed_output: Optional[PackedLinear]  # no default: a class's attribute would hide the module of that name
     embedding: Any
     output_projection: nn.Linear
 
@@ -41,6 +42,8 @@ class OutputTable:
 
 class DecodesPacked:
     """A parent class of models that generate: it packs their weights where a command or a caller asks for it."""
+
+    packs_weights = True
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """As fairseq's; then pack the weights if ``--decode-weights`` says so.
@@ -65,7 +68,7 @@ class DecodesPacked:
 
 
 def pack_weights(model: nn.Module, kind: str) -> None:
-    """Pack the linear maps of a model's layers, and its output table unless that is adaptive. It cannot learn any more.
+    """Pack the linear maps of a model's layers and tables, the output's included. It cannot learn any more.
 
     Args:
         model: a trained model of this package that generates.
@@ -84,6 +87,16 @@ def pack_weights(model: nn.Module, kind: str) -> None:
         if isinstance(part, Trunk):
             pack_linear_maps(part.layers, kind)
     decoder: Any = model.decoder
-    if decoder.adaptive_softmax is None:
-        with torch.no_grad():
-            decoder.packed_output = PackedLinear(decoder.output_matrix, None, kind)
+    pack_linear_maps(decoder.embedding, kind)  # the projections of an adaptive input
+    if decoder.adaptive_softmax is not None:
+        pack_linear_maps(decoder.adaptive_softmax, kind, _linear_map_of_fairseq)
+        return
+    with torch.no_grad():
+        decoder.packed_output = PackedLinear(decoder.output_matrix, None, kind)
+
+
+def _linear_map_of_fairseq(module: nn.Module) -> Optional[LinearMap]:
+    """As :func:`linear_map`, with the part of an adaptive softmax that shares its matrix with the input."""
+    if isinstance(module, TiedLinear):
+        return LinearMap(module.weight.t() if module.transpose else module.weight, None)
+    return linear_map(module)

@@ -43,6 +43,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
         self.embedding = embedding
+        self.packed_output = None
         self.add_layers(layers, final_norm, checkpoint_activations)
 
     @naming_flags("decoder", "max_target_positions")

@@ -1,11 +1,18 @@
 """Linear maps with packed matrices in place of a trained model's, for decoding."""
 
-from typing import Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
+
+
+class LinearMap(NamedTuple):
+    """What a linear map consists of."""
+
+    matrix: Tensor  # (outputs, inputs)
+    bias: Optional[Tensor]  # (outputs,)
 
 
 class PackedLinear(nn.Module):
@@ -28,6 +35,14 @@ class PackedLinear(nn.Module):
         for name, tensor in (("data", packed.data), ("scale", packed.scale), ("bias", bias)):
             self.register_buffer(name, None if tensor is None else tensor.detach(), persistent=False)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:  # .half(), .to() and the like: they move the matrix only
+        packed = PackedMatrix(self.data, self.scale)
+        super()._apply(fn, recurse)
+        device = self.data.device
+        self.data = packed.data.to(device)
+        self.scale = None if packed.scale is None else packed.scale.to(device)
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
         return packed_linear(x, PackedMatrix(self.data, self.scale), self.bias)
@@ -37,13 +52,24 @@ class PackedLinear(nn.Module):
         return f"in_features={inputs}, out_features={outputs}, kind={self.kind}"
 
 
+def linear_map(module: nn.Module) -> Optional[LinearMap]:
+    """The matrix and bias of a module that is a linear map and nothing else, or None."""
+    return LinearMap(module.weight, module.bias) if type(module) is nn.Linear else None
+
+
 @torch.no_grad()
-def pack_linear_maps(module: nn.Module, kind: str) -> int:
-    """Replace every linear map within a module by a packed one; returns how many."""
-    count = 0
+def pack_linear_maps(
+    module: nn.Module, kind: str, linear_map_of: Callable[[nn.Module], Optional[LinearMap]] = linear_map
+) -> None:
+    """Replace every linear map within a module by a packed one.
+
+    Args:
+        module: what holds them; it is changed.
+        kind: one of :data:`fairseq_mega.ops.packed_linear.KINDS`.
+        linear_map_of: tells which parts are linear maps.
+    """
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear:
-                setattr(parent, name, PackedLinear(child.weight, child.bias, kind))
-                count += 1
-    return count
+            found = linear_map_of(child)
+            if found is not None:
+                setattr(parent, name, PackedLinear(found.matrix, found.bias, kind))
