@@ -53,6 +53,10 @@ FM_INLINE void forward(const GateShape& shape, const GateInputs& in, void* out, 
   with_types(shape, [&](auto residual, auto other) __attribute__((always_inline)) {
     for (int64_t i = begin; i < end; ++i) {
       const Row row = row_of(in, i, residual, other);
+      if (i + kAhead < end) {
+        prefetch_row(in.update, i + kAhead, in.update_stride, shape.width, other);
+        prefetch_row(in.candidate, i + kAhead, in.candidate_stride, shape.width, other);
+      }
       void* to = row_of(out, i, shape.width, residual);
       for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
         const auto e = element(row, span, residual, other);
@@ -68,6 +72,10 @@ FM_INLINE void backward(const GateShape& shape, const GateInputs& in, const Gate
   with_types(shape, [&](auto residual, auto other) __attribute__((always_inline)) {
     for (int64_t i = begin; i < end; ++i) {
       const Row row = row_of(in, i, residual, other);
+      if (i + kAhead < end) {
+        prefetch_row(in.update, i + kAhead, in.update_stride, shape.width, other);
+        prefetch_row(in.candidate, i + kAhead, in.candidate_stride, shape.width, other);
+      }
       const void* grad = row_of(gradients.out, i, shape.width, residual);
       void* grad_x = row_of(gradients.x, i, shape.width, residual);
       void* grad_update = row_of(gradients.update, i, shape.width, other);
