@@ -1,6 +1,11 @@
-"""The update gate of MEGA's sub-layers: :func:`gated_residual`, its paths, and the Python half of its kernels."""
+"""What MEGA's sub-layers do to single elements between their products, their paths, and the Python half of the kernels.
 
-from typing import Any, Optional, Tuple
+:func:`gated_residual` is the update gate, :func:`silu` the activation with what stands beside it, :func:`query_key` the
+two views of the shared representation. The last two are cheap: :func:`recomputing` hands their results to a function
+without keeping them for its backward pass.
+"""
+
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +14,7 @@ from torch import Tensor
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
 
-__all__ = ["gated_residual"]
+__all__ = ["gated_residual", "query_key", "recomputing", "silu"]
 
 
 def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
@@ -18,10 +23,19 @@ def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Op
     return one and update.dtype in native.DTYPES and residual.dtype in (update.dtype, torch.float32)
 
 
+def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
+    return all(other is None or other.dtype == x.dtype for other in others)
+
+
 PATHS = Operator(
     "gate",
     Path("reference"),
     Path("native", kernels_obstacle, native.DTYPES, suits=_takes_types),
+)
+ACTIVATION_PATHS = Operator(
+    "gate",
+    Path("reference"),
+    Path("native", kernels_obstacle, native.DTYPES, suits=_one_type),
 )
 
 
@@ -56,16 +70,120 @@ def gated_residual(
     return torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
 
 
+def silu(
+    x: Tensor,
+    factor: Optional[Tensor] = None,
+    *,
+    skip: Optional[Tensor] = None,
+    omega: Optional[Tensor] = None,
+    path: Optional[str] = None,
+) -> Tensor:
+    """``factor SiLU(x + omega skip)``: the activation of values and FFN, the reset gate, or the output of the EMA.
+
+    Args:
+        x: (..., D).
+        factor: (..., D), what a reset gate with the logits x lets through.
+        skip: (..., D), what the EMA's output x is of.
+        omega: (D,), the skip's weight.
+        path: as in :func:`gated_residual`; the kernels are for CPUs, "native" means PyTorch's on other devices.
+
+    Returns:
+        (..., D).
+
+    Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
+    """
+    check_devices("gate", x=x, factor=factor, skip=skip, omega=omega)
+    if ACTIVATION_PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
+        return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
+    if skip is not None and omega is not None:
+        x = torch.addcmul(x, skip, omega.to(skip.dtype))
+    return F.silu(x) if factor is None else factor * F.silu(x)
+
+
+def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
+    """Queries and keys ``kappa SiLU(x) + mu`` from the logits of their shared representation.
+
+    Args:
+        x: (..., z).
+        kappa, mu: (2, z), of queries and of keys.
+        path: as in :func:`silu`.
+
+    Returns:
+        Two times (..., z), of the type of x.
+
+    Source: MEGA, Eq. 9 and 10.
+    """
+    check_devices("gate", x=x, kappa=kappa, mu=mu)
+    if ACTIVATION_PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+        return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
+    shared = F.silu(x)
+    query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])
+    return query.to(x.dtype), key.to(x.dtype)
+
+
+class _Again:
+    """One output of an operator of this file, by the node that knows its inputs."""
+
+    def __init__(self, output: Tensor) -> None:
+        self.node: Any = output.grad_fn
+        self.index, self.size, self.stride = output.output_nr, output.size(), output.stride()
+
+    def view(self, size: Any, stride: Any) -> "_Again":
+        self.size, self.stride = size, stride
+        return self
+
+    def compute(self) -> Tensor:
+        with torch.no_grad():
+            outputs = self.node.operator(*_inputs(self.node))
+        output = outputs if isinstance(outputs, Tensor) else outputs[self.index]
+        return output.as_strided(self.size, self.stride)
+
+
+def _inputs(node: Any) -> Tuple[Any, ...]:
+    """The inputs a node has kept; torch's recomputation of layers gives them once only, so that they are noted."""
+    if node.inputs is None:
+        node.inputs = node.saved_tensors
+    return node.inputs
+
+
+def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function; what it keeps of its arguments is, where :func:`silu` or :func:`query_key` made them, how.
+
+    The backward pass of the function then computes them again, from what their own backward pass needs in any case.
+
+    Args:
+        function: whose backward pass needs some of the arguments.
+        arguments: of any kind; those of the two functions have to be contiguous, as they are.
+    """
+    if torch.compiler.is_compiling():
+        return function(*arguments)
+    made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
+    if not made:
+        return function(*arguments)
+
+    def pack(kept: Tensor) -> Any:
+        for output in made:
+            if kept.data_ptr() == output.data_ptr() and kept.numel() == output.numel() and kept.dtype == output.dtype:
+                return _Again(output).view(kept.size(), kept.stride())
+        return kept
+
+    def unpack(kept: Any) -> Tensor:
+        return kept.compute() if isinstance(kept, _Again) else kept
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        return function(*arguments)
+
+
 def _register(namespace: str) -> None:
     operators = getattr(torch.ops, namespace)
 
-    def fake(x: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> Tensor:
+    def fake(x: Tensor, *rest: Any) -> Tensor:
         return x.new_empty(x.shape)
 
     def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
         return x.new_empty(x.shape), rest[0].new_empty(x.shape), rest[1].new_empty(x.shape)
 
-    def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
@@ -78,4 +196,53 @@ def _register(namespace: str) -> None:
     torch.library.register_autograd(f"{namespace}::gated_residual", backward, setup_context=setup_context)
 
 
+def _register_activations(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def remember(operator: Any) -> Callable[..., None]:
+        def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+            ctx.operator, ctx.inputs = operator, None
+            ctx.save_for_backward(*inputs)
+
+        return setup_context
+
+    def fake_silu(x: Tensor, *rest: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def fake_silu_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, omega: Any) -> Tuple[Tensor, ...]:
+        def like(other: Any) -> Tensor:
+            return x.new_empty(0 if other is None else x.shape)
+
+        columns = 0 if skip is None else x.size(-1)
+        return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(columns, dtype=torch.float32)
+
+    def silu_backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, factor, skip, omega = _inputs(ctx)
+        ctx.inputs = None
+        grad_x, grad_factor, grad_skip, grad_omega = operators.silu_backward(grad, x, factor, skip, omega)
+        present = (factor is not None, skip is not None, skip is not None)
+        return (grad_x, *(g if p else None for g, p in zip((grad_factor, grad_skip, grad_omega), present)))
+
+    def fake_query_key(x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), x.new_empty(x.shape)
+
+    def fake_query_key_backward(grad: Tensor, other: Tensor, x: Tensor, kappa: Tensor) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), kappa.new_empty(2, 2, x.size(-1))
+
+    def query_key_backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        x, kappa, _ = _inputs(ctx)
+        ctx.inputs = None
+        grad_x, sums = operators.query_key_backward(grad_query, grad_key, x, kappa)
+        return grad_x, sums[0], sums[1]
+
+    torch.library.register_fake(f"{namespace}::silu")(fake_silu)
+    torch.library.register_fake(f"{namespace}::silu_backward")(fake_silu_backward)
+    torch.library.register_fake(f"{namespace}::query_key")(fake_query_key)
+    torch.library.register_fake(f"{namespace}::query_key_backward")(fake_query_key_backward)
+    for name, backward in (("silu", silu_backward), ("query_key", query_key_backward)):
+        setup = remember(getattr(operators, name))
+        torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=setup)
+
+
 native.register(_register)
+native.register(_register_activations)

@@ -21,7 +21,7 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
-from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.gate import gated_residual, query_key, silu
 from fairseq_mega.ops.packed_linear import KINDS, pack, packed_linear
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.support.layers import run
@@ -138,10 +138,13 @@ def run_attention(dtype: torch.dtype) -> None:
 
 
 def run_rows(dtype: torch.dtype) -> None:
-    """The gate and the timestep norm, whose rows end in the middle of a vector."""
+    """The gates and the timestep norm, whose rows end in the middle of a vector."""
     for width in (1, 7, 33):
         for count in (3, 4):
             backward(gated_residual(*(draw(2, 5, width, dtype=dtype) for _ in range(count)), path="native"))
+        x, factor, skip = (draw(2, 5, width, dtype=dtype) for _ in range(3))
+        backward(silu(x, factor, skip=skip, omega=draw(width), path="native"))
+        backward(*query_key(x, draw(2, width), draw(2, width), path="native"))
     for width, groups in ((27, 9), (24, 1), (7, 7)):
         x, weight, bias = draw(3, 19, width, dtype=dtype), draw(width), draw(width)
         y, state = timestep_norm(x, weight, bias, groups, padding_mask=torch.rand(3, 19) < 0.2, path="native")

@@ -53,6 +53,7 @@ def norm() -> Dict[str, Any]:
 def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     """Valid arguments of an operator, with every tensor it may be given."""
     gate = {name: floats(B, D) for name in ("x", "update", "candidate", "addend")}
+    activation = {**{name: floats(B, D) for name in ("x", "factor", "skip")}, "omega": floats(D)}
     grads = {"grad_y": floats(B, L, D)}
     logits = {"logits": floats(B, L, L)}
     own = None if kernels == "cpu" else floats(B, L, L).half()  # a CPU writes results over the inputs
@@ -73,6 +74,15 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "grad_bias": torch.zeros(2 * L - 1, dtype=torch.float64),
         },
         "gated_residual": gate,
+        "silu": activation,
+        "silu_backward": {"grad": floats(B, D), **activation},
+        "query_key": {"x": floats(B, D), "kappa": floats(2, D), "mu": floats(2, D)},
+        "query_key_backward": {
+            "grad_query": floats(B, D),
+            "grad_key": floats(B, D),
+            "x": floats(B, D),
+            "kappa": floats(2, D),
+        },
         "gated_residual_backward": {"grad": floats(B, D), **gate},
         "timestep_norm": {"x": floats(B, L, D), **norm(), "bias": floats(D), **last},
         "timestep_norm_backward": {

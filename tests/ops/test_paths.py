@@ -91,3 +91,17 @@ def test_a_tensor_on_another_device_is_an_error_in_words(path):
         gate.gated_residual(x, x, x.to("meta"), path=path)
     with pytest.raises(RuntimeError, match="timestep norm: padding mask is on meta, x on cpu; move them to one device"):
         timestep_norm.timestep_norm(x, vector, vector, 1, padding_mask=mask, path=path)
+
+
+def test_activations_follow_the_gate(monkeypatch):
+    """They have its name and its paths; "native" means PyTorch's own on devices without kernels."""
+    x, columns = torch.randn(2, 5, 3), torch.randn(2, 3)
+    for name in gate.PATHS.names:
+        assert name in gate.ACTIVATION_PATHS.names and gate.ACTIVATION_PATHS.name == gate.PATHS.name
+    on_meta = gate.silu(x.to("meta")), *gate.query_key(x.to("meta"), columns.to("meta"), columns.to("meta"))
+    assert all(out.shape == x.shape and out.device.type == "meta" for out in on_meta)
+    with pytest.raises(TypeError, match="^gate path 'native' computes float32, .* found torch.float64"):
+        monkeypatch.setattr(native, "PROBLEM", None)
+        gate.silu(x.double(), path="native")
+    with pytest.raises(RuntimeError, match="gate: factor is on meta, x on cpu; move them to one device"):
+        gate.silu(x, x.to("meta"))

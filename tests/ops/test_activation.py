@@ -1,0 +1,178 @@
+"""The kernels of activations against their formulas: values and every gradient, kept or computed again."""
+
+import functools
+
+import pytest
+import torch
+import torch.utils.checkpoint
+
+from fairseq_mega.ops import native
+from fairseq_mega.ops.gate import query_key, recomputing, silu
+from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+
+pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+
+SHAPES = [(1,), (7,), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (3, 0), (1, 1, 16), (513, 16)]
+PARTS = [("x",), ("x", "factor"), ("x", "skip", "omega"), ("x", "factor", "skip", "omega")]
+COLUMNS = {"omega": (), "kappa": (2,), "mu": (2,)}
+
+
+def tensors(shape, names, scale=1.0, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = {name: (*COLUMNS[name], shape[-1]) if name in COLUMNS else shape for name in names}
+    return {name: scale * torch.randn(size, generator=generator, dtype=torch.float64) for name, size in sizes.items()}
+
+
+def literal_silu(x, factor=None, skip=None, omega=None):
+    """Straight from the definition."""
+    if skip is not None:
+        x = x + omega * skip
+    y = x / (1 + torch.exp(-x))
+    return y if factor is None else factor * y
+
+
+def literal_query_key(x, kappa, mu):
+    shared = literal_silu(x)
+    return torch.cat([kappa[0] * shared + mu[0], kappa[1] * shared + mu[1]], dim=-1)
+
+
+def joined_query_key(x, kappa, mu, path=None):
+    return torch.cat(query_key(x, kappa, mu, path=path), dim=-1)
+
+
+def compare(function, literal, plain, dtype=torch.float32, columns=torch.float32):
+    """Outputs and gradients of the kernels against float64; what is allowed is the reference's error."""
+    results = {}
+    for key, path, kind in (("want", None, torch.float64), ("baseline", "reference", dtype), ("got", "native", dtype)):
+        rounded = {name: tensor.to(columns if name in COLUMNS else dtype) for name, tensor in plain.items()}
+        inputs = {name: leaf for name, value in rounded.items() for leaf in leaves({name: value}, value.dtype).values()}
+        inputs = leaves(rounded, torch.float64) if path is None else inputs
+        out = literal(**inputs) if path is None else function(**inputs, path=path)
+        assert out.dtype == kind
+        results[key] = out, gradients(out.to(dtype), inputs)  # with weights rounded alike
+    got, want, baseline = (results[key] for key in ("got", "want", "baseline"))
+    assert_close("output", got[0], want[0], baseline[0])
+    for name in plain:
+        assert got[1][name].dtype == (columns if name in COLUMNS else dtype), name
+        assert_close(f"gradient of {name}", got[1][name], want[1][name], baseline[1][name], GRADIENT_FACTOR)
+
+
+@pytest.mark.parametrize("names", PARTS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_silu_equals_its_formula(shape, names):
+    compare(silu, literal_silu, tensors(shape, names))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_query_key_equals_its_formula(shape):
+    compare(joined_query_key, literal_query_key, tensors(shape, ("x", "kappa", "mu")))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("columns", ["half", "float32"])
+def test_half_precision_computes_in_float32(cpu_level, dtype, columns):
+    kind = dtype if columns == "half" else torch.float32
+    compare(silu, literal_silu, tensors((5, 37), PARTS[-1]), dtype, kind)
+    compare(joined_query_key, literal_query_key, tensors((5, 37), ("x", "kappa", "mu")), dtype, kind)
+
+
+@pytest.mark.parametrize("scale", [100.0, 1e4])
+def test_extremes_stay_finite(cpu_level, scale):
+    plain = tensors((4, 37), PARTS[-1], scale)
+    inputs = leaves(plain, torch.float32)
+    out = silu(**inputs, path="native")
+    torch.testing.assert_close(out, silu(**inputs, path="reference"))
+    for name, gradient in gradients(out, inputs).items():
+        assert torch.isfinite(gradient).all(), name
+
+
+def test_rows_may_lie_apart():
+    wide = torch.randn(2, 6, 40, generator=torch.Generator().manual_seed(2))
+    x, factor, skip = wide.split([10, 10, 20], dim=-1)
+    options = {"factor": factor, "skip": skip[..., :10], "omega": torch.randn(10)}
+    for view in (lambda t: t, lambda t: t.transpose(0, 1), lambda t: t[:, ::2], lambda t: t[:, :1]):
+        turned = {name: t if name == "omega" else view(t) for name, t in options.items()}
+        torch.testing.assert_close(silu(view(x), **turned, path="native"), silu(view(x), **turned, path="reference"))
+        coefficients = torch.randn(2, 10), torch.randn(2, 10)
+        for got, want in zip(*(query_key(view(x), *coefficients, path=path) for path in ("native", "reference"))):
+            torch.testing.assert_close(got, want)
+
+
+def test_operators_keep_torchs_rules():
+    plain = {name: t.float().requires_grad_() for name, t in tensors((2, 5), ("x", "factor", "skip", "omega")).items()}
+    x, factor, skip, omega = plain.values()
+    coefficients = torch.randn(2, 5, requires_grad=True), torch.randn(2, 5, requires_grad=True)
+    operators = native.operators
+    for given in ((x, None, None, None), (x, factor, None, None), (x, None, skip, omega), (x, factor, skip, omega)):
+        torch.library.opcheck(operators.silu.default, given)
+        detached = [None if t is None else t.detach() for t in (x, *given)]
+        torch.library.opcheck(operators.silu_backward.default, tuple(detached))
+    torch.library.opcheck(operators.query_key.default, (x, *coefficients))
+    detached = [t.detach() for t in (x, x, x, coefficients[0])]
+    torch.library.opcheck(operators.query_key_backward.default, tuple(detached))
+
+
+def test_errors():
+    x = torch.randn(2, 5)
+    for given in ((x, x[:1], None, None), (x, x.double(), None, None), (x, None, x[:, :3], torch.ones(5))):
+        with pytest.raises(RuntimeError, match="must have the shape and type of x"):
+            native.operators.silu(*given)
+    with pytest.raises(RuntimeError, match="skip and omega belong together"):
+        native.operators.silu(x, None, x, None)
+    with pytest.raises(RuntimeError, match="omega must be float32, 1 for each column of x"):
+        native.operators.silu(x, None, x, torch.ones(4))
+    with pytest.raises(RuntimeError, match="kappa must be float32, 2 for each column of x"):
+        native.operators.query_key(x, torch.ones(5), torch.ones(2, 5))
+    with pytest.raises(ValueError, match="FAIRSEQ_MEGA_GATE_PATH"):
+        silu(x, path="quick")
+
+
+def kept_bytes(run):
+    """Bytes of the different memory that a computation keeps for its backward pass, and its result."""
+    seen = {}
+
+    def note(tensor):
+        seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        out = run()
+    return sum(seen.values()), out
+
+
+class Layer(torch.nn.Module):
+    """Two products with a SiLU between them, and attention's product of queries and keys."""
+
+    def __init__(self, less):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        self.coefficients = torch.nn.Parameter(torch.randn(2, 2, 8))
+        self.call = recomputing if less else lambda function, *arguments: function(*arguments)
+
+    def forward(self, x):
+        logits = self.first(x)
+        query, key = query_key(logits, *self.coefficients)
+        weights = self.call(lambda q, k: torch.matmul(q, k.transpose(1, 2)), query, key)
+        return torch.matmul(weights, self.call(self.last, silu(logits, x)))
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("twice", [False, True])
+def test_less_is_kept_and_gradients_stay(checkpointed, twice):
+    """Also within layers that are computed again as a whole, and where the graph is used once more."""
+    x = torch.randn(3, 100, 8, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    found = []
+    for less in (False, True):
+        layer = Layer(less)
+        again = functools.partial(torch.utils.checkpoint.checkpoint, layer, use_reentrant=False)
+        kept, out = kept_bytes(functools.partial(again if checkpointed else layer, x))
+        parameters = [x, *layer.parameters()]
+        if twice and not checkpointed:
+            torch.autograd.grad(out.square().sum(), parameters, retain_graph=True)
+        found.append((kept, out, torch.autograd.grad(out.square().sum(), parameters)))
+    (before, want, wanted), (after, got, gained) = found
+    assert torch.equal(got, want)
+    assert checkpointed or after < before
+    for gradient, other in zip(gained, wanted):
+        assert torch.equal(gradient, other)
