@@ -7,12 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_mega.ops.gate import silu
+
 from .errors import FieldError
 
 Activation = Callable[[Tensor], Tensor]
 
 ACTIVATIONS: Dict[str, Activation] = {
-    "silu": F.silu,
+    "silu": silu,
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_accurate": partial(F.gelu, approximate="tanh"),  # fairseq's name, of the time before the exact one

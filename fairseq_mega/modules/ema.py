@@ -3,10 +3,10 @@
 from typing import Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, gated_ema_step
+from fairseq_mega.ops.gate import silu
 
 from .prepared import Prepared
 
@@ -109,7 +109,7 @@ class MultiDimensionalDampedEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
-        return F.silu(torch.addcmul(y, x, self.omega.to(x.dtype))), last_state
+        return silu(y, skip=x, omega=self.omega), last_state
 
     def extra_repr(self) -> str:
         return (

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from fairseq_mega.ops.gate import recomputing
+
 from .activation import get_activation
 from .config import MegaLayerConfig
 from .dropout import Dropout
@@ -34,5 +36,5 @@ class NormalizedFeedForward(nn.Module):
         if self.prenorm:
             x = self.norm(x)
         x = self.hidden_dropout(self.activation(self.fc1(x)))
-        x = self.dropout(self.fc2(x)) + residual
+        x = self.dropout(recomputing(self.fc2, x)) + residual
         return x if self.prenorm else self.norm(x)

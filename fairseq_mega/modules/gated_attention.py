@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.gate import gated_residual, query_key, recomputing, silu
 from fairseq_mega.ops.step import StepCoefficients, StepFunctions, TimeBuffer, step_coefficients, step_functions
 
 from .activation import get_activation
@@ -120,18 +120,16 @@ class GatedAttention(nn.Module):
             return_state=context.return_state,
             prepared=prepared,
         )
-        update, shared, candidate = self.gate_proj(self.dropout(average)).split([d, z + v, d], dim=-1)
-        shared, reset = F.silu(shared).split([z, v], dim=-1)
-        query = torch.addcmul(self.mu[0], shared, self.kappa[0])
-        key = torch.addcmul(self.mu[1], shared, self.kappa[1])
-
+        gates = recomputing(self.gate_proj, self.dropout(average))
+        update, shared, reset, candidate = gates.split([d, z, v, d], dim=-1)
+        query, key = query_key(shared, self.kappa, self.mu)
         if prepared is not None:
             cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
-        attended = self._attend(query, key, self.hidden_dropout(value), padding_mask, prepared)
+        attended = recomputing(self._attend, query, key, self.hidden_dropout(value), padding_mask, prepared)
 
-        projected = self.output_proj(attended * reset)
-        if self.activation is F.silu and not self.dropout.active:
+        projected = recomputing(self.output_proj, silu(reset, attended))
+        if self.activation is silu and not self.dropout.active:
             out = gated_residual(residual, update, candidate, projected)
         else:
             out = gated_residual(residual, update, self.dropout(self.activation(candidate + projected)))
@@ -186,7 +184,7 @@ class GatedAttention(nn.Module):
         if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
             return None
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
-        if padded or self.activation is not F.silu or self.kappa.dtype != x.dtype:
+        if padded or self.activation is not silu or self.kappa.dtype != x.dtype:
             return None
         return step_functions(x)
 
