@@ -1,0 +1,121 @@
+// Products of matrices in cache, at every level of the CPU; see product.h.
+#include "attention/product.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/cpu_level.h"
+
+namespace fm {
+namespace {
+
+template <int kLanes>
+struct VectorOf {
+  using Floats __attribute__((vector_size(4 * kLanes))) = float;
+};
+
+constexpr int lanes(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 16 : level == CpuLevel::kAvx2 ? 8 : 4; }
+
+// Rows of a tile: with two vectors a row the sums fill the registers that the level has, two or three left free.
+constexpr int tile_rows(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 12 : level == CpuLevel::kAvx2 ? 6 : 4; }
+
+template <class Floats>
+FM_INLINE Floats read(const uint32_t* from) {
+  Floats x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+
+// sum + a b for every column: one step of float32, or two of bfloat16.
+template <Word kWord, class Floats>
+FM_INLINE Floats multiply_add(Floats sum, Floats a, Floats b) {
+  if constexpr (kWord == Word::kFloat) return sum + a * b;
+#if FM_X86  // as text, because the intrinsic cannot be inlined into what is compiled for several levels
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#endif
+  return sum;
+}
+
+// kRows rows and two vectors of columns of C.
+template <CpuLevel kLevel, Word kWord, bool kPacked, int kRows>
+FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, float* c, int64_t c_row,
+                    int64_t columns, bool add) {
+  constexpr int kLanes = lanes(kLevel), kColumns = 2 * kLanes;
+  using Floats = typename VectorOf<kLanes>::Floats;
+  Floats sums[kRows][2] = {};
+  for (int64_t k = 0; k < steps; ++k) {
+    const Floats left = read<Floats>(b), right = read<Floats>(b + kLanes);
+    for (int i = 0; i < kRows; ++i) {
+      float number;
+      std::memcpy(&number, a + (kPacked ? i : i * a_row), sizeof number);
+      const Floats same = number - Floats{};
+      sums[i][0] = multiply_add<kWord>(sums[i][0], same, left);
+      sums[i][1] = multiply_add<kWord>(sums[i][1], same, right);
+    }
+    a += kPacked ? kPanel : 1;
+    b += kPanel;
+  }
+  for (int i = 0; i < kRows; ++i) {
+    float* row = c + i * c_row;
+    if (columns >= kColumns) {
+      Floats before[2] = {};
+      if (add) std::memcpy(before, row, sizeof before);
+      before[0] += sums[i][0];
+      before[1] += sums[i][1];
+      std::memcpy(row, before, sizeof before);
+    } else {
+      float values[kColumns];
+      std::memcpy(values, sums[i], sizeof values);
+      for (int64_t j = 0; j < columns; ++j) row[j] = add ? row[j] + values[j] : values[j];
+    }
+  }
+}
+
+template <CpuLevel kLevel, Word kWord, bool kPacked, int kRows = tile_rows(kLevel)>
+FM_INLINE void tile_of(int rows, const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, float* c,
+                       int64_t c_row, int64_t columns, bool add) {
+  if (rows == kRows) return tile<kLevel, kWord, kPacked, kRows>(a, a_row, b, steps, c, c_row, columns, add);
+  if constexpr (kRows > 1) {
+    return tile_of<kLevel, kWord, kPacked, kRows - 1>(rows, a, a_row, b, steps, c, c_row, columns, add);
+  }
+}
+
+template <CpuLevel kLevel, Word kWord, bool kPacked>
+FM_INLINE void multiply(const Product& p) {
+  constexpr int kColumns = 2 * lanes(kLevel), kMost = tile_rows(kLevel);
+  for (int64_t column = 0; column < p.columns; column += kColumns) {
+    const uint32_t* b = p.b + column / kPanel * p.b_panel + column % kPanel;
+    for (int64_t panel = 0; panel * kPanel < p.rows; ++panel) {
+      const uint32_t* a = p.a + panel * p.a_row * (kPacked ? 1 : kPanel);
+      const int rows = static_cast<int>(std::min(kPanel, p.rows - panel * kPanel));
+      const int tiles = (rows + kMost - 1) / kMost;  // of equal heights, up to one
+      for (int t = 0; t < tiles; ++t) {
+        const int first = rows * t / tiles, last = rows * (t + 1) / tiles;
+        tile_of<kLevel, kWord, kPacked>(last - first, a + first * (kPacked ? 1 : p.a_row), p.a_row, b, p.steps,
+                                        p.c + (panel * kPanel + first) * p.c_row + column, p.c_row,
+                                        p.columns - column, p.add);
+      }
+    }
+  }
+}
+
+template <CpuLevel kLevel, Word kWord>
+FM_INLINE void multiply(const Product& p) {
+  return p.a_in_panels ? multiply<kLevel, kWord, true>(p) : multiply<kLevel, kWord, false>(p);
+}
+
+template <CpuLevel kLevel>
+FM_INLINE void multiply(const Product& p) {
+  if constexpr (kLevel == CpuLevel::kAvx512Bf16) {
+    if (p.word == Word::kBFloat16Pair) return multiply<kLevel, Word::kBFloat16Pair>(p);
+  }
+  return multiply<kLevel, Word::kFloat>(p);
+}
+
+}  // namespace
+
+bool multiplies_pairs_cpu() { return current_cpu_level.load() == CpuLevel::kAvx512Bf16; }
+
+void multiply_cpu(const Product& product) { FM_AT_CPU_LEVEL(multiply<kLevel>(product)); }
+
+}  // namespace fm
