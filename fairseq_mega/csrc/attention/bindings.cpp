@@ -1,8 +1,5 @@
 // Operators of the attention weights: shapes, types and memory; see attention.h for what they compute.
-#include "attention/attention.h"
-#include "common/bindings.h"
-
-#include <cmath>
+#include "attention/arguments.h"
 
 namespace fm {
 namespace {
@@ -10,81 +7,10 @@ namespace {
 constexpr const char* kForward = "attention_weights_";
 constexpr const char* kBackward = "attention_weights_backward_";
 
-void check_type(const Tensor& t, ScalarType type, const char* op, const char* name, const char* wanted) {
-  STD_TORCH_CHECK(t.scalar_type() == type && t.is_contiguous(), op, ": ", name, " must be contiguous ", wanted);
-}
-
-void check_rows(const std::optional<Tensor>& t, const AttentionBlock& block, int64_t columns, const char* op,
-                const char* name, const char* wanted) {
-  if (!t.has_value()) return;
-  STD_TORCH_CHECK(t->dim() >= 2 && t->size(0) >= block.first_group + block.groups && t->size(1) == columns, op, ": ",
-                  name, " must be ", wanted);
-}
-
-// What both operators are told about a block.
-struct Arguments {
-  const Tensor& logits;
-  const Tensor& bias;
-  const std::optional<Tensor>& padding;
-  const std::optional<Tensor>& counts;
-  const std::optional<Tensor>& seed;
-  int64_t function;
-  bool causal;
-  double scale, dropout, drop_key;
-  int64_t queries, first_group, first_row;
-};
-
-AttentionBlock block_of(const Arguments& a, const char* op) {
-  check_devices(op, {{"logits", a.logits},
-                     {"bias", a.bias},
-                     {"padding", a.padding},
-                     {"counts", a.counts},
-                     {"seed", a.seed}});
-  STD_TORCH_CHECK(a.logits.dim() == 3, op, ": logits must be (G, R, K)");
-  check_type(a.logits, ScalarType::Float, op, "logits", "float32");
-  check_type(a.bias, ScalarType::Float, op, "bias", "float32");
-  STD_TORCH_CHECK(a.function >= 0 && a.function <= 2, op, ": function must be 0 (softmax), 1 (relu2) or 2 (laplace)");
-  STD_TORCH_CHECK(a.dropout >= 0. && a.dropout <= 1., op, ": dropout must be a probability");
-  STD_TORCH_CHECK(a.drop_key >= 0. && a.drop_key < 1., op, ": drop_key must be a probability below 1");
-  STD_TORCH_CHECK(a.seed.has_value() == (a.dropout > 0. || a.drop_key > 0.), op,
-                  ": a seed is needed exactly where something is dropped");
-  AttentionBlock block{};
-  block.groups = a.logits.size(0);
-  block.rows = a.logits.size(1);
-  block.columns = a.logits.size(2);
-  block.first_group = a.first_group;
-  block.first_row = a.first_row;
-  block.queries = a.queries;
-  block.keys = a.bias.numel() - a.queries + 1;
-  STD_TORCH_CHECK(a.bias.dim() == 1 && block.keys >= 1, op, ": bias must be the queries + keys - 1 values");
-  STD_TORCH_CHECK(a.first_group >= 0 && a.first_row >= 0 && a.first_row + block.rows <= block.queries &&
-                      block.columns <= block.keys && block.keys <= INT32_MAX,
-                  op, ": the block must lie within the queries and keys");
-  const int64_t last = block.keys - block.queries + block.first_row + block.rows;  // keys that its last row may see
-  STD_TORCH_CHECK(block.columns >= (a.causal ? last : block.keys), op, ": the block must hold all visible keys");
-  STD_TORCH_CHECK(!a.causal || block.queries <= block.keys, op, ": a causal block needs as many keys as queries");
-  STD_TORCH_CHECK(a.padding.has_value() == a.counts.has_value(), op, ": padding and counts belong together");
-  check_rows(a.padding, block, block.keys, op, "padding", "(groups, keys)");
-  check_rows(a.counts, block, block.queries, op, "counts", "(groups, queries)");
-  if (a.padding.has_value()) {
-    check_type(*a.padding, ScalarType::Bool, op, "padding", "bool");
-    check_type(*a.counts, ScalarType::Int, op, "counts", "int32");
-  }
-  if (a.seed.has_value()) check_type(*a.seed, ScalarType::Long, op, "seed", "int64");
-  block.function = static_cast<AttentionFunction>(a.function);
-  block.causal = a.causal;
-  block.scale = static_cast<float>(a.scale);
-  STD_TORCH_CHECK(std::isfinite(block.scale) && (block.scale > 0.f || (a.scale == 0. && a.function != 0)), op,
-                  ": scale must be positive in float32, or 0 for relu2 and laplace; found ", a.scale);
-  block.bias = a.bias.const_data_ptr<float>();
-  block.padding = data_or_null<bool>(a.padding);
-  block.counts = data_or_null<int32_t>(a.counts);
-  block.seed = data_or_null<int64_t>(a.seed);
-  constexpr double kHashes = 16777216.;
-  block.drop_key = static_cast<int32_t>(std::lround(a.drop_key * kHashes));
-  block.drop = block.drop_key + static_cast<int32_t>(std::lround(a.dropout * (kHashes - block.drop_key)));
-  block.kept = a.dropout < 1. ? static_cast<float>(1. / (1. - a.dropout)) : 0.f;
-  return block;
+AttentionBlock block_of(const Tensor& logits, const AttentionArguments& arguments, const char* op) {
+  STD_TORCH_CHECK(logits.dim() == 3, op, ": logits must be (G, R, K)");
+  check_type(logits, ScalarType::Float, op, "logits", "float32");
+  return attention_block({"logits", logits}, {logits.size(0), logits.size(1), logits.size(2)}, arguments, op);
 }
 
 // (groups, queries, 2) float32 where the function is softmax.
@@ -126,9 +52,10 @@ void forward_cpu(Tensor logits, std::optional<Tensor> weights, Tensor bias, std:
                  std::optional<Tensor> counts, std::optional<Tensor> seed, std::optional<Tensor> statistics,
                  int64_t function, bool causal, double scale, double dropout, double drop_key, int64_t queries,
                  int64_t first_group, int64_t first_row) {
-  const AttentionBlock block = block_of({logits, bias, padding, counts, seed, function, causal, scale, dropout,
-                                         drop_key, queries, first_group, first_row},
-                                        kForward);
+  const AttentionBlock block = block_of(
+      logits,
+      {bias, padding, counts, seed, function, causal, scale, dropout, drop_key, queries, first_group, first_row},
+      kForward);
   STD_TORCH_CHECK(!weights.has_value(), kForward, ": on the CPU the weights replace the logits");
   AttentionStatistics* found = statistics_of(logits, statistics, block, kForward);
   float* data = logits.mutable_data_ptr<float>();
@@ -143,9 +70,10 @@ void backward_cpu(Tensor logits, Tensor grad_weights, std::optional<Tensor> weig
                   std::optional<Tensor> counts, std::optional<Tensor> seed, std::optional<Tensor> statistics,
                   int64_t function, bool causal, double scale, double dropout,
                   double drop_key, int64_t queries, int64_t first_group, int64_t first_row) {
-  const AttentionBlock block = block_of({logits, bias, padding, counts, seed, function, causal, scale, dropout,
-                                         drop_key, queries, first_group, first_row},
-                                        kBackward);
+  const AttentionBlock block = block_of(
+      logits,
+      {bias, padding, counts, seed, function, causal, scale, dropout, drop_key, queries, first_group, first_row},
+      kBackward);
   STD_TORCH_CHECK(!weights.has_value() && !grad_logits.has_value(), kBackward,
                   ": on the CPU the results replace the inputs");
   AttentionGradients gradients = gradients_of(logits, grad_weights, statistics, grad_bias, block);
@@ -175,9 +103,10 @@ void forward_cuda(Tensor logits, std::optional<Tensor> weights, Tensor bias, std
                   std::optional<Tensor> counts, std::optional<Tensor> seed, std::optional<Tensor> statistics,
                   int64_t function, bool causal, double scale, double dropout, double drop_key, int64_t queries,
                   int64_t first_group, int64_t first_row) {
-  const AttentionBlock block = block_of({logits, bias, padding, counts, seed, function, causal, scale, dropout,
-                                         drop_key, queries, first_group, first_row},
-                                        kForward);
+  const AttentionBlock block = block_of(
+      logits,
+      {bias, padding, counts, seed, function, causal, scale, dropout, drop_key, queries, first_group, first_row},
+      kForward);
   const DType dtype = check_target(weights, logits, kForward, "weights");
   void* target = weights.has_value() ? weights->mutable_data_ptr() : logits.mutable_data_ptr();
   const DeviceOf device(logits);
@@ -192,9 +121,10 @@ void backward_cuda(Tensor logits, Tensor grad_weights, std::optional<Tensor> wei
                    std::optional<Tensor> statistics, int64_t function, bool causal,
                    double scale, double dropout, double drop_key, int64_t queries, int64_t first_group,
                    int64_t first_row) {
-  const AttentionBlock block = block_of({logits, bias, padding, counts, seed, function, causal, scale, dropout,
-                                         drop_key, queries, first_group, first_row},
-                                        kBackward);
+  const AttentionBlock block = block_of(
+      logits,
+      {bias, padding, counts, seed, function, causal, scale, dropout, drop_key, queries, first_group, first_row},
+      kBackward);
   AttentionGradients gradients = gradients_of(logits, grad_weights, statistics, grad_bias, block);
   const DType dtype = check_target(weights, logits, kBackward, "weights");
   STD_TORCH_CHECK(check_target(grad_logits, logits, kBackward, "grad_logits") == dtype, kBackward,
