@@ -121,18 +121,19 @@ def run_ema(dtype: torch.dtype) -> None:
 
 def run_attention(dtype: torch.dtype) -> None:
     """Every function, with and without a bias, causal or not, masked and dropping."""
-    for function, causal, biased, (queries, keys) in itertools.product(
-        FUNCTIONS, (False, True), (False, True), ((21, 21), (3, 37), (1, 5))
+    widths = (("native", 13, 11), ("native_blocks", 13, 11), ("native_blocks", 14, 38))
+    for function, causal, biased, (queries, keys), (path, z, v) in itertools.product(
+        FUNCTIONS, (False, True), (False, True), ((21, 21), (3, 37), (1, 5)), widths
     ):
         out = attention(
-            *(draw(2, length, width, dtype=dtype) for length, width in ((queries, 13), (keys, 13), (keys, 11))),
+            *(draw(2, length, width, dtype=dtype) for length, width in ((queries, z), (keys, z), (keys, v))),
             function=function,
             bias=torch.randn(queries + keys - 1).requires_grad_() if biased else None,
             causal=causal,
             padding_mask=torch.rand(2, keys) < 0.2,
             dropout=0.1,
             drop_key=0.1,
-            path="native",
+            path=path,
         )
         backward(out)
 

@@ -45,6 +45,12 @@ def weights() -> Dict[str, Any]:
     }
 
 
+def groups() -> Dict[str, Any]:
+    of_blocks = ("statistics", "queries", "first_group", "first_row")
+    options = {name: value for name, value in weights().items() if name not in of_blocks}
+    return {"q": floats(B, L, Z), "k": floats(B, L, Z), "v": floats(B, L, V), **options}
+
+
 def norm() -> Dict[str, Any]:
     counts = torch.ones(B, dtype=torch.int64)
     return {"weight": floats(D), "count": counts, "mean": floats(B, G), "variance": floats(B, G)}
@@ -73,6 +79,8 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "grad_weights": floats(B, L, L),
             "grad_bias": torch.zeros(2 * L - 1, dtype=torch.float64),
         },
+        "attention_groups": groups(),
+        "attention_groups_backward": {"grad_out": floats(B, L, V), "statistics": floats(B, L, 2), **groups()},
         "gated_residual": gate,
         "silu": activation,
         "silu_backward": {"grad": floats(B, D), **activation},

@@ -26,7 +26,7 @@ def call(operator, path, dtype=torch.float32):
 
 
 NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
-NATIVE += [("timestep_norm", "native"), ("packed_linear", "native")]
+NATIVE += [("attention", "native_blocks"), ("timestep_norm", "native"), ("packed_linear", "native")]
 
 
 def test_one_vocabulary():

@@ -11,6 +11,7 @@ from fairseq_mega.ops.native import DTYPES
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
+from .native_blocks import blocks_attention, blocks_obstacle, prefers_blocks
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
@@ -30,6 +31,10 @@ def _prefers_native(q: Tensor, weights: int) -> bool:
     return q.size(-2) > 1 and weights >= NATIVE_FROM[0 if torch.is_grad_enabled() else 1]
 
 
+def _prefers_blocks(q: Tensor, weights: int) -> bool:
+    return q.dtype in DTYPES and _prefers_native(q, weights) and prefers_blocks(q)
+
+
 def _prefers_dense(q: Tensor, weights: int) -> bool:
     if q.size(-2) == 1:  # a single query has as many weights as keys
         return True
@@ -47,6 +52,7 @@ PATHS = Operator(
     Path("torch_blockwise"),
     Path("torch", suits=_prefers_dense),
     Path("native", kernels_obstacle, DTYPES, suits=_prefers_native),
+    Path("native_blocks", blocks_obstacle, DTYPES, suits=_prefers_blocks),
 )
 
 
@@ -79,8 +85,9 @@ def attention(
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
             rescaling, and a query that lost all its keys gives zeros.
         scale: a positive number in front of the product in the place of 1 / tau; None for that.
-        path: "reference", "torch" (all weights at once), "torch_blockwise" or "native" (compiled kernels) to force a
-            path, "auto" for the choice made here (see NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
+        path: "reference", "torch" (all weights at once), "torch_blockwise", "native" (compiled kernels between torch's
+            products) or "native_blocks" (all in one, on a CPU) to force a path, "auto" for the choice made here (see
+            NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
             (see :mod:`fairseq_mega.ops.dispatch`).
 
     Returns:
@@ -121,6 +128,8 @@ def attention(
     options["dropout"] = dropout
     if path == "native":
         return native_attention(q, k, v, **options)
+    if path == "native_blocks":
+        return blocks_attention(q, k, v, **options)
     if path == "torch":
         return dense_attention(q, k, v, **options)
     weights_per_query = rows // q.size(-2) * k.size(-2)

@@ -186,6 +186,42 @@ def _register(namespace: str) -> None:
 native.register(_register)
 
 
+class Flat(NamedTuple):
+    """A call with one axis of groups, and what the kernels are told beside the function."""
+
+    q: Tensor  # (G, n, z)
+    k: Tensor  # (G, m, z)
+    v: Tensor  # (G, m, v)
+    padding: Optional[Tensor]  # (G, m)
+    seed: Optional[Tensor]  # of what is dropped
+    scale: float
+
+
+def flattened(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    function: str,
+    padding_mask: Optional[Tensor],
+    drops: bool,
+    scale: Optional[float],
+) -> Flat:
+    """The tensors of a call in the type that autocast asks for, with all their leading axes in one."""
+    if torch.is_autocast_enabled(q.device.type):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
+        scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
+    leading, keys = q.shape[:-2], k.size(-2)
+    padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
+    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=q.device) if drops else None
+
+    def flat(tensor: Tensor) -> Tensor:
+        return tensor.expand(*leading, -1, -1).flatten(0, -3) if leading else tensor[None]
+
+    return Flat(flat(q), flat(k), flat(v), padding, seed, scale)
+
+
 def native_attention(
     q: Tensor,
     k: Tensor,
@@ -203,20 +239,9 @@ def native_attention(
 
     Memory grows with n + m, in training too. What is dropped follows torch's seed, but differs from the torch paths.
     """
-    if torch.is_autocast_enabled(q.device.type):
-        dtype = torch.get_autocast_dtype(q.device.type)
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
-        scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
-    leading, keys = q.shape[:-2], k.size(-2)
-    padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
-    seed = None
-    if dropout > 0.0 or drop_key > 0.0:
-        seed = torch.randint(1 << 62, (), dtype=torch.int64, device=q.device)
-    flat = tuple(tensor.expand(*leading, -1, -1).flatten(0, -3) for tensor in (q, k, v)) if leading else ()
-    q, k, v = flat if flat else (q[None], k[None], v[None])
+    flat = flattened(q, k, v, function, padding_mask, dropout > 0.0 or drop_key > 0.0, scale)
     run: Callable[..., Tuple[Tensor, Tensor]] = _attention
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
         run = _forward  # decoding makes many small calls: the dispatcher costs as much as they do
-    out, _ = run(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale)
-    return out.view(*leading, *out.shape[1:])
+    out, _ = run(*flat[:3], bias, flat.padding, flat.seed, function, causal, dropout, drop_key, flat.scale)
+    return out.view(*q.shape[:-2], *out.shape[1:])

@@ -1,0 +1,98 @@
+"""The attention of whole groups as an operator: registration, compilation, the choice of its path, errors."""
+
+import pytest
+import torch
+
+from fairseq_mega.ops import attention as ops
+from fairseq_mega.ops import native
+from fairseq_mega.ops.attention import FUNCTIONS, attention
+from fairseq_mega.ops.attention import native_blocks as blocks
+from fairseq_mega.ops.attention.native import visible_counts
+from tests.ops.attention_cases import tensors
+from tests.support.numerics import leaves
+
+pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+
+
+def options(everything=True, function="softmax"):
+    """Arguments after q, k, v and the bias, for 2 groups of 6 queries and keys."""
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[0, -2:] = True
+    tensors = (padding, visible_counts(padding, 6, True), torch.tensor(3)) if everything else (None, None, None)
+    rates = (0.3, 0.2) if everything else (0.0, 0.0)
+    return *tensors, FUNCTIONS.index(function), everything, 0.5, *rates
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("everything", [False, True])
+def test_is_well_registered(function, everything):
+    q, k, v, bias = leaves(tensors(6, 6), torch.float32).values()
+    given = (q, k, v, bias if everything else None, *options(everything, function))
+    torch.library.opcheck(native.operators.attention_groups.default, given)
+    statistics = torch.rand(2, 6, 2)
+    backward = (torch.randn(2, 6, 6), *given[:7], statistics, *given[7:])
+    tests = ("test_schema", "test_faketensor")
+    detached = tuple(value.detach() if isinstance(value, torch.Tensor) else value for value in backward)
+    torch.library.opcheck(native.operators.attention_groups_backward.default, detached, test_utils=tests)
+
+
+@pytest.mark.parametrize("path", ["native_blocks", None])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_compiles_as_one_graph(function, path):
+    torch._dynamo.reset()
+    inputs = leaves(tensors(40, 40, (64,)), torch.float32)
+
+    def run(q, k, v, bias):
+        return attention(q * 2, k, v, bias=bias, function=function, causal=True, path=path) + 1
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager", dynamic=False)
+    found, wanted = compiled(**inputs), run(**inputs)
+    torch.testing.assert_close(found, wanted)
+    for got, want in zip(*(torch.autograd.grad(out.sum(), list(inputs.values())) for out in (found, wanted))):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("groups", "queries", "dtype", "path"),
+    [
+        (2, 300, torch.float32, "native_blocks"),
+        (1, 300, torch.float32, "native"),  # fewer groups than threads
+        (2, 15, torch.float32, "native"),
+        (2, 40, torch.float16, "native"),
+        (2, 40, torch.bfloat16, "native_blocks"),
+        (2, 300, torch.float64, "torch"),
+    ],
+)
+def test_where_it_is_chosen(groups, queries, dtype, path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(blocks, "FAST", True)
+    q = torch.zeros(groups, queries, 4, dtype=dtype)
+    assert ops.PATHS.choose("auto", q, 1 << 20) == path
+    monkeypatch.setattr(blocks, "FAST", False)
+    assert ops.PATHS.choose("auto", q, 1 << 20) != "native_blocks"
+
+
+def test_other_devices_have_other_kernels():
+    with pytest.raises(RuntimeError, match="'native_blocks' cannot run: it is for tensors on a CPU, found meta"):
+        attention(*(torch.zeros(2, 3, 4, device="meta") for _ in range(3)), path="native_blocks")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": torch.zeros(2, 6, 5)}, r"q, k and v must be \(groups, queries, z\)"),
+        ({"v": torch.zeros(2, 6, 3, dtype=torch.float64)}, "q, k and v must have one type"),
+        ({"q": torch.zeros(2, 0, 4)}, "must not be empty"),
+        ({"counts": None}, "padding and counts belong together"),
+        ({"padding": torch.zeros(1, 6, dtype=torch.bool)}, r"padding must be \(groups, keys\)"),
+        ({"bias": torch.zeros(10)}, "bias must be the queries"),
+        ({"bias": torch.zeros(11).double()}, "bias must be contiguous float32"),
+        ({"seed": None}, "a seed is needed exactly where something is dropped"),
+        ({"scale": 0.0}, "scale must be positive in float32"),
+    ],
+)
+def test_errors(change, message):
+    names = [argument.name for argument in native.operators.attention_groups.default._schema.arguments]
+    values = [torch.zeros(2, 6, 4), torch.zeros(2, 6, 4), torch.zeros(2, 6, 3), torch.zeros(11), *options()]
+    with pytest.raises(RuntimeError, match=f"attention_groups: .*{message}"):
+        native.operators.attention_groups(**{**dict(zip(names, values)), **change})
