@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "attention/attention.h"
+#include "common/cpu_level.h"
 #include "common/vector_math.h"
 
 namespace fm {
@@ -230,34 +231,6 @@ FM_INLINE void gradients_of(const AttentionBlock& block, const AttentionGradient
   }
 }
 
-FM_CLONES void softmax_weights(const AttentionBlock& block, float* logits, AttentionStatistics* statistics,
-                               int64_t begin, int64_t end) {
-  weights<AttentionFunction::kSoftmax>(block, logits, statistics, begin, end);
-}
-
-FM_CLONES void relu2_weights(const AttentionBlock& block, float* logits, int64_t begin, int64_t end) {
-  weights<AttentionFunction::kRelu2>(block, logits, nullptr, begin, end);
-}
-
-FM_CLONES void laplace_weights(const AttentionBlock& block, float* logits, int64_t begin, int64_t end) {
-  weights<AttentionFunction::kLaplace>(block, logits, nullptr, begin, end);
-}
-
-FM_CLONES void softmax_gradients(const AttentionBlock& block, const AttentionGradients& g, float* logits,
-                                 float* grad_weights, int64_t begin, int64_t end) {
-  gradients_of<AttentionFunction::kSoftmax>(block, g, logits, grad_weights, begin, end);
-}
-
-FM_CLONES void relu2_gradients(const AttentionBlock& block, const AttentionGradients& g, float* logits,
-                               float* grad_weights, int64_t begin, int64_t end) {
-  gradients_of<AttentionFunction::kRelu2>(block, g, logits, grad_weights, begin, end);
-}
-
-FM_CLONES void laplace_gradients(const AttentionBlock& block, const AttentionGradients& g, float* logits,
-                                 float* grad_weights, int64_t begin, int64_t end) {
-  gradients_of<AttentionFunction::kLaplace>(block, g, logits, grad_weights, begin, end);
-}
-
 }  // namespace
 
 int64_t attention_tasks_cpu(const AttentionBlock& block) { return block.groups * strips(block); }
@@ -265,18 +238,24 @@ int64_t attention_tasks_cpu(const AttentionBlock& block) { return block.groups *
 void attention_weights_cpu(const AttentionBlock& block, float* logits, AttentionStatistics* statistics, int64_t begin,
                            int64_t end) {
   switch (block.function) {
-    case AttentionFunction::kSoftmax: return softmax_weights(block, logits, statistics, begin, end);
-    case AttentionFunction::kRelu2: return relu2_weights(block, logits, begin, end);
-    case AttentionFunction::kLaplace: return laplace_weights(block, logits, begin, end);
+    case AttentionFunction::kSoftmax:
+      return FM_AT_CPU_LEVEL(weights<AttentionFunction::kSoftmax>(block, logits, statistics, begin, end));
+    case AttentionFunction::kRelu2:
+      return FM_AT_CPU_LEVEL(weights<AttentionFunction::kRelu2>(block, logits, nullptr, begin, end));
+    case AttentionFunction::kLaplace:
+      return FM_AT_CPU_LEVEL(weights<AttentionFunction::kLaplace>(block, logits, nullptr, begin, end));
   }
 }
 
 void attention_weights_backward_cpu(const AttentionBlock& block, const AttentionGradients& g, float* logits,
                                     float* grad_weights, int64_t begin, int64_t end) {
   switch (block.function) {
-    case AttentionFunction::kSoftmax: return softmax_gradients(block, g, logits, grad_weights, begin, end);
-    case AttentionFunction::kRelu2: return relu2_gradients(block, g, logits, grad_weights, begin, end);
-    case AttentionFunction::kLaplace: return laplace_gradients(block, g, logits, grad_weights, begin, end);
+    case AttentionFunction::kSoftmax:
+      return FM_AT_CPU_LEVEL(gradients_of<AttentionFunction::kSoftmax>(block, g, logits, grad_weights, begin, end));
+    case AttentionFunction::kRelu2:
+      return FM_AT_CPU_LEVEL(gradients_of<AttentionFunction::kRelu2>(block, g, logits, grad_weights, begin, end));
+    case AttentionFunction::kLaplace:
+      return FM_AT_CPU_LEVEL(gradients_of<AttentionFunction::kLaplace>(block, g, logits, grad_weights, begin, end));
   }
 }
 
