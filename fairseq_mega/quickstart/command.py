@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 from typing import List, Optional
 
@@ -14,6 +15,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = command_line.parse(given)
     command = shlex.join(["bash", "scripts/quickstart.sh", *given])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the command that is running, too
     os.environ.update(PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1")
     try:
         if options.task == command_line.TRANSLATION:

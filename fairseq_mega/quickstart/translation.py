@@ -16,9 +16,9 @@ from fairseq_mega.reports.log_progress import Progress
 PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
 MODEL = (
     "--arch mega_tiny --encoder-embed-dim 256 --encoder-hidden-dim 512 --encoder-ffn-embed-dim 384 --encoder-z-dim 64 "
-    "--encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.0"
+    "--encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.1"
 )
-TRAINING = {"vocabulary": 4000, "max_tokens": 1200, "rate": 4e-3, "warmup": 200, "save": 300, "beam": 5}
+TRAINING = {"vocabulary": 4000, "max_tokens": 1200, "rate": 2e-3, "warmup": 200, "save": 300, "beam": 5}
 SMOKE_MODEL = "--arch mega_tiny --encoder-layers 1 --decoder-layers 1"
 SMOKE_TRAINING = {"vocabulary": 400, "max_tokens": 1000, "rate": 2e-3, "warmup": 5, "save": 10, "beam": 2}
 WHOLE_MINUTES = 20.0  # from the call to the last line, on two idle cores
@@ -58,17 +58,13 @@ class Translation:
             work.stage("fetch", self.fetch)
             versions = (self.folder / "help" / "versions").read_text(encoding="utf-8").splitlines()
             work.log(f"text: {'; '.join(versions)}")
-        device = device_options(work, options.cpu)
-        precision = precision_of(work, options.precision, device)
-        self.device, self.precision = device, precision
-        self.test_sentences = 0
+        self.device = device_options(work, options.cpu)
+        self.precision = precision_of(work, options.precision, self.device)
         work.stage("text", self.prepare_text)
         work.stage("subwords", self.learn_subwords)
         work.stage("binarise", self.binarise)
         work.stage("plan", self.plan)
         work.stage("train", self.train)
-        with open(self.folder / "text" / f"test.{self.source}", encoding="utf-8", newline="\n") as lines:
-            self.test_sentences = sum(1 for _ in lines)
         work.stage("translate", self.translate)
         self.score()
         self.show()
@@ -142,12 +138,16 @@ class Translation:
             *("--beam", int(self.settings["beam"]), "--max-len-a", 1.5, "--max-len-b", 20, *self.device),
         ]
 
+    def _test_sentences(self) -> int:
+        with open(self.folder / "text" / f"test.{self.source}", encoding="utf-8", newline="\n") as lines:
+            return sum(1 for _ in lines)
+
     def translate(self) -> None:
         """Translate the test set."""
         self.work.log_file("generate").unlink(missing_ok=True)  # an interrupted run's must not be counted twice
         command = ["fairseq-mega-generate", self.folder / "data-bin", *self._translator(), "--gen-subset", "test"]
         command += ["--max-tokens", 4000, "--required-batch-size-multiple", 1, "--num-workers", 0]
-        self.work.run("generate", command, Progress(sentences=self.test_sentences))
+        self.work.run("generate", command, Progress(sentences=self._test_sentences()))
 
     def score(self) -> None:
         """Print BLEU and examples, and write the result file."""
@@ -155,7 +155,7 @@ class Translation:
         minutes = (self.folder / "minutes").read_text(encoding="utf-8").strip()
         command = module("fairseq_mega.reports", "translations", log, "--reference", text / f"test.{self.target}")
         command += ["--source", text / f"test.{self.source}", "--target-lang", self.target]
-        command += ["--expect", self.test_sentences, "--examples", 5, "--json", self.folder / "result.json"]
+        command += ["--expect", self._test_sentences(), "--examples", 5, "--json", self.folder / "result.json"]
         command += ["--command", self.command, "--seed", SEED, "--label", "quickstart"]
         command += ["--setting", f"precision={self.precision}", "--setting", f"train_minutes={minutes}"]
         if subprocess.run([str(part) for part in command]).returncode:

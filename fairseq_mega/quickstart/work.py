@@ -92,6 +92,9 @@ class Work:
             assert process.stdout is not None
             try:
                 self._copy(process.stdout, log, progress)
+            except BaseException:  # an interrupt: nobody else would end it
+                process.terminate()
+                raise
             finally:
                 status = process.wait()
         if status != 0:
