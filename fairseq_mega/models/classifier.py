@@ -1,6 +1,6 @@
 """Classifiers of sequences: the way from input to logits, and checks of checkpoints."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.models import BaseFairseqModel
@@ -38,19 +38,22 @@ class SequenceClassifier(BaseFairseqModel):
         task: gives ``input_type``, the number of ``documents``; for text ``dictionary`` and ``label_dictionary``, for
             speech the ``scaling`` of its samples.
         encoder: of the documents.
+        head: from :meth:`joined` vectors to logits; default: the one that the options describe.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.1; the features of retrieval are the published code's: the vectors
     of both documents, the second one first.
     """
 
-    def __init__(self, cfg: DictConfig, task: Any, encoder: SequenceEncoder) -> None:
+    def __init__(
+        self, cfg: DictConfig, task: Any, encoder: SequenceEncoder, head: Optional[ClassifierHead] = None
+    ) -> None:
         super().__init__()
         self.longest = int(cfg.max_positions)
         self.pooling = str(cfg.sen_rep_type)
         self.classes = int(cfg.sentence_class_num)
         self.documents = int(task.documents)
         self.encoder = encoder
-        self.head = ClassifierHead(
+        self.head = head or ClassifierHead(
             cfg.encoder_embed_dim * self.documents,
             cfg.classifier_out_dim,
             cfg.classifier_layers,
@@ -91,7 +94,11 @@ class SequenceClassifier(BaseFairseqModel):
                 f"this classifier reads {self.documents} document(s) at a time, the data have {len(documents)}: give "
                 f"the data it was built for (src1-bin holds second documents)"
             )
-        return self.head(torch.cat([self.represent(document) for document in documents], dim=-1))
+        return self.head(self.joined([self.represent(document) for document in documents]))
+
+    def joined(self, vectors: List[Tensor]) -> Tensor:
+        """The head's input from the vectors (B, d) of all documents, the second one first."""
+        return torch.cat(vectors, dim=-1)
 
     @naming_flags("encoder", "max_positions")
     def represent(self, document: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.activation import ACTIVATIONS
-from fairseq_mega.modules.megalodon.config import DROPPED
+from fairseq_mega.modules.megalodon.config import DROPPED, EMA_NORMS
 from fairseq_mega.modules.megalodon.initialization import INIT_MODES
 from fairseq_mega.modules.norm import NORMS
 from fairseq_mega.modules.relative_bias import BIASES
@@ -18,6 +18,7 @@ NormChoice = ChoiceEnum(list(NORMS))
 BiasChoice = ChoiceEnum(list(BIASES))
 DroppedChoice = ChoiceEnum(list(DROPPED))
 InitChoice = ChoiceEnum(list(INIT_MODES))
+EmaNormChoice = ChoiceEnum(list(EMA_NORMS))
 
 
 @dataclass

@@ -8,6 +8,7 @@ from fairseq.dataclass import FairseqDataclass
 from .revised import revised
 
 AS_ENCODER = "default: the encoder's"
+COMPLEX_DIMENSIONS = "dimensions N of the complex EMA per feature"
 
 
 @dataclass
@@ -29,6 +30,19 @@ class MegaEncoderShape(EncoderSize):
     encoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
     encoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
     encoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
+
+
+@dataclass
+@revised(
+    help={
+        "encoder_n_dim": COMPLEX_DIMENSIONS,
+        "encoder_ffn_embed_dim": "inner width of the FFN (default: --encoder-hidden-dim)",
+    }
+)
+class MegalodonEncoderShape(MegaEncoderShape):
+    """Shape of an encoder of MEGALODON layers."""
+
+    encoder_attention_heads: int = field(default=1, metadata={"help": "attention heads"})
 
 
 @dataclass
@@ -65,7 +79,7 @@ class MegaDecoderShape(DecoderSize):
 @dataclass
 @revised(
     help={
-        "decoder_n_dim": "dimensions N of the complex EMA per feature",
+        "decoder_n_dim": COMPLEX_DIMENSIONS,
         "decoder_ffn_embed_dim": "inner width of the FFN (default: --decoder-hidden-dim)",
     }
 )
