@@ -26,10 +26,14 @@ MODELS = {
     "mega_lm": [("decoder", "max_target_positions")],
     "mega_lra": [("encoder", "max_positions")],
     "megalodon_lm": [("decoder", "max_target_positions")],
+    "megalodon_lra": [("encoder", "max_positions")],
     "transformer_lra": [("encoder", "max_positions")],
 }
 WITHOUT_OPTION = {("transformer_lra", "norm"), ("megalodon_lm", "ema_norm")}
-CONFIGS = {"megalodon_lm": MegalodonLayerConfig, "transformer_lra": TransformerLayerConfig}
+CONFIGS = {
+    **dict.fromkeys(("megalodon_lm", "megalodon_lra"), MegalodonLayerConfig),
+    "transformer_lra": TransformerLayerConfig,
+}
 
 
 decoding = naming_flags("decoder", "max_target_positions")

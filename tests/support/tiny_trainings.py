@@ -28,6 +28,9 @@ OPTIONS: Dict[str, List[object]] = {
         *("--share-decoder-input-output-embed", "--max-tokens", 100, "--num-workers", 0),
     ],
     "text": ["--task", "lra-text", "--arch", "mega_lra", "--max-positions", 64, *CLASSIFIER],
+    "megalodon text": [
+        *("--task", "lra-text", "--arch", "megalodon_lra", "--max-positions", 64, "--norm-num-groups", 4, *CLASSIFIER),
+    ],
     "image": ["--task", "lra-image", "--arch", "mega_lra", "--max-positions", 16, *CLASSIFIER],
     "speech": ["--task", "speech_commands", "--arch", "mega_lra", "--max-positions", 20, *CLASSIFIER],
     "batch norm": [
@@ -61,6 +64,7 @@ WRITERS: Dict[str, Callable[[Path], Any]] = {
     "language model": write_text,
     "megalodon": write_text,
     "text": write_texts,
+    "megalodon text": write_texts,
     "image": lra_data.write_images,
     "speech": lra_data.write_speech,
     "batch norm": lra_data.write_images,

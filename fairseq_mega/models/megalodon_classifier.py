@@ -1,0 +1,88 @@
+"""MEGALODON classifiers of the Long Range Arena and of raw speech: our interpretation of an unpublished architecture.
+
+MEGALODON (Ma et al., NeurIPS 2024, Appendix C) says softmax, rotary positions, pre-norm with two-hop residual and group
+norm, and "almost all" of MEGA's settings; no code was published. What it leaves open follows the authors' development
+line between the two papers (XuezheMax/fairseq-apollo): an EMA whose future part leaves the present out, a gated
+projection before the mean, and features of products and differences where there are two documents.
+"""
+
+from argparse import Namespace
+from typing import Any, List, Optional, Tuple, Union
+
+import torch
+import torch.nn.functional as F
+from fairseq.models import register_model
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from fairseq_mega.modules.classifier_head import ClassifierHead
+from fairseq_mega.modules.embedding import TokenEmbedding
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.initialization import matrix
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.megalodon.norms import GroupNorm
+from fairseq_mega.modules.padding import zero_padding
+from fairseq_mega.modules.sequence_encoder import SequenceEncoder
+
+from .classifier import SequenceClassifier, input_table, padding_index
+from .options.classifier import check_classifier
+from .options.layer_config import megalodon_layer_config
+from .options.megalodon_classifier import MegalodonClassifierConfig, complete_megalodon_classifier
+
+
+class ProjectedEncoder(SequenceEncoder):
+    """Bidirectional MEGALODON layers, a group norm, and ``SiLU(W x + b + x)``.
+
+    Args:
+        embedding: see :class:`SequenceEncoder`.
+        config: shape of each layer.
+        layers: how many.
+        padding_idx: token that marks padding, None for real numbers.
+    """
+
+    def __init__(
+        self, embedding: nn.Module, config: MegalodonLayerConfig, layers: int, padding_idx: Optional[int]
+    ) -> None:
+        super().__init__(
+            embedding,
+            [MegalodonLayer(config, index) for index in range(layers)],
+            GroupNorm(config.embed_dim, config.norm_groups, config.norm_affine),
+            padding_idx,
+            config.chunk_size,
+            config.checkpoint_activations,
+        )
+        self.final_proj = matrix(config.embed_dim, config.embed_dim, mode=config.init_mode, bias=True)
+
+    def forward(self, inputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        """As :meth:`SequenceEncoder.forward`."""
+        x, padding_mask = super().forward(inputs)
+        return zero_padding(F.silu(self.final_proj(x) + x), padding_mask), padding_mask
+
+
+@register_model("megalodon_lra", dataclass=MegalodonClassifierConfig)
+class MegalodonClassifier(SequenceClassifier):
+    """MEGALODON classifier: ``--arch megalodon_lra`` and its presets, ``preset_names("megalodon_lra")``."""
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegalodonClassifier":
+        """Build a model for a task that classifies.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other or the task.
+        """
+        cfg = complete_megalodon_classifier(cfg)
+        check_classifier(cfg, task)
+        config = megalodon_layer_config(cfg, "encoder", "max_positions", ema_norm=str(cfg.ema_norm))
+        embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=task.input_type == "text")
+        encoder = ProjectedEncoder(embedding, config, cfg.encoder_layers, padding_index(task))
+        width = config.embed_dim * (1 if int(task.documents) == 1 else 4)
+        classes, activation = int(cfg.sentence_class_num), str(cfg.classifier_activation_fn)
+        head = ClassifierHead(width, cfg.classifier_out_dim, cfg.classifier_layers, classes, activation, cfg.dropout)
+        return cls(cfg, task, encoder, head)
+
+    def joined(self, vectors: List[Tensor]) -> Tensor:
+        """The vector of one document; of two a and b, a first: ``[a, b, a b, a - b]`` (B, 4 d)."""
+        if len(vectors) == 1:
+            return vectors[0]
+        a, b = vectors
+        return torch.cat([a, b, a * b, a - b], dim=-1)
