@@ -97,6 +97,7 @@ CONSOLE_SCRIPTS = [
     "fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main",
     "fairseq-mega-classify = fairseq_mega.cli.classify:main",
     "fairseq-mega-reproduce = fairseq_mega.cli.reproduce:main",
+    "fairseq-mega-inspect = fairseq_mega.cli.inspect_checkpoint:main",
     "fairseq-mega-convert = fairseq_mega.cli.convert_checkpoint:main",
 ]
 

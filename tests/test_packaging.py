@@ -238,7 +238,7 @@ def test_user_dir_by_name_from_any_folder(site: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_commands_from_any_folder(site: Path, tiny_model, tmp_path: Path) -> None:
-    commands = ("train", "generate", "interactive", "eval-lm", "validate", "prepare", "classify")
+    commands = ("train", "generate", "interactive", "eval-lm", "validate", "prepare", "classify", "convert", "inspect")
     scripts = [site / "bin" / f"fairseq-mega-{command}" for command in commands]
     assert all(script.exists() for script in scripts)
     options = ["--cpu", "--beam", "1", "--max-len-b", "3", "--max-tokens", "1000"]

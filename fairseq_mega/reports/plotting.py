@@ -18,7 +18,8 @@ def load_pyplot() -> Any:
 
 def save(figure: Any, output: Path) -> None:
     """Save a figure to an image file, whose folder is made if need be, and close it."""
-    figure.tight_layout()
+    if figure.get_layout_engine() is None:
+        figure.tight_layout()
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output, dpi=120)
     load_pyplot().close(figure)

@@ -10,7 +10,7 @@ import torch
 from fairseq.models.fconv import FConvModel
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
-from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm
+from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm, inspect_checkpoint
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import helpers, pickles
@@ -200,6 +200,26 @@ class TestCommandsOfThePackage:
         monkeypatch.setattr(sys, "argv", ["convert_checkpoint", "--input", str(path), "--output", "converted.pt"])
         check(error_line(convert_checkpoint.main, "convert_checkpoint"), path)
         assert not Path("converted.pt").exists()
+
+    @pytest.mark.parametrize("more", [[], ["--draw"], ["--attention", "w1"], ["--compare", "GOOD"]], ids=str)
+    def test_inspect(self, more, files) -> None:
+        path = files.hostile["pickled translator"]
+        given = [str(path), *(str(files.good["mega"]) if word == "GOOD" else word for word in more)]
+        message = error_line(lambda: inspect_checkpoint.main(given), "fairseq-mega-inspect")
+        check(message, path)
+        assert "is refused: it asks for" in message
+        if more[:1] == ["--compare"]:
+            reverse = [given[2], "--compare", given[0]]
+            check(error_line(lambda: inspect_checkpoint.main(reverse), "fairseq-mega-inspect"), path)
+
+    def test_inspect_reads_a_configuration_as_data(self, files, capsys) -> None:
+        """Options are printed, and none is evaluated, but where a model is built from them."""
+        path = files.hostile["translator of data"]
+        assert inspect_checkpoint.main([str(path)]) == 0
+        assert "transformer_tiny" in capsys.readouterr().out and not Path(MADE).exists()
+        given = [str(path), "--attention", "w1"]
+        message = error_line(lambda: inspect_checkpoint.main(given), "fairseq-mega-inspect")
+        check(message, path)
 
     @pytest.mark.parametrize("command", ["average_checkpoints", "convert_checkpoint", "evaluate_lm"])
     def test_a_damaged_file_takes_one_line(self, command, files, monkeypatch) -> None:

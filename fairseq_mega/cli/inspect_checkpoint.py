@@ -1,0 +1,48 @@
+"""Look inside a checkpoint: parameters by part, training, and what each layer's moving average listens to.
+
+    fairseq-mega-inspect CHECKPOINT                    # as text
+    fairseq-mega-inspect CHECKPOINT --draw             # and as pictures: kernels, half-lives
+    fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
+    fairseq-mega-inspect CHECKPOINT --compare OTHER    # what differs between two
+
+A checkpoint of the published code is read as well. Nothing in a file is executed.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Optional, Sequence
+
+from fairseq_mega.reports.inspection.command import report
+
+PROGRAM = "fairseq-mega-inspect"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--draw", action="store_true", help="draw kernels and half-lives")
+    what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
+    what.add_argument("--compare", type=Path, metavar="OTHER", help="name what differs in another checkpoint")
+    parser.add_argument("--layer", type=int, metavar="N", help="for --attention, from 1 (default: the last)")
+    parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
+    parser.add_argument("--pictures", type=Path, default=Path(), metavar="FOLDER", help="for pictures (default: here)")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status, 1 after an error message."""
+    options = build_parser().parse_args(argv)
+    try:
+        report(options)
+    except (OSError, ValueError) as error:
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The report of one checkpoint, or of two."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_published
+from fairseq_mega.models.published_checkpoints.options import flat_options
+
+from . import averages, comparison, parts
+
+LENGTH = 4096  # of the kernels
+
+
+def read(path: Path) -> Dict[str, Any]:
+    """A checkpoint of this package, or a published one converted; raises OSError and ValueError."""
+    checkpoint = load_checkpoint(path)
+    return convert_checkpoint(checkpoint, str(path)) if is_published(checkpoint) else checkpoint
+
+
+def chunk_of(checkpoint: Dict[str, Any]) -> Optional[int]:
+    """Chunk of the attention, or None."""
+    options = flat_options(checkpoint)
+    sizes = [options.get(f"{side}_chunk_size") for side in ("encoder", "decoder")]
+    return next((int(size) for size in sizes if size is not None and size > 0), None)
+
+
+def columns(rows: List[List[str]]) -> List[str]:
+    """Rows as lines: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
+        for row in rows
+    ]
+
+
+def summary(checkpoint: Dict[str, Any]) -> List[str]:
+    """Options, training, parameters by part and moving averages of a checkpoint, as lines of text."""
+    counts = parts.parameters_by_part(checkpoint["model"])
+    total = max(sum(count for _, count in counts), 1)
+    lines = [f"{name:18}{value}" for name, value in parts.description(checkpoint)]
+    rows = [["parameters", f"{total:,}", ""]]
+    rows += [[f"  {part}", f"{count:,}", f"{count / total:.1%}"] for part, count in counts]
+    lines += ["", *columns(rows)]
+    try:
+        found = averages.averages_of(checkpoint["model"], LENGTH)
+    except ValueError as error:
+        return [*lines, "", str(error)]
+    head = ["half-lives, steps", "a tenth below", "median", "a tenth above", "mean reach"]
+    return [*lines, "", *columns([head, *averages.table(found)])]
+
+
+def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
+    """Write the pictures of the moving averages; returns their files."""
+    from . import pictures
+
+    found = averages.averages_of(checkpoint["model"], LENGTH)
+    files = [folder / "kernels.png", folder / "half_lives.png"]
+    pictures.draw_kernels(found, f"What the moving averages of {name} listen to", files[0])
+    pictures.draw_half_lives(found, chunk_of(checkpoint), f"How long an input lasts in {name}", files[1])
+    return files
+
+
+def report(options: argparse.Namespace) -> None:
+    """Print what the options ask for and draw the pictures; raises OSError and ValueError."""
+    if options.compare is not None:
+        print("\n".join(comparison.lines_of(read(options.checkpoint), read(options.compare))))
+        return
+    if options.attention is not None:
+        from . import pictures
+        from .attention import attention_for
+
+        found = attention_for(options.checkpoint, options.data, options.attention, options.layer)
+        file = options.pictures / "attention.png"
+        pictures.draw_attention(found.weights, found.rows, found.columns, found.title, file)
+        print(file)
+        return
+    checkpoint = read(options.checkpoint)
+    print("\n".join(summary(checkpoint)))
+    if options.draw:
+        print("\n" + "\n".join(map(str, draw(checkpoint, options.checkpoint.stem, options.pictures))))

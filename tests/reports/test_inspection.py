@@ -1,0 +1,136 @@
+"""A look inside checkpoints: counts, kernels, half-lives, attention, comparison, pictures."""
+
+import math
+import re
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+import torch
+
+from fairseq_mega.cli import inspect_checkpoint
+from fairseq_mega.ops.ema import damped_ema
+from fairseq_mega.reports.inspection import averages, comparison, parts
+from fairseq_mega.reports.inspection.attention import _self_attention, attention_for
+from tests.support import tiny_classifier, tiny_lm, tiny_mega
+from tests.support.tiny_classifier import parameters
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        tiny_mega.build(share_all_embeddings=True),
+        tiny_lm.build(),
+        tiny_lm.build(**tiny_lm.ADAPTIVE),
+        tiny_classifier.build(),
+        tiny_classifier.build(kind="image", normalization_type="batchnorm", normalize_before=True),
+    ],
+    ids=["translator", "language model", "adaptive", "classifier", "of numbers"],
+)
+def test_every_parameter_is_counted_once(model: torch.nn.Module) -> None:
+    counts = dict(parts.parameters_by_part(model.state_dict()))
+    assert sum(counts.values()) == parameters(model)
+    assert not {"other", "encoder other", "decoder other"} & set(counts)
+    found = sum(p.numel() for name, p in model.named_parameters() if ".ema." in name)
+    assert sum(count for part, count in counts.items() if "moving average" in part) == found
+
+
+@pytest.mark.parametrize("model", [tiny_mega.build(), tiny_classifier.build()], ids=["translator", "classifier"])
+def test_kernels_are_what_an_impulse_leaves(model: Any) -> None:
+    """An impulse in the middle of a sequence, run through the moving average of each layer."""
+    length = 12
+    impulse = torch.zeros(1, 2 * length + 1, 8)
+    impulse[:, length] = 1.0
+    layers = [module for name, module in model.named_modules() if name.endswith("attention.ema")]
+    found = averages.averages_of(model.state_dict(), length)
+    assert [average.layer for average in found][:2] == ["encoder layer 1", "encoder layer 2"]
+    for average, ema in zip(found, layers):
+        answer = damped_ema(impulse, ema.coefficients(), bidirectional=ema.bidirectional)[0][0]
+        torch.testing.assert_close(answer[length + 1 : 2 * length], average.past[:, 1:].T, atol=1e-6, rtol=1e-5)
+        if ema.bidirectional:
+            back = answer[1:length].flip(0)
+            torch.testing.assert_close(back, average.future[:, 1:].T, atol=1e-6, rtol=1e-5)
+        else:
+            assert average.future.numel() == 0
+
+
+def test_half_lives_and_reach() -> None:
+    """alpha delta = 1/2 halves the state with each step; alpha delta = 1/4 takes ln 2 / ln (4/3) steps."""
+    logit = math.log(1.0)  # sigmoid 1/2
+    prefix = "decoder.layers.0.attention.ema."
+    model = {f"{prefix}{name}": torch.zeros(1, 2) for name in ("beta", "alpha")}
+    model[f"{prefix}delta"] = torch.tensor([[40.0, logit]])
+    model.update({f"{prefix}beta": torch.ones(1, 2), f"{prefix}eta": torch.tensor([[1.0, 0.0]])})
+    model[f"{prefix}omega"] = torch.zeros(1)
+    (average,) = averages.averages_of(model, 60)
+    assert average.half_lives.tolist() == pytest.approx([1.0, math.log(2) / math.log(4 / 3)], rel=1e-5)
+    assert averages.reaches(average).tolist() == pytest.approx([1.0], rel=1e-5)  # sum of t / 2^t over that of 1 / 2^t
+    assert averages.table([average])[0][0] == "decoder layer 1"
+    with pytest.raises(ValueError, match="no moving average"):
+        averages.averages_of({"weight": torch.ones(2)}, 5)
+
+
+def test_attention_within_a_text_stays_in_its_chunk() -> None:
+    model = tiny_lm.build().eval()
+    tokens = tiny_lm.tokens(1, 13)
+    weights = _self_attention(model.decoder.layers[1], lambda: model(tokens))[:13, :13]
+    torch.testing.assert_close(weights.sum(1), torch.ones(13))
+    place = torch.arange(13)
+    seen = (place[:, None] >= place[None, :]) & (place[:, None] // 5 == place[None, :] // 5)
+    assert bool((weights[~seen] == 0).all()) and bool((weights[seen] > 0).all())
+    assert "_attend" not in vars(model.decoder.layers[1].attention)
+
+
+def test_alignment_of_a_translation(tiny_model: Any) -> None:
+    found = attention_for(tiny_model.checkpoint, tiny_model.data, "w1 w2 w3", None)
+    assert found.columns == ["w1", "w2", "w3", "</s>"] and found.weights.shape == (len(found.rows), 4)
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
+    with pytest.raises(ValueError, match="--layer 2: this model has layers 1 to 1"):
+        attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
+
+
+def test_what_differs_is_named() -> None:
+    model = tiny_mega.build().state_dict()
+    key = "encoder.layers.0.attention.ema.omega"
+    other = {**model, key: model[key] + 0.25, "spare": torch.ones(2)}
+    del other["encoder.layers.1.attention.kappa"]
+    first = {"args": Namespace(arch="mega", dropout=0.1), "model": model}
+    second = {"cfg": {"model": {"_name": "mega", "dropout": 0.2}, "task": {"_name": None}}, "model": other}
+    lines = comparison.lines_of(first, second)
+    assert lines[:2] == ["options that differ: 1", "  dropout: 0.1, 0.2"]
+    assert f"tensors that differ: 3 of {len(model) + 1}" in lines
+    assert "  encoder.layers.1.attention.kappa: in the first alone" in lines and "  spare: in the second alone" in lines
+    assert any(re.fullmatch(rf"  {key}: differs by [\d.]+% of its norm, at most 0.25", line) for line in lines)
+    assert comparison.lines_of(first, first) == ["options that differ: 0", f"tensors that differ: 0 of {len(model)}"]
+
+
+def run(*arguments: object) -> int:
+    return inspect_checkpoint.main([str(argument) for argument in arguments])
+
+
+def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert run(tiny_model.checkpoint) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"architecture +mega_tiny\n", printed) and re.search(r"updates +8\n", printed)
+    assert re.search(r"encoder layer 1( +[\d.]+){4}\n", printed)
+    assert run(GOLDENS / "lra_classifier.official.pt") == 0 and "encoder layer 2" in capsys.readouterr().out
+    assert run(tiny_model.checkpoint, "--compare", tiny_model.checkpoint) == 0
+    assert "tensors that differ: 0" in capsys.readouterr().out
+    assert run(tmp_path / "none.pt") == 1 and "none.pt does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--draw"], ["--attention", "w1 w2"]], ids=["draw", "attention"])
+def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    from matplotlib import image
+
+    assert run(tiny_model.checkpoint, *arguments, "--pictures", tmp_path / "p") == 0
+    files, printed = sorted((tmp_path / "p").iterdir()), capsys.readouterr().out
+    names = ["half_lives.png", "kernels.png"] if arguments == ["--draw"] else ["attention.png"]
+    assert [file.name for file in files] == names
+    for file in files:
+        picture = image.imread(file)[..., :3]
+        assert picture.shape[0] > 150 and len({tuple(colour) for colour in picture[::7, ::7].reshape(-1, 3)}) > 5
+        assert str(file) in printed
