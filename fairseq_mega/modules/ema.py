@@ -5,7 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients, gated_ema_step
+from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, damped_ema, ema_coefficients, gated_ema_step
 from fairseq_mega.ops.gate import silu
 
 from .prepared import Prepared
@@ -69,6 +69,10 @@ class MultiDimensionalDampedEMA(nn.Module):
     def coefficients(self) -> EMACoefficients:
         """Coefficients of the recurrence from the present parameters."""
         return ema_coefficients(self.alpha, self.delta, self.beta, self.eta)
+
+    def fresh_state(self, x: Tensor) -> Tensor:
+        """The state (B, D, N) before the first step of sequences x (B, L, D)."""
+        return x.new_zeros(x.size(0), self.embed_dim, self.ema_dim, dtype=compute_dtype(x))
 
     def forward(
         self,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.prepared import Prepared
-from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, damped_ema
+from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, compute_dtype, damped_ema
 
 
 class ComplexEMA(nn.Module):
@@ -50,6 +50,10 @@ class ComplexEMA(nn.Module):
     def coefficients(self) -> EMACoefficients:
         """Coefficients of the recurrence from the present parameters."""
         return complex_ema_coefficients(self.alpha, self.delta, self.theta, self.gamma)
+
+    def fresh_state(self, x: Tensor) -> Tensor:
+        """The state (B, D, N), complex, before the first step of sequences x (B, L, D)."""
+        return x.new_zeros(x.size(0), self.embed_dim, self.ema_dim, dtype=compute_dtype(x).to_complex())
 
     def forward(
         self,

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.modules.norm import EPS, rms_norm
-from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -87,6 +87,10 @@ class TimestepNorm(ScaledNorm):
         weight = x.new_zeros(self.dim) if self.weight is None else self.weight
         bias = x.new_zeros(self.dim) if self.bias is None else self.bias
         return timestep_norm(x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, eps=EPS)
+
+    def fresh_statistics(self, x: Tensor) -> TimestepNormState:
+        """The statistics before the first step of sequences x (B, L, D)."""
+        return fresh_statistics(x, self.groups)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, groups={self.groups}"

@@ -29,6 +29,7 @@ from .torch_fft import ema_torch_fft
 __all__ = [
     "EMACoefficients",
     "complex_ema_coefficients",
+    "compute_dtype",
     "damped_ema",
     "ema_coefficients",
     "ema_kernel",

@@ -12,7 +12,7 @@ from .native import timestep_norm_native
 from .reference import TimestepNormState, timestep_norm_reference
 from .torch_parallel import timestep_norm_torch
 
-__all__ = ["TimestepNormState", "timestep_norm"]
+__all__ = ["TimestepNormState", "fresh_statistics", "timestep_norm"]
 
 PATHS = Operator("timestep_norm", Path("reference"), Path("torch"), Path("native", kernels_obstacle, DTYPES))
 
@@ -61,9 +61,7 @@ def timestep_norm(
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         _check_groups(x, groups)
-        count = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
-        mean = torch.zeros(x.size(0), groups, dtype=dtype, device=x.device)
-        state = TimestepNormState(count, mean, torch.ones_like(mean))
+        state = fresh_statistics(x, groups)
     _check(x, weight, bias, groups, state, padding_mask)
     state = TimestepNormState(state.count, state.mean.to(dtype), state.variance.to(dtype))
     weight, bias = weight.to(dtype), bias.to(dtype)
@@ -78,6 +76,13 @@ def timestep_norm(
     with torch.autocast(x.device.type, enabled=False):
         y, state = run(x.to(dtype), weight, bias, state, padding_mask, eps)
     return y.to(x.dtype), state
+
+
+def fresh_statistics(x: Tensor, groups: int) -> TimestepNormState:
+    """The statistics of ``groups`` groups before the first step of sequences x (B, L, D)."""
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    mean = x.new_zeros(x.size(0), groups, dtype=dtype)
+    return TimestepNormState(mean.new_zeros(x.size(0), dtype=torch.int64), mean, torch.ones_like(mean))
 
 
 def _check_groups(x: Tensor, groups: int) -> None:
