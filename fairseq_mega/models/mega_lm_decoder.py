@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state import StreamState
 
 from .carry import Carry
@@ -64,6 +65,7 @@ class LanguageModelDecoder(DecoderStack):
         carry: Optional[Carry] = None,
         streams: Optional[List[int]] = None,
         position: int = 0,
+        relay: Optional[Relay] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """Predict the next token at every position.
@@ -75,6 +77,7 @@ class LanguageModelDecoder(DecoderStack):
             features_only: return the features (B, L, d) instead of logits.
             carry: state of streams between calls: the tokens continue the streams numbered ``streams`` (one per row)
                 at ``position``, which is how many tokens of each were read before.
+            relay: the tokens are this process's piece of longer sequences, which begins where a chunk does.
 
         Returns:
             Logits (B, L, V), with an adaptive softmax the features (B, L, d), and a dictionary.
@@ -83,7 +86,9 @@ class LanguageModelDecoder(DecoderStack):
             ValueError: if ``carry`` does not hold the streams up to ``position``, or ``incremental_state`` has read
                 all of the tokens already.
         """
-        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, carry, streams, position)
+        x, extra = self.extract_features(
+            prev_output_tokens, encoder_out, incremental_state, carry, streams, position, relay
+        )
         return (x if features_only else self.output_layer(x)), extra
 
     def extract_features(
@@ -94,11 +99,12 @@ class LanguageModelDecoder(DecoderStack):
         carry: Optional[Carry] = None,
         streams: Optional[List[int]] = None,
         position: int = 0,
+        relay: Optional[Relay] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """The decoder without its output layer; arguments as :meth:`forward`, returns features (B, L, d)."""
         if carry is None:
-            out = self.run_incrementally(prev_output_tokens, incremental_state)
+            out = self.run_incrementally(prev_output_tokens, incremental_state, LayerContext(relay=relay))
         else:
             assert streams is not None
             state = carry.state(self, streams, position, prev_output_tokens.device)

@@ -113,13 +113,18 @@ class GatedAttention(nn.Module):
             if step is not None:
                 return self._step(step, x, residual, memory, cache, prepared)
         value = self.activation(self.value_proj(x))
+        if context.relay is not None:
+            memory = context.relay.receive(self, memory, LayerMemory(self.ema.fresh_state(x)))
         average, ema = self.ema(
             x,
             padding_mask=padding_mask,
             state=None if memory is None else memory.ema,
-            return_state=context.return_state,
+            return_state=context.return_state or context.relay is not None,
             prepared=prepared,
         )
+        if context.relay is not None:
+            assert ema is not None
+            average = context.relay.send(self, average, LayerMemory(ema))
         gates = recomputing(self.gate_proj, self.dropout(average))
         update, shared, reset, candidate = gates.split([d, z, v, d], dim=-1)
         query, key = query_key(shared, self.kappa, self.mu)

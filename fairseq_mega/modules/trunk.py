@@ -25,7 +25,7 @@ class Trunk:
 
     A final norm that keeps statistics of a stream says so by an attribute ``keeps_statistics = True``; it is called as
     ``norm(x, padding_mask, statistics)`` and returns its output and the new statistics, batch first, None at the
-    beginning.
+    beginning. For a relay it has ``fresh_statistics(x)``, those at the beginning.
     """
 
     layers: nn.ModuleList
@@ -92,6 +92,11 @@ class Trunk:
         """Output of the final norm, and its statistics if it has some."""
         if self.final_norm is None:
             return x, None
-        if getattr(self.final_norm, "keeps_statistics", False):
-            return self.final_norm(x, context.padding_mask, statistics)
-        return self.final_norm(x), None
+        norm: Any = self.final_norm
+        if not getattr(norm, "keeps_statistics", False):
+            return norm(x), None
+        relay = context.relay
+        if relay is not None:
+            statistics = relay.receive(norm, statistics, norm.fresh_statistics(x))
+        x, statistics = norm(x, context.padding_mask, statistics)
+        return x if relay is None else relay.send(norm, x, statistics), statistics

@@ -89,15 +89,21 @@ class NormalizedGatedAttention(nn.Module):
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
             if self._is_plain_step(x, context, cache):
                 return self._step(x, memory, cache, prepared)
+        if context.relay is not None:
+            fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
+            memory = context.relay.receive(self, memory, fresh)
         normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm)
         value = F.silu(self.value_proj(normed))
         average, ema = self.ema(
             normed,
             padding_mask=padding_mask,
             state=None if memory is None else memory.ema,
-            return_state=context.return_state,
+            return_state=context.return_state or context.relay is not None,
             prepared=prepared,
         )
+        if context.relay is not None:
+            assert ema is not None
+            average = context.relay.send(self, average, LayerMemory(ema, statistics))
         gates = self.gate_proj(self.hidden_dropout(self.ema_norm(average)))
         shared, gate, candidate = gates.split(self.widths, dim=-1)
         query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))

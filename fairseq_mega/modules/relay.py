@@ -1,0 +1,180 @@
+"""One sequence in several processes: the memory of every layer goes from each piece to the next, its gradient back.
+
+Each process runs all layers on its own piece. A layer waits for the memory of the piece before, passes its own on as
+soon as the moving average has it, and computes attention and feed-forward while the next process begins. So process i
+runs behind process 0 by i moving averages of one layer, once in a pass: the layers that follow find their memory there
+already. A process could run its average at once and add the share of what arrives later, as the average is linear. That
+would save this one delay at the price of a second pass over the outputs in every layer, and MEGALODON's average cannot:
+its input is normalised with the statistics that arrive.
+
+Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.5.
+"""
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Memory = TypeVar("Memory")  # tensors and None in NamedTuples, such as LayerMemory
+
+
+class Wire(Protocol):
+    """Connects a process with those of the pieces before and after its own; messages are bytes, (n,) uint8."""
+
+    first: bool  # nothing comes before the piece
+    last: bool  # nothing comes after it
+
+    def send(self, message: Tensor, forward: bool, tag: int) -> None:
+        """Send to the next piece, or to the one before if not ``forward``; returns before the message is there."""
+        ...
+
+    def receive(self, message: Tensor, forward: bool, tag: int) -> None:
+        """Wait for a message that was sent with the same direction and tag, and fill the tensor with it."""
+        ...
+
+
+class Relay:
+    """Hands memory on during one forward pass and the backward pass that follows.
+
+    A layer that is computed again for its gradient finds what arrived at first and sends nothing again.
+
+    Args:
+        wire: to the neighbours.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._tags: Dict[Any, int] = {}
+        self._arrived: Dict[int, Tuple[Tensor, ...]] = {}
+        self._sent: Set[int] = set()
+
+    def receive(self, layer: Any, memory: Optional[Memory], like: Memory) -> Optional[Memory]:
+        """The memory of all steps before this piece.
+
+        Args:
+            layer: whose memory, the same object in every call.
+            memory: at the beginning of the sequence, which the first piece begins with.
+            like: a memory of the same shapes and dtypes.
+        """
+        if self._wire.first or not any(part.numel() for part in tensors_of(like)):
+            return memory
+        tag = self._tag(layer)
+        if tag not in self._arrived:
+            arrived = _Arrival.apply(_anchor(), self._wire, tag, tensors_of(like))
+            self._arrived[tag] = tuple(part.detach() for part in arrived)
+            return with_tensors(like, iter(arrived))
+        again = [part.detach().requires_grad_(_has_gradient(part.dtype)) for part in self._arrived[tag]]
+        return with_tensors(like, iter(again))
+
+    def send(self, layer: Any, x: Tensor, memory: Memory) -> Tensor:
+        """Send the memory after this piece to the next one.
+
+        Args:
+            layer: whose memory.
+            x: hidden states from which the layer goes on; its gradient is complete before that of the memory is
+                waited for.
+            memory: after the last step.
+
+        Returns:
+            x, to go on from.
+        """
+        tag, parts = self._tag(layer), tensors_of(memory)
+        if self._wire.last or tag in self._sent or not any(part.numel() for part in parts):
+            return x
+        self._sent.add(tag)
+        return _Departure.apply(_anchor(), x, self._wire, tag, *parts)
+
+    def _tag(self, layer: Any) -> int:
+        return self._tags.setdefault(layer, len(self._tags))
+
+
+class Form(NamedTuple):
+    """What a message is unpacked to."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Form":
+        return cls(tensor.shape, tensor.dtype)
+
+
+class _Arrival(torch.autograd.Function):
+    """Receives tensors; their gradients go back to where they came from."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, wire: Wire, tag: int, like: Sequence[Tensor]) -> Any:
+        arrived = _received(wire, True, tag, list(map(Form.of, like)), like[0].device)
+        ctx.wire, ctx.tag = wire, tag
+        ctx.sent_back = [_has_gradient(part.dtype) for part in arrived]
+        ctx.mark_non_differentiable(*(part for part in arrived if not _has_gradient(part.dtype)))
+        return tuple(arrived)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        chosen = [gradient for gradient, sent in zip(gradients, ctx.sent_back) if sent]
+        ctx.wire.send(pack(chosen), False, ctx.tag)
+        return None, None, None, None
+
+
+class _Departure(torch.autograd.Function):
+    """Sends tensors on; their gradients are waited for when that of x is known."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, x: Tensor, wire: Wire, tag: int, *memory: Tensor) -> Any:
+        wire.send(pack(memory), True, tag)
+        ctx.wire, ctx.tag, ctx.device = wire, tag, x.device
+        ctx.forms = list(map(Form.of, memory))
+        return x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        wanted = [form for form in ctx.forms if _has_gradient(form.dtype)]
+        arrived = iter(_received(ctx.wire, False, ctx.tag, wanted, ctx.device))
+        gradients = [next(arrived) if _has_gradient(form.dtype) else None for form in ctx.forms]
+        return None, gradient, None, None, *gradients
+
+
+def tensors_of(memory: Any) -> List[Tensor]:
+    """The tensors of a memory, in order."""
+    if isinstance(memory, Tensor):
+        return [memory]
+    return [tensor for part in memory for tensor in tensors_of(part)] if isinstance(memory, tuple) else []
+
+
+def with_tensors(like: Any, tensors: Iterator[Tensor]) -> Any:
+    """A memory of the form of ``like`` with the next tensors."""
+    if isinstance(like, Tensor):
+        return next(tensors)
+    return type(like)(*(with_tensors(part, tensors) for part in like)) if isinstance(like, tuple) else like
+
+
+def pack(tensors: Sequence[Tensor]) -> Tensor:
+    """The bytes (n,) of tensors, one after the other."""
+    return torch.cat([part.detach().resolve_conj().contiguous().flatten().view(torch.uint8) for part in tensors])
+
+
+def unpack(message: Tensor, forms: Sequence[Form]) -> List[Tensor]:
+    """Tensors of the given forms from their bytes."""
+    parts = message.split([form.shape.numel() * form.dtype.itemsize for form in forms])
+    # Each in memory of its own, where it is aligned as its type asks.
+    return [part.clone().view(form.dtype).view(form.shape) for part, form in zip(parts, forms)]
+
+
+def _received(wire: Wire, forward: bool, tag: int, forms: Sequence[Form], device: torch.device) -> List[Tensor]:
+    size = sum(form.shape.numel() * form.dtype.itemsize for form in forms)
+    message = torch.empty(size, dtype=torch.uint8, device=device)
+    wire.receive(message, forward, tag)
+    return unpack(message, forms)
+
+
+def _has_gradient(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _anchor() -> Tensor:
+    """Wants a gradient, so that what it goes into is part of every backward pass, on both sides of the wire."""
+    return torch.empty(0, requires_grad=True)
