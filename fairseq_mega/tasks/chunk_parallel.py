@@ -1,0 +1,147 @@
+"""Chunk parallelism: processes that share every sequence, each with its piece of whole chunks.
+
+To fairseq all processes are data parallel. Those of a group read the same batch; each scores the targets of its own
+piece and counts these alone. So fairseq's own sums over all processes, of gradients, losses, tokens and sample sizes,
+hold every token once, and so do the norm that is clipped and what is logged.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Tuple
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from fairseq.dataclass import FairseqDataclass
+
+from fairseq_mega.models.process_wire import ProcessWire
+from fairseq_mega.modules.dropout import Dropout
+from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
+from fairseq_mega.modules.norm import BatchNorm
+from fairseq_mega.modules.relay import Relay
+
+
+@dataclass
+class ChunkParallelOptions(FairseqDataclass):
+    """Options of tasks whose training sequences may be shared by several processes."""
+
+    chunk_parallel_size: int = field(
+        default=1,
+        metadata={
+            "help": "processes that share each training sequence, a divisor of --distributed-world-size; --max-tokens "
+            "counts whole sequences"
+        },
+    )
+    chunk_parallel_timeout: float = field(
+        default=60.0, metadata={"help": "seconds after which a process gives up waiting for the memory of a piece"}
+    )
+
+
+class ChunkParallel:
+    """The part of this process in the training on shared sequences.
+
+    Args:
+        wire: to the processes of its group.
+        chunk_size: of the attention; pieces begin where a chunk does.
+        padding_idx: target that is not scored.
+    """
+
+    def __init__(self, wire: ProcessWire, chunk_size: int, padding_idx: int) -> None:
+        self.wire, self.chunk_size, self.padding_idx = wire, chunk_size, padding_idx
+
+    def shard(self, options: Dict[str, Any]) -> Dict[str, Any]:
+        """Arguments of a batch iterator with one shard for each group in place of one for each process."""
+        shards, shard = options.get("num_shards", 1), options.get("shard_id", 0)
+        return {**options, "num_shards": shards // self.wire.size, "shard_id": shard // self.wire.size}
+
+    def begin(self, sample: Dict[str, Any]) -> Dict[str, Any]:
+        """This process's piece of a batch, with the relay for one pass over it.
+
+        Raises:
+            LostNeighbour: if a process of the group is gone.
+        """
+        self.wire.meet()
+        # fairseq gives all processes the same seed: the pieces of a sequence would drop at the same places.
+        torch.manual_seed(int(torch.randint(2**62, ())) + self.wire.piece)
+        piece = self.piece_of(sample)
+        return {**piece, "net_input": {**piece["net_input"], "relay": Relay(self.wire)}}
+
+    def piece_of(self, sample: Dict[str, Any]) -> Dict[str, Any]:
+        """A batch with this process's steps alone: one of padding where the sequences have fewer chunks than pieces."""
+        tokens, target = sample["net_input"]["src_tokens"], sample["target"]
+        begin, end = bounds(target.size(1), self.chunk_size, self.wire.size)[self.wire.piece]
+        absent = int(begin == end)
+        tokens, target = (F.pad(part[:, begin:end], (0, absent), value=self.padding_idx) for part in (tokens, target))
+        scored = int(target.ne(self.padding_idx).sum())
+        lengths = tokens.ne(self.padding_idx).sum(1)
+        inputs = {**sample["net_input"], "src_tokens": tokens, "src_lengths": lengths}
+        return {**sample, "net_input": inputs, "target": target, "ntokens": scored}
+
+    def count_sentences_once(
+        self, criterion: Any, sample_size: Any, logged: Dict[str, Any]
+    ) -> Tuple[Any, Dict[str, Any]]:
+        """What a criterion counted, with the sentences counted by the first piece alone."""
+        if self.wire.first:
+            return sample_size, logged
+        logged = {**logged, "nsentences": 0}
+        if getattr(criterion, "sentence_avg", False):
+            return 0, {**logged, "sample_size": 0}
+        return sample_size, logged
+
+
+def bounds(length: int, chunk_size: int, pieces: int) -> List[Tuple[int, int]]:
+    """First step and end of each piece of a sequence: whole chunks, as equal as they can be; empty ones come last."""
+    each, rest = divmod(-(-length // chunk_size), pieces)
+    cuts = [min(length, chunk_size * (piece * each + min(piece, rest))) for piece in range(pieces + 1)]
+    return list(zip(cuts, cuts[1:]))
+
+
+def join(options: Any, model: Any, longest_chunks: int, padding_idx: int) -> ChunkParallel:
+    """Make the groups of processes; all processes have to call it at the same time.
+
+    Args:
+        options: with ChunkParallelOptions.
+        model: to train.
+        longest_chunks: of a training sequence.
+        padding_idx: of the dictionary.
+
+    Raises:
+        ValueError: if the processes or the model cannot share sequences.
+    """
+    size, timeout = options.chunk_parallel_size, options.chunk_parallel_timeout
+    asked = f"--chunk-parallel-size {size}"
+    if not timeout > 0:
+        raise ValueError(f"--chunk-parallel-timeout {timeout}: give seconds, more than 0")
+    world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    if world % size != 0:
+        raise ValueError(
+            f"{asked} does not divide the number of processes, {world}: start a multiple of {size} "
+            f"(--distributed-world-size), or give a divisor of {world}"
+        )
+    if model.decoder.chunk_size < 1:
+        raise ValueError(
+            f"{asked} cuts sequences between the chunks of the attention, and --decoder-chunk-size "
+            f"{model.decoder.chunk_size} has none: give a chunk length, or leave {asked} out"
+        )
+    if longest_chunks < size:
+        raise ValueError(
+            f"{asked}: training blocks have at most {longest_chunks} chunks (--variant-block-multiple-max), so some "
+            f"processes would have nothing to read; raise it to {size} at least, or give a smaller size"
+        )
+    for part in model.modules():
+        check_part(part, asked, longest_chunks * model.decoder.chunk_size)
+    return ChunkParallel(ProcessWire(size, timeout), model.decoder.chunk_size, padding_idx)
+
+
+def check_part(part: Any, asked: str, longest: int) -> None:
+    """Raise a ValueError for a part of a model that works on sequences of ``longest`` steps as a whole."""
+    if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
+        raise ValueError(
+            f"--truncation-length {part.truncation}: the memory that {asked} hands on holds all steps, and blocks have "
+            f"up to {longest}; leave it out, or give at least {longest}"
+        )
+    if isinstance(part, Dropout) and part.feature and part.p > 0:
+        raise ValueError(f"--feature-dropout drops features of a whole sequence, which {asked} cuts: leave it out")
+    if isinstance(part, BatchNorm):
+        raise ValueError(
+            f"--normalization-type batchnorm takes the statistics of whole sequences, which {asked} cuts: give another"
+        )
