@@ -4,18 +4,16 @@ import contextlib
 import importlib
 import io
 import logging
-import os
 import random
 import re
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from fairseq_mega.cli import console
+from tests.support.processes import REPOSITORY as REPOSITORY
+from tests.support.processes import start_trainings
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
 
 # A model that trains in seconds; the options every test of a command needs.
@@ -96,20 +94,7 @@ def run_fairseq(command: str, argv: Sequence[object], stdin: str = "") -> str:
 
 def train_with_two_processes(argv: Sequence[object], ddp_backend: str = "legacy_ddp") -> str:
     """Run fairseq-mega-train on the CPU as two processes that share the work; returns what the first one printed."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    program = "import sys; from fairseq_mega.cli.console import train; sys.exit(train())"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}
-    processes = []
-    for rank in range(2):
-        options = ["--cpu", "--ddp-backend", ddp_backend, "--distributed-world-size", 2, "--distributed-rank", rank]
-        options += ["--distributed-no-spawn", "--distributed-backend", "gloo"]
-        options += ["--distributed-init-method", f"tcp://localhost:{port}"]
-        command = [sys.executable, "-c", program, *map(str, [*argv, *options])]
-        processes.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
+    processes = start_trainings(argv, 2, ddp_backend)
     printed = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], printed
     return printed[0]

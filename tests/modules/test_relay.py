@@ -1,0 +1,150 @@
+"""A sequence cut into pieces, each with a model of its own: hidden states and gradients are those of the whole."""
+
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.relay import Form, pack, tensors_of, unpack, with_tensors
+from fairseq_mega.modules.state import LayerMemory
+from fairseq_mega.ops.timestep_norm import TimestepNormState
+from fairseq_mega.tasks.chunk_parallel import bounds
+from tests.support import tiny_lm, tiny_megalodon
+from tests.support.numerics import assert_close
+from tests.support.wires import run_pieces
+
+CHUNK = 5
+MODELS: Dict[str, Any] = {
+    "mega": (tiny_lm.build, {}),
+    "mega, simple bias": (tiny_lm.build, {"rel_pos_bias": "simple"}),
+    "mega, post-norm": (tiny_lm.build, {"normalize_before": False, "no_affine_final_norm": False}),
+    "mega without average": (tiny_lm.build, {"decoder_n_dim": 0}),
+    "megalodon": (tiny_megalodon.build, {}),
+}
+
+
+def build(name, **options):
+    function, own = MODELS[name]
+    model = function(dropout=0.0, **own, **options).double().train()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():  # away from the start, where the attention hardly matters
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
+    return model
+
+
+def text(batch, length, padding=0):
+    tokens = tiny_lm.tokens(batch, length)
+    if padding:
+        tokens[0, -padding:] = 1
+    return tokens
+
+
+def weights(batch, length):
+    return torch.randn(batch, length, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+
+
+def loss_of(model, tokens, weight, **options):
+    keep = tokens.ne(1).unsqueeze(-1)
+    return (model(tokens, **options)[0] * weight * keep).sum()
+
+
+def gradients(model):
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def compare(name, tokens, pieces, **options):
+    whole = build(name, **options)
+    weight = weights(*tokens.shape)
+    expected = loss_of(whole, tokens, weight)
+    expected.backward()
+    spans = bounds(tokens.size(1), CHUNK, pieces)
+    models = [build(name, **options) for _ in spans]
+
+    def work(piece, relay):
+        first, end = spans[piece]
+        loss = loss_of(models[piece], tokens[:, first:end], weight[:, first:end], relay=relay)
+        loss.backward()
+        return loss.detach()
+
+    losses, wires = run_pieces(work, pieces)
+    assert_close("loss", sum(losses), expected.detach())
+    for parameter, gradient in gradients(whole).items():
+        total = sum(gradients(model)[parameter] for model in models)
+        assert_close(parameter, total, gradient)
+    return wires
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("pieces, length", [(2, 20), (4, 21), (3, 28)])
+def test_gradients_are_those_of_the_whole(name, pieces, length):
+    compare(name, text(2, length), pieces)
+
+
+@pytest.mark.parametrize("name", ["mega", "megalodon"])
+def test_with_padding_and_pieces_of_nothing_else(name):
+    compare(name, text(3, 20, padding=13), 4)
+
+
+@pytest.mark.parametrize("name", ["mega", "megalodon"])
+def test_recomputed_layers_hand_nothing_on_twice(name):
+    plain, recomputed = (compare(name, text(2, 20), 2, checkpoint_activations=again) for again in (False, True))
+    assert [wire.log for wire in plain] == [wire.log for wire in recomputed]
+
+
+@pytest.mark.parametrize("name, count", [("mega", 2), ("mega without average", 0), ("megalodon", 3)])
+def test_one_message_a_layer_and_its_gradient_in_reverse(name, count):
+    first, last = compare(name, text(1, 10), 2)
+    tags = range(count)
+    assert first.log == [("send", True, tag) for tag in tags] + [("receive", False, tag) for tag in reversed(tags)]
+    assert last.log == [("receive", True, tag) for tag in tags] + [("send", False, tag) for tag in reversed(tags)]
+
+
+@pytest.mark.parametrize("name", ["mega", "megalodon"])
+def test_memory_leaves_before_the_attention_and_its_gradient_is_waited_for_after_it(name):
+    """So that attention, forward and backward, overlaps with what the neighbour does."""
+    order: Dict[int, List[Any]] = {0: [], 1: []}
+
+    def work(piece, relay):
+        model = build(name, decoder_layers=1)
+        attention = model.decoder.layers[0].attention
+        relay._wire.log = order[piece]
+        attention.output_proj.register_forward_hook(lambda *args: order[piece].append("attention"))
+        attention.gate_proj.register_full_backward_hook(lambda *args: order[piece].append("attention's gradient"))
+        tokens = text(1, 20)[:, 10 * piece : 10 * piece + 10]
+        loss_of(model, tokens, weights(*tokens.shape), relay=relay).backward()
+
+    run_pieces(work, 2)
+    of_final_norm = [("send", True, 1), ("receive", True, 1), ("send", False, 1), ("receive", False, 1)]
+    first, last = ([event for event in events if event not in of_final_norm] for events in order.values())
+    assert first == [("send", True, 0), "attention", "attention's gradient", ("receive", False, 0)]
+    assert last == [("receive", True, 0), "attention", "attention's gradient", ("send", False, 0)]
+
+
+def test_the_first_piece_goes_on_from_the_memory_that_it_is_given():
+    model = build("megalodon").eval()
+    tokens = text(2, 25)
+    _, state = model.decoder.advance(tokens[:, :5])
+    carried = state._replace(cache=None)
+
+    def work(piece, relay):
+        first, end = ((5, 15), (15, 25))[piece]
+        with torch.no_grad():
+            return model.decoder.run(tokens[:, first:end], LayerContext(relay=relay), None if piece else carried).hidden
+
+    with torch.no_grad():
+        whole = model.decoder.run(tokens).hidden
+    pieces, _ = run_pieces(work, 2)
+    assert_close("hidden", torch.cat(pieces, dim=1), whole[:, 5:])
+
+
+def test_a_message_keeps_every_bit():
+    statistics = TimestepNormState(torch.tensor([2**40 + 1, 3, 0]), torch.rand(3, 1), torch.rand(3, 1))
+    memory = LayerMemory(torch.randn(3, 2, 2, dtype=torch.complex64).conj(), statistics)
+    parts = tensors_of(memory)
+    forms = [Form.of(part) for part in parts]
+    again = with_tensors(memory, iter(unpack(pack(parts), forms)))
+    assert isinstance(again, LayerMemory) and isinstance(again.norm, TimestepNormState)
+    assert all(torch.equal(one, other) for one, other in zip(tensors_of(again), parts))
+    assert with_tensors(LayerMemory(torch.ones(1)), iter([torch.zeros(1)])).norm is None
