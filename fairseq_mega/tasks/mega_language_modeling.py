@@ -23,11 +23,13 @@ from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
+from .chunk_parallel import ChunkParallel, ChunkParallelOptions, join
+
 logger = logging.getLogger(__name__)
 
 
 @dataclass
-class MegaLanguageModelingConfig(LanguageModelingConfig):
+class MegaLanguageModelingConfig(ChunkParallelOptions, LanguageModelingConfig):
     """Options of ``--task mega_language_modeling``, beside those of fairseq's language_modeling."""
 
     tokens_per_sample: int = field(
@@ -62,6 +64,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
         self.carry = Carry()
+        self.chunk_parallel: Optional[ChunkParallel] = None  # none where each sequence is of one process
         self.chunk_size = args.tokens_per_sample
         self.segments = segments_of(args.valid_block)
         self.segment_size = segment_size_of(args.valid_block)
@@ -69,6 +72,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         for option in ("chunk_nums", "tokens_per_sample"):
             if getattr(args, option) < 1:
                 raise ValueError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be at least 1")
+        if args.chunk_parallel_size < 1:
+            raise ValueError(f"--chunk-parallel-size {args.chunk_parallel_size}: must be at least 1")
         if args.test_chunk_size < 0:
             raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
         if args.add_bos_token:
@@ -82,7 +87,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         """Build the model and learn its chunk.
 
         Raises:
-            ValueError: if the model cannot carry a memory.
+            ValueError: if the model cannot carry a memory, or its sequences cannot be shared as asked for.
         """
         changes: Dict[str, Any] = {}
         if from_checkpoint and self.args.test_chunk_size > 0:
@@ -101,6 +106,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             )
         if model.decoder.chunk_size > 0:
             self.chunk_size = model.decoder.chunk_size
+        if self.args.chunk_parallel_size > 1 and not from_checkpoint:
+            longest = self.args.variant_block_multiple_max
+            self.chunk_parallel = join(self.args, model, longest, self.dictionary.pad())
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> FairseqDataset:
@@ -163,6 +171,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
         """As fairseq's; streams keep the order of their groups and are never filtered by length."""
+        if self.chunk_parallel is not None and isinstance(dataset, TrainingBlockDataset):
+            kwargs = self.chunk_parallel.shard(kwargs)
         if not isinstance(dataset, StreamedSegmentDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
         assert not args, "streams take keyword arguments only"
@@ -177,6 +187,14 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             buffer_size=kwargs.get("data_buffer_size", 0),
             disable_shuffling=True,
         )
+
+    def train_step(self, sample: Dict[str, Any], model: Any, criterion: Any, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's, or with ``--chunk-parallel-size`` on this process's piece of the batch."""
+        if self.chunk_parallel is None:
+            return super().train_step(sample, model, criterion, *args, **kwargs)
+        piece = self.chunk_parallel.begin(sample)
+        loss, sample_size, logged = super().train_step(piece, model, criterion, *args, **kwargs)
+        return loss, *self.chunk_parallel.count_sentences_once(criterion, sample_size, logged)
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
         """Score a batch; the memory of streams goes from one batch to the next."""

@@ -1,0 +1,200 @@
+"""Processes that share sequences: losses and gradients are those of one process, and none waits for a dead one."""
+
+import os
+import time
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from fairseq_mega.models.process_wire import LostNeighbour, ProcessWire
+from fairseq_mega.tasks.chunk_parallel import ChunkParallel, bounds, join
+from tests.support import tiny_lm, tiny_megalodon
+from tests.support.numerics import assert_close
+from tests.support.processes import run_forked, start_forked
+
+PAD, CHUNK = 1, 5
+BUILD: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build}
+LENGTHS = (37, 20, 8)  # a last piece that ends within a chunk, whole chunks, fewer chunks than pieces
+
+
+def build(kind, **options):
+    model = BUILD[kind](dropout=0.0, **options).double().train()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
+    return model
+
+
+def batch(length, replica=0):
+    """A batch of fairseq's form, padded on the right."""
+    text = tiny_lm.tokens(3, length + 1, seed=replica)
+    text[1, length // 2 :] = PAD
+    tokens, target = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    count = int(target.ne(PAD).sum())
+    return {"net_input": {"src_tokens": tokens}, "target": target, "ntokens": count}
+
+
+def loss_of(model, sample):
+    logits = model(**sample["net_input"])[0]
+    return F.cross_entropy(logits.flatten(0, 1), sample["target"].flatten(), ignore_index=PAD, reduction="sum")
+
+
+def sums(model, sample):
+    """Loss, tokens and all gradients of a batch, added up over all processes where there are several."""
+    model.zero_grad()
+    loss = loss_of(model, sample)
+    loss.backward()
+    parts = {"loss": loss.detach(), "tokens": torch.tensor(float(sample["ntokens"]), dtype=torch.float64)}
+    parts.update({name: parameter.grad for name, parameter in model.named_parameters()})
+    if dist.is_initialized():
+        for part in parts.values():
+            dist.all_reduce(part)
+    return parts
+
+
+def share(rank, sizes):
+    """The sums of groups of each size, for every model and length."""
+    found: Dict[str, Any] = {}
+    for size in sizes:
+        parallel = ChunkParallel(ProcessWire(size, timeout=60), CHUNK, PAD)
+        for kind in BUILD:
+            model = build(kind)
+            for length in LENGTHS:
+                sample = parallel.begin(batch(length, replica=rank // size))
+                found[f"{size} {kind} {length}"] = sums(model, sample)
+    return found
+
+
+@pytest.mark.parametrize("processes, sizes", [(2, [2]), (4, [4, 2])])
+def test_all_sums_are_those_of_one_process(processes, sizes, tmp_path):
+    """With groups of 2 among 4 processes, two groups read batches of their own."""
+    results = run_forked(share, processes, tmp_path, sizes)
+    for size in sizes:
+        for kind in BUILD:
+            model = build(kind)
+            for length in LENGTHS:
+                of_one: Dict[str, Any] = {}
+                for replica in range(processes // size):
+                    for name, part in sums(model, batch(length, replica)).items():
+                        of_one[name] = of_one.get(name, 0) + part.clone()
+                for result in results:
+                    for name, part in result[f"{size} {kind} {length}"].items():
+                        assert_close(f"{name} of {kind}, length {length}", part, of_one[name])
+
+
+def wait_for_one_that(how, timeout):
+    """What a process finds out about its neighbour, which dies or sleeps in mid-pass; and after how long."""
+
+    def work(rank):
+        wire = ProcessWire(2, timeout)
+        wire.meet()
+        if rank == 0:
+            os._exit(3) if how == "dies" else time.sleep(8)
+        start = time.monotonic()
+        with pytest.raises(LostNeighbour) as error:
+            wire.receive(torch.empty(8, dtype=torch.uint8), True, 0)
+        return str(error.value), time.monotonic() - start
+
+    return work
+
+
+@pytest.mark.parametrize("how, timeout", [("dies", 60), ("sleeps", 1)])
+def test_a_lost_neighbour_ends_the_pass(how, timeout, tmp_path):
+    lost, waiting = start_forked(wait_for_one_that(how, timeout), 2, tmp_path)
+    waiting.join(40)
+    lost.kill()
+    lost.join()
+    assert waiting.exitcode == 0
+    message, seconds = torch.load(tmp_path / "1")
+    assert message.startswith(
+        f"the processes of ranks 0 to 1 share sequences, and piece 1 got nothing from piece 0 within {timeout} s"
+    )
+    assert seconds < 30
+
+
+def dies_between_passes(rank):
+    wire = ProcessWire(2, 60)
+    if rank == 0:
+        os._exit(3)
+    with pytest.raises(LostNeighbour, match="not all of them began the next batch"):
+        wire.meet()
+
+
+def test_a_process_that_is_gone_between_batches_is_noticed(tmp_path):
+    _, waiting = start_forked(dies_between_passes, 2, tmp_path)
+    waiting.join(40)
+    assert waiting.exitcode == 0
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("length", [1, 4, 5, 6, 10, 23, 35, 36])
+def test_pieces_cover_the_sequence_in_whole_chunks(length, pieces):
+    spans = bounds(length, CHUNK, pieces)
+    assert [step for begin, end in spans for step in range(begin, end)] == list(range(length))
+    assert len(spans) == pieces and all(begin % CHUNK == 0 for begin, end in spans if end > begin)
+    chunks: List[int] = [-(-(end - begin) // CHUNK) for begin, end in spans]
+    assert max(chunks) - min(chunks) <= 1 and chunks == sorted(chunks, reverse=True)
+
+
+class LoneWire(ProcessWire):
+    """A piece without processes around it."""
+
+    def __init__(self, piece: int, size: int) -> None:
+        self.piece, self.size = piece, size
+        self.first, self.last = piece == 0, piece == size - 1
+
+    def meet(self) -> None:
+        pass
+
+
+def test_pieces_drop_at_places_of_their_own():
+    drawn = []
+    for piece in (0, 1, 0):
+        torch.manual_seed(5)  # as fairseq does in every process
+        ChunkParallel(LoneWire(piece, 2), CHUNK, PAD).begin(batch(10))
+        drawn.append(torch.rand(3).tolist() + torch.rand(3).tolist())
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_sentences_are_counted_by_the_first_piece():
+    by_sentence, by_token = SimpleNamespace(sentence_avg=True), SimpleNamespace(sentence_avg=False)
+    logged = {"nsentences": 3, "sample_size": 3, "loss": 1.0}
+    first, second = (ChunkParallel(LoneWire(piece, 2), CHUNK, PAD) for piece in range(2))
+    assert first.count_sentences_once(by_sentence, 3, logged) == (3, logged)
+    assert second.count_sentences_once(by_sentence, 3, logged) == (0, {"nsentences": 0, "sample_size": 0, "loss": 1.0})
+    assert second.count_sentences_once(by_token, 3, logged) == (3, {**logged, "nsentences": 0})
+
+
+def test_groups_read_shards():
+    members = [ChunkParallel(LoneWire(rank % 2, 2), CHUNK, PAD) for rank in range(4)]
+    shards = [member.shard({"num_shards": 4, "shard_id": rank}) for rank, member in enumerate(members)]
+    assert [(found["num_shards"], found["shard_id"]) for found in shards] == [(2, 0), (2, 0), (2, 1), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    "size, options, message",
+    [
+        (3, {}, "--chunk-parallel-size 3 does not divide the number of processes, 4: start a multiple of 3"),
+        (2, {"decoder_chunk_size": -1}, "--decoder-chunk-size -1 has none: give a chunk length"),
+        (4, {}, "training blocks have at most 3 chunks .--variant-block-multiple-max.*raise it to 4"),
+        (2, {"truncation_length": 14}, "--truncation-length 14.*leave it out, or give at least 15"),
+        (2, {"feature_dropout": True, "dropout": 0.1}, "--feature-dropout drops features of a whole sequence"),
+        (2, {"normalization_type": "batchnorm", "normalize_before": False, "no_affine_final_norm": False}, "batchnorm"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(size, options, message, monkeypatch):
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 4)
+    model = tiny_lm.build(**options)
+    with pytest.raises(ValueError, match=message):
+        join(SimpleNamespace(chunk_parallel_size=size, chunk_parallel_timeout=60.0), model, 3, PAD)
+
+
+def test_a_timeout_has_to_be_positive():
+    with pytest.raises(ValueError, match="--chunk-parallel-timeout 0: give seconds, more than 0"):
+        join(SimpleNamespace(chunk_parallel_size=2, chunk_parallel_timeout=0), None, 3, PAD)
