@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Dict, Optional, Sequence
 
-from fairseq_mega.benchmarks import decoding, device, layer, lm_length, lra_speed
+from fairseq_mega.benchmarks import chunk_parallel, decoding, device, layer, lm_length, lra_speed
 from fairseq_mega.benchmarks.kernels import benchmark as kernels
 from fairseq_mega.benchmarks.options import Benchmark
 
@@ -14,6 +14,7 @@ BENCHMARKS: Dict[str, Benchmark] = {
     "kernels": kernels.BENCHMARK,
     "decoding": decoding.BENCHMARK,
     "lm-length": lm_length.BENCHMARK,
+    "chunk-parallel": chunk_parallel.BENCHMARK,
     "lra-speed": lra_speed.BENCHMARK,
     "device": device.BENCHMARK,
 }

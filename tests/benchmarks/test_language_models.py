@@ -56,3 +56,12 @@ def test_length(tmp_path):
     assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
     output = run("lm-length", "--time-limit", "0", "--models", "mega")
     assert "| mega | 64 | left out: would take about" in output
+
+
+@pytest.mark.slow
+def test_shared_sequences(tmp_path):
+    output = run("chunk-parallel", "--json", str(tmp_path / "shared.json"))
+    assert re.findall(r"^\| (mega|megalodon), chunk 16 \| (\d) \| (\d+) \|", output, re.MULTILINE) == [
+        *[("mega", "1", "64"), ("mega", "2", "32"), ("megalodon", "1", "64"), ("megalodon", "2", "32")]
+    ]
+    assert read_result(tmp_path / "shared.json")["examples"] == 64
