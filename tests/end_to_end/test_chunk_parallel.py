@@ -1,0 +1,54 @@
+"""fairseq-mega-train with sequences that several processes share."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support import helpers, processes, tiny_trainings
+
+LENGTHS = ["--variant-block-multiple-min", 1, "--variant-block-multiple-max", 5, "--num-workers", 0, "--dropout", 0]
+SHARED = ["--chunk-parallel-size", 2]
+
+
+def weights(folder: Path):
+    return torch.load(folder / "checkpoint_last.pt", weights_only=False)["model"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, backend", [("language model", "pytorch_ddp"), ("megalodon", "legacy_ddp")])
+def test_two_processes_train_as_one_does(
+    kind: str, backend: str, trainings: tiny_trainings.Trainings, tmp_path: Path
+) -> None:
+    """The same losses, norms of gradients, validation and weights, with clipping and two batches for an update."""
+    options = [*LENGTHS, "--max-update", 4, "--clip-norm", 0.5, "--update-freq", 2, "--no-epoch-checkpoints"]
+    one = helpers.run_fairseq("train", trainings.arguments(kind, *options, "--cpu", "--save-dir", tmp_path / "one"))
+    arguments = trainings.arguments(kind, *options, *SHARED, "--save-dir", tmp_path / "two")
+    two = helpers.train_with_two_processes(arguments, backend)
+    pattern = "loss|gnorm|clip|num_updates|^wpb|^bsz"  # in validation each process reads texts of its own
+    assert tiny_trainings.numbers(one, pattern) == tiny_trainings.numbers(two, pattern)
+    assert len(tiny_trainings.numbers(one, pattern)) == 5
+    expected, found = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_the_others(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
+    arguments = trainings.arguments("language model", *LENGTHS, *SHARED, "--max-update", 100000, "--no-save")
+    first, second = processes.start_trainings([*arguments, "--save-dir", tmp_path], 2)
+    assert first.stdout is not None
+    for line in first.stdout:
+        if "train_inner" in line:
+            break
+    second.kill()
+    printed, _ = first.communicate(timeout=60)
+    second.communicate()
+    assert first.returncode != 0
+    assert re.search("share sequences, and .* one of them ended or hangs|Connection (closed|reset) by peer", printed)
+
+
+def test_one_process_cannot_share(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--chunk-parallel-size 2 does not divide the number of processes, 1"):
+        helpers.run_fairseq("train", trainings.arguments("megalodon", *SHARED, "--cpu", "--save-dir", tmp_path))
