@@ -37,9 +37,12 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
     inputs_bytes = lambda shape: 4 * shape.batch * shape.length * (2 * shape.queries_width + 2 * values(shape))
     weights = lambda shape: 4 * shape.chunks[0] * shape.chunks[1] ** 2
     linear = lambda shape: 8 * inputs_bytes(shape) + 2**28
+    # Per weight z forward and 3 z backward, v forward and 2 v backward: a multiplication and an addition each.
+    products = lambda shape: shape.chunks[0] * shape.chunks[1] ** 2 * (8 * shape.queries_width + 6 * values(shape))
     paths = {
         "blockwise": OpPath(ours("blockwise"), linear),
         "fused": OpPath(ours("fused"), linear, compiled=True),
+        "blocks": OpPath(ours("native_blocks"), linear, compiled=True, cpu_only=True),
         "explicit": OpPath(ours("reference"), lambda shape: 6 * weights(shape) + linear(shape)),
     }
     if biased:
@@ -56,4 +59,5 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
         forward=lambda shape: 2 * shape.batch * shape.length * (shape.queries_width + values(shape)),
         backward=lambda shape: shape.batch * shape.length * (4 * shape.queries_width + 3 * values(shape)),
         quadratic=True,
+        products=products,
     )

@@ -33,6 +33,8 @@ the type that is measured: EMA and timestep norm 2 B L D forward (x, y) and 5 B 
 grad x); attention 2 B L (z + v) forward (q, k, v, y) and B L (6 z + 5 v) with backward (and q, k, v, grad y, three
 gradients), z = D/2 and v = 2 D unless the shape says otherwise (v = z without a relative bias, where torch's SDPA then
 works without an L x L matrix).
+"GFLOP/s" counts the multiplications and additions of attention's matrix products, 2 z + 2 v a weight forward and
+6 z + 4 v backward, over the time of both.
 "speed" and "memory" compare with the same operator's DxNxL, explicit or torch row, forward and backward.
 """
 SMOKE = ("--lengths=64", "--shape=2,32,4", "--repeat=1", "--sweeps=1", "--bandwidth-mib=8", "--in-process")
@@ -50,8 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--preset",
         choices=list(PRESETS),
-        help="issue: the causal EMA at B,D,N,L = 4,128,16,4096 and 1,512,16,8192; paper: operators, widths, lengths "
-        "and chunks of MEGA's tables",
+        help="issue: the causal EMA at B,D,N,L = 4,128,16,4096 and 1,512,16,8192; chunks: attention in chunks of 128 "
+        "and 1024; paper: operators, widths, lengths and chunks of MEGA's tables",
     )
     add("--shrink", type=int, default=1, help="divide lengths and chunks of a preset by this, with a batch of 1")
     add("--memory-limit", type=float, help="GiB that one measurement may take (default: 0.7 of the free memory)")

@@ -26,6 +26,8 @@ def missing(path: OpPath, device: torch.device) -> Optional[str]:
     """Why a path cannot run on the device, or None."""
     if path.cuda_only and device.type != "cuda":
         return "a path for CUDA"
+    if path.cpu_only and device.type != "cpu":
+        return "a path for CPUs"
     if not path.compiled:
         return None
     if device_obstacle(device) is None:

@@ -17,6 +17,7 @@ class OpPath(NamedTuple):
     needs: Callable[[Shape], int]  # rough peak of memory in bytes, forward and backward
     compiled: bool = False  # needs the extension
     cuda_only: bool = False
+    cpu_only: bool = False
     longest: Optional[int] = None  # steps it can serve
 
 
@@ -32,6 +33,7 @@ class Op(NamedTuple):
     forward: Callable[[Shape], int]
     backward: Callable[[Shape], int]
     quadratic: bool = False  # time grows with L squared
+    products: Optional[Callable[[Shape], int]] = None  # operations of its matrix products, forward and backward
 
 
 def normal(generator: torch.Generator, *size: int) -> Tensor:
