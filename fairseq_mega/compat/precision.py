@@ -9,6 +9,7 @@
 
 import argparse
 import logging
+import os
 import typing
 
 import torch
@@ -96,13 +97,19 @@ def set_flags(namespace: argparse.Namespace) -> None:
     elif choice.precision == "fp16":
         namespace.fp16 = True
     if device == "cuda":
-        torch.set_float32_matmul_precision("high" if choice.precision == "tf32" else "highest")
+        _let_gpus_round(choice.precision)
+
+
+def _let_gpus_round(precision: str) -> None:
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    if precision == "tf32":  # for the processes that this one starts for further GPUs
+        os.environ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] = "1"
 
 
 def evaluating(precision: str, device: str) -> torch.autocast:
     """A block whose products have a precision of PRECISIONS, without gradients; raises ValueError as `choose` does."""
     chosen = choose(precision, device).precision
     if device == "cuda":
-        torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
+        _let_gpus_round(chosen)
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}
     return torch.autocast(device, half.get(chosen, torch.bfloat16), enabled=chosen in half)

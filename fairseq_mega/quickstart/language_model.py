@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import shlex
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ MODEL = (
     "--decoder-n-dim 16 --decoder-chunk-size 128"
 )
 SMOKE_MODEL = "--arch mega_lm_tiny --decoder-embed-dim 16 --decoder-hidden-dim 32 --decoder-chunk-size 16"
-BYTES, SMOKE_BYTES = 8_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
+BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
 MINUTES = 5.0
 SEED = 1
 SHOWN = 700  # bytes of text that are written at the end
@@ -87,7 +88,8 @@ class LanguageModel:
         command: List[object] = ["fairseq-preprocess", "--only-source", "--destdir", self.folder / "data-bin"]
         for name in ("train", "valid", "test"):
             command += [f"--{name}pref", self.folder / "text" / name]
-        self.work.run("binarise", command)
+        # The first process counts, and writes a part only when the others have written theirs: hence one more.
+        self.work.run("binarise", [*command, "--workers", 1 if self.options.smoke else (os.cpu_count() or 1) + 1])
         counts = ["--data", self.folder / "data-bin", "--text", self.folder / "text"]
         run_shown(module("fairseq_mega.corpora.language_modeling", "count", *counts))
 
