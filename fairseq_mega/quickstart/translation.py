@@ -21,9 +21,9 @@ MODEL = (
 TRAINING = {"vocabulary": 4000, "max_tokens": 1200, "rate": 2e-3, "warmup": 200, "save": 300, "beam": 5}
 SMOKE_MODEL = "--arch mega_tiny --encoder-layers 1 --decoder-layers 1"
 SMOKE_TRAINING = {"vocabulary": 400, "max_tokens": 1000, "rate": 2e-3, "warmup": 5, "save": 10, "beam": 2}
-WHOLE_MINUTES = 20.0  # from the call to the last line, on two idle cores
-LATER_MINUTES = 2.5  # translating and scoring
-MINUTES = (6.0, 15.0)  # of the training, at least and at most: a busy machine sets up and translates more slowly
+WHOLE_MINUTES = 25.0  # from the call to the last line, on a busy machine too
+LATER_MINUTES = 4.0  # translating and scoring there; two idle cores take less than two
+MINUTES = (6.0, 15.0)  # of the training, at least and at most
 SEED = 1
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 

@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         Work(tmp_path / "file" / "work", [])
 
 
-@pytest.mark.parametrize(("elapsed", "minutes"), [(0.5, 15.0), (5.0, 12.5), (30.0, 6.0)])
+@pytest.mark.parametrize(("elapsed", "minutes"), [(0.5, 15.0), (6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])
 def test_a_slow_start_leaves_less_time_to_the_training(
     elapsed: float, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
