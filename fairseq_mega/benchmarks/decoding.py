@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``decoding``."""
     add = parser.add_argument
     add("--positions", default="100,1000,10000", help="comma separated, 0 the start (default: %(default)s)")
-    models = "comma separated, also mega-bf16 and mega-int8 (default: %(default)s)"
+    models = f"comma separated, also {', '.join(lm_pair.OTHERS)} (default: %(default)s)"
     add("--models", default=",".join(lm_pair.MODELS), help=models)
     add("--width", type=int, default=256, help="d (default: %(default)s)")
     add("--layers", type=int, default=6, help="(default: %(default)s)")
@@ -129,7 +129,7 @@ def models_of(names: Sequence[str], chunks: str) -> Dict[str, Tuple[str, int]]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per model, chunk and position, and write the result file."""
-    names = chosen_of(arguments.models, "--models", (*lm_pair.MODELS, *lm_pair.PACKED))
+    names = chosen_of(arguments.models, "--models", (*lm_pair.MODELS, *lm_pair.OTHERS))
     variants = models_of(names, arguments.chunk)
     for part in variants.values():
         check(*part, arguments)

@@ -7,11 +7,13 @@ from typing import Any, Dict, List
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from fairseq_mega.benchmarks.megalodon_lm import megalodon_options
 from fairseq_mega.models.decode_weights import pack_weights
 from fairseq_mega.modules.packed_linear import PackedLinear
 
 MODELS = ("mega", "mega-full", "transformer")
 PACKED = {"mega-bf16": "bf16", "mega-int8": "int8"}
+OTHERS = (*PACKED, "megalodon")  # measured where they are asked for
 
 
 def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int) -> Any:
@@ -19,8 +21,8 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
 
     Args:
         name: "mega" with chunks ("mega-bf16" and "mega-int8" with packed matrices), "mega-full" with one chunk for
-            everything, or "transformer", fairseq's transformer_lm with an FFN as wide as makes the layers equal in
-            parameters.
+            everything, "megalodon", in chunks, or "transformer", fairseq's transformer_lm with an FFN as wide as makes
+            the layers equal in parameters.
         width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformer has d / 32 heads.
         layers: how many.
         chunk: of "mega".
@@ -46,6 +48,9 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
             attention_dropout=0.0,
         )
         return ARCH_MODEL_REGISTRY["transformer_lm"].build_model(_transformer_options(options), task)
+    if name == "megalodon":
+        options.update(megalodon_options(width, chunk))
+        return ARCH_MODEL_REGISTRY["megalodon_lm"].build_model(Namespace(**options), task)
     options.update(
         decoder_hidden_dim=2 * width,
         decoder_z_dim=width // 2,
