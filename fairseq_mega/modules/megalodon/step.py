@@ -12,24 +12,18 @@ from .rotary import rotations
 
 
 class ComplexStep(NamedTuple):
-    """Coefficients of a complex EMA for single steps, (D, N) each.
+    """Coefficients of a complex EMA for single steps, (D, N) each."""
 
-    The decay is the sum of two numbers, as a long text multiplies by it thousands of times.
-    """
-
-    decay_high: Tensor
-    decay_low: Tensor
+    decay: Tensor  # complex128: a long text multiplies by it thousands of times
     expansion: Tensor  # real
     projection: Tensor  # (D, 2 N): real part and minus the imaginary part in turn
 
 
 def complex_step(coefficients: EMACoefficients) -> ComplexStep:
-    """Coefficients for single steps from those of the recurrence, in their precision."""
+    """Coefficients for single steps from those of the recurrence."""
     log_decay, expansion, projection = coefficients
-    exact = torch.exp(log_decay.to(torch.complex128))
-    high = exact.to(log_decay.dtype)
     parts = torch.view_as_real(projection.conj().resolve_conj()).flatten(1)
-    return ComplexStep(high, (exact - high).to(log_decay.dtype), expansion, parts)
+    return ComplexStep(torch.exp(log_decay.to(torch.complex128)), expansion, parts)
 
 
 def ema_step(x: Tensor, coefficients: ComplexStep, omega: Tensor, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
@@ -46,13 +40,10 @@ def ema_step(x: Tensor, coefficients: ComplexStep, omega: Tensor, state: Optiona
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, as in the published code.
     """
-    decay_high, decay_low, expansion, projection = coefficients
-    entering = expansion * x.unsqueeze(-1)
-    if state is None:
-        new = entering.to(decay_high.dtype)
-    else:
-        new = torch.addcmul(state * decay_low, state, decay_high).add_(entering)
-    y = torch.linalg.vecdot(torch.view_as_real(new).flatten(2), projection)
+    entering = coefficients.expansion * x.unsqueeze(-1)
+    dtype = torch.promote_types(entering.dtype, torch.complex64)
+    new = entering.to(dtype) if state is None else (state * coefficients.decay).add_(entering).to(dtype)
+    y = torch.linalg.vecdot(torch.view_as_real(new).flatten(2), coefficients.projection)
     return torch.addcmul(y, x, omega.to(y.dtype)).to(x.dtype), new
 
 
