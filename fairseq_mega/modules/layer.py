@@ -32,7 +32,7 @@ class LayerOutput(NamedTuple):
 
 
 class Layer(Protocol):
-    """A layer of any kind; MEGA's and the Transformer's are two."""
+    """A layer of any kind: MEGA's, MEGALODON's, the Transformer's."""
 
     def __call__(
         self,
