@@ -6,19 +6,34 @@ result is never taken for that of other settings, other data or another seed. Ar
 """
 
 import argparse
+import re
 import shlex
 import sys
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, NoReturn, Optional, Sequence
 
-from fairseq_mega.cli.usage import Parser
+from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.recipes import launchers, listing, options, runner
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.executing import StageError
 from fairseq_mega.recipes.recipe import Recipe, RecipeError
-from fairseq_mega.recipes.tables import print_tables
+from fairseq_mega.recipes.tables import print_tables, score_checkpoint
 from fairseq_mega.recipes.wishes import Wishes
 
 PROGRAM = "fairseq-mega-reproduce"
+LACKING = re.compile(r"argument (\S+): expected .* arguments?")
+
+
+class OneLineParser(Parser):
+    """A parser whose errors have the form of the runner's own."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error in one line and end with exit status 1."""
+        lacking, unknown = LACKING.fullmatch(message), message.startswith(UNKNOWN)
+        if lacking is not None:
+            message = f"{lacking[1].split('/')[0]} needs a value; see --help"
+        elif unknown:
+            message = f"unknown option '{message[len(UNKNOWN) :].split()[0]}'; see --help"
+        self.exit(1, f"{self.prog}: error: {message}\n")
 
 
 def visible_gpus() -> int:
@@ -39,14 +54,16 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         for recipe in recipes:
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *without_user_dir(recipe)]))
         return 0
-    visible = 0 if given.smoke or given.gpus == 0 else visible_gpus()
-    wishes = options.wishes_of(given, extra, visible if given.gpus is None else given.gpus)
+    wishes = options.wishes_of(given, extra, visible_gpus)
+    runner.check_wishes(recipes, wishes)
     if given.list:
         print("\n".join(listing.listing(recipes, seeds, wishes)))
         return 0
     if wishes.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
-    runner.check(recipes, wishes, visible)
+    if given.path is not None:
+        return score_checkpoint(recipes, given, wishes)
+    runner.check(recipes, wishes, visible_gpus() if wishes.gpus else 0)
     return reproduce(recipes, seeds, wishes, given, command)
 
 
@@ -84,7 +101,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
     form = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser = OneLineParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
     options.add_options(parser)
     words, extra = options.split_extra(given)
     try:

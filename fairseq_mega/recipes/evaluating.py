@@ -61,19 +61,22 @@ def classifier(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], 
 
 def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
-    wanted = run.recipe.evaluate
     words = [
         *(str(run.data), "--path", str(run.folder / "checkpoints" / "checkpoint_best.pt")),
         *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
         *("--device", "cuda" if run.gpus else "cpu"),
     ]
+    score_contexts(words, run.recipe.evaluate, execute, env, run.folder / "test.log")
+
+
+def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path) -> None:
+    """Score a language model, named by ``words``, over the wanted contexts and chunks."""
     for context in wanted["contexts"]:
         options = [word for key, values in context.items() for word in (option(key), ",".join(map(str, values)))]
         if "chunk_nums" in wanted:
             at_a_time = max(context["chunk_size"]) * wanted["chunk_nums"]
             options += ["--chunk-nums", str(wanted["chunk_nums"]), "--max-tokens", str(at_a_time)]
-        command_line = [*PYTHON, "fairseq_mega.cli.evaluate_lm", *words, *options]
-        execute(command_line, run.folder / "test.log", env)
+        execute([*PYTHON, "fairseq_mega.cli.evaluate_lm", *words, *options], log, env)
 
 
 def option(key: str) -> str:

@@ -3,7 +3,7 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .catalogue import find_all
 from .recipe import Recipe, RecipeError
@@ -15,26 +15,31 @@ PANELS = (([100, 75, 50, 25, 15, 10, 5], [2048]), ([10], [512, 1024, 1536, 2048,
 PANELS_SMOKE = (([20, 4, 1], [16]), ([2], [8, 16, 32]))
 
 
-def number(text: str, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
-    if not (text.isascii() and text.isdigit() and len(text) < 13) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"'{text}': a whole number of at least {least} is needed")
+def number(option: str, text: Optional[str], least: int = 1) -> Optional[int]:
+    """A whole number; None where the option is left out.
+
+    Raises:
+        RecipeError: for anything else, or a smaller one.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 13 and str(int(text)) == text) or int(text) < least:
+        raise RecipeError(f"{option} is '{text}': a whole number of at least {least} is needed")
     return int(text)
 
 
-def number_or_none(text: str) -> int:
-    """A whole number, 0 included."""
-    return number(text, 0)
+def rate(option: str, text: str) -> float:
+    """A positive number.
 
-
-def rate(text: str) -> float:
-    """A positive number."""
+    Raises:
+        RecipeError: for anything else.
+    """
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"'{text}': a number above 0 is needed, for instance 0.001")
+    if not 0 < value < float("inf"):
+        raise RecipeError(f"{option} is '{text}': a number above 0 is needed, for instance 0.001")
     return value
 
 
@@ -51,26 +56,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     which = parser.add_argument_group("which recipes of a table").add_argument
     which("--task", metavar="LIST", help="tasks, or all")
     which("--models", metavar="LIST", help="models, for instance mega,mega-chunk,transformer")
-    which("--functions", "--attention", metavar="LIST", help="attention functions")
+    which("--functions", metavar="LIST", help="attention functions")
+    which("--attention", metavar="LIST", help="Table 7: softmax, laplace or both")
     which("--direction", metavar="LIST", help="en-de, de-en or both")
     which("--dims", metavar="LIST", help="Figure 4: dimensions N of the moving average")
     which("--chunks", metavar="LIST", help="Figure 4: chunks of the right panel; Figure 6: the same")
     how = parser.add_argument_group("how they are trained").add_argument
     how("--seeds", "--seed", metavar="LIST", help="seeds, separated by commas (default: the recipe's)")
-    how(
-        "--gpus", type=number_or_none, metavar="N", help="GPUs that runs are spread over, 0: the CPU (default: visible)"
-    )
-    how("--gpus-per-run", type=number, metavar="N", help="at most (default: as many as the published batch comes from)")
-    how("--per-step", type=number, metavar="N", help="examples that a GPU takes at a time (default: the recipe's)")
-    how("--max-update", type=number, metavar="N", help="fewer updates; the schedule is shortened")
+    how("--gpus", metavar="N", help="GPUs that runs are spread over, 0: the CPU (default: visible)")
+    how("--gpus-per-run", metavar="N", help="at most (default: as many as the published batch comes from)")
+    how("--per-step", metavar="N", help="examples that a GPU takes at a time (default: the recipe's)")
+    how("--max-update", metavar="N", help="fewer updates; the schedule is shortened")
     how("--keep-schedule", action="store_true", help="with --max-update: stop the paper's schedule there")
     how("--precision", choices=PRECISIONS, help="default: tf32 on GPUs, as when the papers' were trained; else fp32")
     how("--fp32", dest="precision", action="store_const", const="fp32", help="the same as --precision fp32")
     how("--bf16", dest="precision", action="store_const", const="bf16", help="the same as --precision bf16")
     how("--chunk", metavar="C", help="attention chunk in place of the recipe's, -1: full attention")
-    how("--transformer-lr", type=rate, metavar="RATE", help="peak rate of the Transformers")
+    how("--transformer-lr", metavar="RATE", help="peak rate of the Transformers")
     how("--scaling", metavar="HOW", help="speech: samples divided by 32768 once or twice")
-    how("--average", type=number, metavar="N", help="translation: last epochs to average (default: 5)")
+    how("--average", metavar="N", help="translation: last epochs to average (default: 5)")
     how("--segments", metavar="LIST", help="Figure 6: segments K of the left panel")
     how("--right-segments", metavar="K", help="Figure 6: segments of the right panel")
     where = parser.add_argument_group("where").add_argument
@@ -80,9 +84,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where("--archives", type=Path, metavar="DIR", help="folder of the archives of WMT'16")
     where("--no-download", action="store_true", help="refuse to download archives")
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
+    where("--path", type=Path, metavar="FILE", help="Figure 6: a trained checkpoint, and --data what it was trained on")
     where("--output", metavar="FILE", help="the plot of a figure")
     where("--root", type=Path, default=Path(), help=argparse.SUPPRESS)
-    where("--workers", "--processes", type=number, default=cores(), metavar="N", help="processes that prepare data")
+    where("--workers", "--processes", metavar="N", help="processes that prepare data")
     where("--smoke", action="store_true", help="toy models, a few updates, a little made-up data, on the CPU")
     where("--no-speed", action="store_true", help="Table 2: do not measure speed and memory")
 
@@ -102,6 +107,7 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
     found = choose(found, "--task", options.task, lambda recipe: recipe.cell.get("task", recipe.cell.get("direction")))
     found = choose(found, "--models", options.models, stem)
     found = choose(found, "--functions", options.functions, lambda recipe: recipe.cell.get("attention"))
+    found = choose(found, "--attention", options.attention, lambda recipe: recipe.cell.get("attention"))
     found = choose(found, "--direction", options.direction, lambda recipe: recipe.cell.get("direction"))
     found = with_chunk(vary(found, options), options)
     found = [revise(recipe, overrides(options, recipe)) for recipe in found]
@@ -153,7 +159,7 @@ def overrides(options: argparse.Namespace, recipe: Optional[Recipe] = None) -> D
             raise RecipeError(f"--scaling is '{options.scaling}': choose from once, twice")
         found["task.sc_scaling"] = options.scaling
     if options.transformer_lr is not None and (recipe is None or stem(recipe) == "transformer"):
-        found["optimization.lr"] = [options.transformer_lr]
+        found["optimization.lr"] = [rate("--transformer-lr", options.transformer_lr)]
     return found
 
 
@@ -161,7 +167,7 @@ def evaluation(options: argparse.Namespace) -> Dict[str, Any]:
     """Entries in place of those of the recipes' evaluation."""
     found: Dict[str, Any] = {}
     if options.average is not None:
-        found["average"] = options.average
+        found["average"] = number("--average", options.average)
     if options.segments is not None or options.right_segments is not None:
         left, right = PANELS_SMOKE if options.smoke else PANELS
         lists = {"--segments": options.segments, "--chunk": options.chunk}
@@ -188,14 +194,21 @@ def seeds_of(options: argparse.Namespace) -> List[int]:
         raise RecipeError(str(error).replace("1,16", "1,11,101")) from error
 
 
-def wishes_of(options: argparse.Namespace, extra: Sequence[str], gpus: int) -> Wishes:
+def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callable[[], int]) -> Wishes:
     """What the options change in all recipes.
+
+    Args:
+        extra: arguments of fairseq-train.
+        visible: tells how many GPUs there are; asked only where no option says how many to use.
 
     Raises:
         RecipeError: if options contradict each other.
     """
     if options.keep_schedule and options.max_update is None:
         raise RecipeError("--keep-schedule needs --max-update, the updates to stop after")
+    gpus = number("--gpus", options.gpus, 0)
+    per_run, per_step = number("--gpus-per-run", options.gpus_per_run), number("--per-step", options.per_step)
+    updates, workers = number("--max-update", options.max_update), number("--workers", options.workers)
     out = options.out or options.root / ("outputs/reproduce-smoke" if options.smoke else "outputs/reproduce")
     return Wishes(
         out=out.resolve(),
@@ -203,17 +216,17 @@ def wishes_of(options: argparse.Namespace, extra: Sequence[str], gpus: int) -> W
         data=options.data and options.data.resolve(),
         data_dir=options.data_dir and options.data_dir.resolve(),
         results=options.results_dir and options.results_dir.resolve(),
-        gpus=0 if options.smoke else gpus,
-        gpus_per_run=options.gpus_per_run,
-        per_step=options.per_step,
-        max_update=options.max_update,
+        gpus=0 if options.smoke else visible() if gpus is None else gpus,
+        gpus_per_run=per_run,
+        per_step=per_step,
+        max_update=updates,
         keep_schedule=options.keep_schedule,
         precision=options.precision,
         overrides=overrides(options),
         evaluation=evaluation(options),
         extra=tuple(extra),
         smoke=options.smoke,
-        workers=options.workers,
+        workers=workers or cores(),
         archives=options.archives and options.archives.resolve(),
         download=not options.no_download,
     )

@@ -95,8 +95,8 @@ def check_chunk(recipe: Recipe, chunk: int) -> None:
     if model.get("input_type") == "image" and chunk > 0 and model["max_positions"] % chunk:
         task = recipe.cell["task"]
         raise RecipeError(
-            f"the chunk is {chunk}, which does not divide the {model['max_positions']} positions of {task}: give a "
-            "divisor, or -1 for full attention"
+            f"--chunk is {chunk}, which does not divide the {model['max_positions']} positions of --task {task}: give "
+            "a divisor, or -1 for full attention"
         )
 
 

@@ -55,6 +55,12 @@ def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
     return {recipe.data: data_folder(recipe, wishes, several) for recipe in recipes}
 
 
+def check_wishes(recipes: Sequence[Recipe], wishes: Wishes) -> None:
+    """Raise a RecipeError where a wish does not suit one of the recipes."""
+    for recipe in recipes:
+        plan(recipe, 1, Path(), "", wishes)
+
+
 def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
     """Look whether everything can be done: what would stop the last of many trainings is said before the first one.
 
@@ -78,8 +84,6 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
                 DATASETS[name].check(folder, wishes)
         except RecipeError as error:
             problems.append(str(error))
-    for recipe in recipes:  # a wish that does not suit the last one
-        plan(recipe, 1, Path(), "", wishes)
     if problems:
         raise RecipeError("; ".join(problems))
 

@@ -107,8 +107,9 @@ def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
     smoke = UPDATES[recipe.evaluate["kind"]] if wishes.smoke else None
     wanted = wishes.max_update or smoke or published
     if wanted > published:
+        task = recipe.cell.get("task", recipe.name)
         raise RecipeError(
-            f"--max-update is {wanted}, and the paper's training of {recipe.name} has {published}: give fewer"
+            f"--max-update is {wanted}, and the paper's training of --task {task} has {published}: give fewer"
         )
     config["optimization"]["max_update"] = wanted
     if wishes.keep_schedule:

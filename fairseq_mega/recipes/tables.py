@@ -3,10 +3,14 @@
 import argparse
 from typing import Dict, List, Sequence
 
+from fairseq_mega.reports.command import main as report
+
+from .evaluating import score_contexts
 from .executing import PYTHON, execute
-from .recipe import Recipe
+from .recipe import Recipe, RecipeError
 from .recording import print_report
 from .runs import Run
+from .smoke import shrink_evaluation
 from .stages import stage
 from .wishes import Wishes
 
@@ -36,6 +40,30 @@ def report_options(name: str, runs: Sequence[Run], options: argparse.Namespace, 
     if options.output is not None and name.startswith("figure"):
         words += ["--output", options.output]
     return words
+
+
+def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, wishes: Wishes) -> int:
+    """Draw Figure 6 of a checkpoint that was trained elsewhere; returns the exit status.
+
+    Raises:
+        RecipeError: for other recipes, without the data, or if there is no such checkpoint.
+    """
+    if [recipe.report for recipe in recipes] != ["figure6"]:
+        raise RecipeError("--path is for Figure 6 alone: give the recipe figure6")
+    if wishes.data is None:
+        raise RecipeError("--path needs --data, the folder of fairseq-preprocess that the checkpoint was trained on")
+    if not options.path.is_file():
+        raise RecipeError(f"--path is {options.path}, which does not exist: without it the model is trained first")
+    evaluate = {**recipes[0].evaluate, **wishes.evaluation}
+    if wishes.smoke:
+        evaluate = {**shrink_evaluation(recipes[0].evaluate), **wishes.evaluation}
+    folder = wishes.results or wishes.out / "figure6"
+    words = [str(wishes.data), "--path", str(options.path), "--label", "mega", "--benchmark", "figure6"]
+    score_contexts([*words, "--output", str(folder)], evaluate, execute, {}, folder / "test.log")
+    left, right = evaluate["contexts"]
+    panels = ["--chunk", str(left["chunk_size"][0]), "--segments", str(right["segments"][0])]
+    output = options.output or str(folder / "figure6.png")
+    return report(["figure6", str(folder), "--label", "mega", *panels, "--output", output])
 
 
 def speed(wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> List[str]:

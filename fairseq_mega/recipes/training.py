@@ -28,6 +28,7 @@ def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> Non
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
     """
+    check_updates(run)
     words = run.train_arguments()
     log, checkpoints = run.folder / "train.log", run.folder / "checkpoints"
     write_whole(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
@@ -37,3 +38,18 @@ def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> Non
     execute([*PYTHON, MODULE, "train", *words], log, variables(wishes, devices), Progress(updates=run.updates))
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")
+
+
+def check_updates(run: Run) -> None:
+    """Keep the updates that a run is trained for; it cannot be trained for fewer than before.
+
+    Raises:
+        StageError: where it was.
+    """
+    file = run.folder / "updates"
+    before = int(file.read_text()) if file.exists() else 0
+    if run.updates < before:
+        raise StageError(
+            f"{run.folder} was trained for {before} updates, --max-update is {run.updates}: give at least {before}"
+        )
+    write_whole(file, f"{run.updates}\n")
