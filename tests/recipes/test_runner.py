@@ -1,6 +1,5 @@
 """The runner from the data to the tables, in the tiny form: what is done is kept, what is other is done anew."""
 
-import json
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -110,8 +109,17 @@ def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for result in results:
         assert (result["examples"], result["seed"]) == (45, 5)
         assert set(result["scores"]) == {"sacrebleu", "tokenized_bleu"}
-    saved = json.loads((out / "results" / f"table7.{results[0]['label']}.json").read_text())
-    assert saved["settings"]["direction"] == "de-en"
+        assert (result["settings"]["direction"], result["settings"]["attention"]) == ("de-en", "laplace")
+    # Sentences that are missing from a translation end the run.
+    (folder,) = (out / "runs").glob("de-en.*")
+    output = folder / "generate.best.txt"
+    lines = output.read_text().splitlines()
+    assert sum(line.startswith("H-") for line in lines) == 45
+    output.write_text("\n".join(line for line in lines if not line.startswith(("H-44\t", "D-44\t"))))
+    (folder / ".done" / "evaluate.table7").unlink()
+    reproduce(out, "mega/table7", "--direction", "de-en", "--attention", "laplace", "--seeds", "5", status=1)
+    said = capsys.readouterr().err
+    assert "44 H- lines found, --expect says 45: 1 missing (first: 44)" in said and ".train: done before" in said
 
 
 def test_the_list_knows_what_was_done(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

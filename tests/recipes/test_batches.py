@@ -1,0 +1,56 @@
+"""The published batch on any number of GPUs; on numbers that do not divide it, on fewer of them."""
+
+from typing import Tuple
+
+import pytest
+
+from fairseq_mega.recipes.batches import share_out
+from fairseq_mega.recipes.catalogue import catalogue
+from fairseq_mega.recipes.recipe import RecipeError
+
+TASKS = {
+    **{task: f"mega/table2/{task}/mega" for task in ("listops", "text", "retrieval", "image", "pathfinder", "pathx")},
+    "speech": "mega/table4/speech/base",
+}
+EXAMPLES = {"listops": 64, "text": 50, "retrieval": 64, "image": 50, "pathfinder": 128, "pathx": 128, "speech": 20}
+SHARED = {
+    ("listops", 1): (64, 1, 1, False),
+    ("text", 1): (25, 2, 1, False),
+    ("retrieval", 1): (8, 8, 1, False),
+    ("image", 1): (50, 1, 1, False),
+    ("pathfinder", 1): (128, 1, 1, False),
+    ("pathx", 8): (2, 8, 8, True),
+    ("speech", 1): (20, 1, 1, False),
+    ("pathx", 1): (16, 8, 1, False),  # 16 samples in the statistics there, too
+    ("image", 2): (25, 1, 2, True),
+    ("text", 5): (10, 1, 5, False),
+    ("text", 4): (25, 1, 2, False),  # 50 examples are two times 25
+    ("text", 8): (10, 1, 5, False),
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_shares(case: Tuple[str, int]) -> None:
+    task, gpus = case
+    assert share_out(catalogue()[TASKS[task]].config, gpus) == SHARED[case]
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 3, 4, 5, 7, 8, 24])
+def test_an_update_sees_the_published_batch(gpus: int) -> None:
+    """Whatever --gpus is, no recipe of a table is refused, though eight GPUs do not divide 50 examples."""
+    for task, name in TASKS.items():
+        batch = share_out(catalogue()[name].config, gpus)
+        assert batch.step is not None
+        assert batch.step * batch.accumulated * batch.places == EXAMPLES[task] and batch.places <= max(1, gpus)
+    for name, batches in (("mega/table5/wikitext103/mega", 24), ("mega/table5/enwik8/mega", 8)):
+        batch = share_out(catalogue()[name].config, gpus)
+        assert batch.step is None and batch.accumulated * batch.places == batches and batch.places <= max(1, gpus)
+    translation = share_out(catalogue()["mega/table7/en-de/mega_softmax"].config, gpus)
+    assert translation.accumulated * translation.places == 8
+
+
+def test_per_step() -> None:
+    config = catalogue()[TASKS["text"]].config
+    assert share_out(config, 1, 5) == (5, 10, 1, False)
+    with pytest.raises(RecipeError, match="--per-step is 4, which does not divide the 50 examples"):
+        share_out(config, 1, 4)
