@@ -1,8 +1,9 @@
 """Turn checkpoints of the published code into ones of this package, and back.
 
 What the file holds is recognised from its contents: a model of facebookresearch/mega (translation, language models,
-the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors; --to official turns one of
-this package into theirs. A model of this package is copied as it is, to or from safetensors: with the suffix
+the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors, and so does the folder of
+a consolidated model of XuezheMax/megalodon, of one or several tensor-parallel ranks; --to official turns one of this
+package into theirs. A model of this package is copied as it is, to or from safetensors: with the suffix
 .safetensors the output has a JSON of the configuration beside it.
 
 The published positions of left-padded sources are kept (--published-source-padding), so that scores agree with the
@@ -18,6 +19,14 @@ from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.models.checkpoint_files import save
 from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.models.published_checkpoints.building import check_complete
+from fairseq_mega.models.published_checkpoints.megalodon import (
+    convert_megalodon,
+    is_consolidated,
+    is_megalodon,
+    publish_megalodon,
+    read_consolidated,
+    save_consolidated,
+)
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
 
 
@@ -37,7 +46,15 @@ def build_parser() -> argparse.ArgumentParser:
 def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
     """The checkpoint to write; raises OSError and ValueError."""
     where = f"--input {arguments.input}"
+    if arguments.input.is_dir():
+        if arguments.verify or arguments.to == "official":
+            raise ValueError(f"{where}: --verify and --to official are not for a folder of MEGALODON; leave them out")
+        converted = convert_megalodon(read_consolidated(arguments.input), str(arguments.input))
+        check_complete(converted["args"], converted["model"], where)
+        return converted
     given = load_checkpoint(arguments.input)
+    if arguments.to == "official" and is_megalodon(given):
+        return publish_megalodon(given)
     if arguments.to == "official":
         converted = publish_checkpoint(given, str(arguments.input))
         pair = converted, convert_checkpoint(converted, str(arguments.input))
@@ -58,13 +75,14 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     """Run the command line; errors end it with exit status 2."""
     parser = build_parser()
     arguments = parser.parse_args(given)
-    if not arguments.input.is_file():
-        parser.error(f"--input {arguments.input} does not exist")
+    if not (arguments.input.is_file() or is_consolidated(arguments.input)):
+        wanted = "holds no consolidate_config.json" if arguments.input.is_dir() else "does not exist"
+        parser.error(f"--input {arguments.input} {wanted}")
     if arguments.output.exists():
         parser.error(f"--output {arguments.output} exists: give another name, or remove it first")
     try:
         converted = convert(arguments)
-        save(converted, arguments.output)
+        (save_consolidated if "consolidation" in converted else save)(converted, arguments.output)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     print(f"{len(converted['model'])} tensors written to {arguments.output}")

@@ -6,6 +6,7 @@ from typing import Any, Dict, List
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_mega.models.mega import MegaModel
@@ -16,6 +17,8 @@ from .names import to_published
 from .options import kind_of
 from .tensors import OUR_BUFFERS, tables_of_ours
 
+MEGALODON = "megalodon_lm"
+
 
 def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
     """The model of our options, for dictionaries as long as the tables of its tensors; weights as drawn.
@@ -24,13 +27,16 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
         ValueError: if an option is out of range or missing.
     """
     kind = kind_of(model)
+    if getattr(options, "arch", None) == MEGALODON and MEGALODON not in MODEL_REGISTRY:
+        raise ValueError("this version of the package has no MEGALODON: take a later one")
     if kind == "translator":
         source, target = (stand_in(table_length(model, side)) for side in ("encoder", "decoder"))
         return MegaModel.build_model(options, SimpleNamespace(source_dictionary=source, target_dictionary=target))
     if kind == "language model":
         symbols = stand_in(table_length(model, "decoder"))
         task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, dictionary=symbols)
-        return MegaLanguageModel.build_model(options, task)
+        language_model = MODEL_REGISTRY[MEGALODON] if getattr(options, "arch", None) == MEGALODON else MegaLanguageModel
+        return language_model.build_model(options, task)
     table = model["encoder.embedding.tokens.weight"]
     text = table.dim() == 2
     first = model.get("head.hidden.0.weight", model["head.output.weight"])

@@ -1,0 +1,109 @@
+"""Consolidated checkpoints of XuezheMax/megalodon, of one rank and of several, converted and back."""
+
+import re
+from pathlib import Path
+from typing import Dict
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+
+from fairseq_mega.cli import convert_checkpoint as command
+from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.published_checkpoints.megalodon import (
+    convert_megalodon,
+    publish_megalodon,
+    read_consolidated,
+)
+from tests.support import pickles, tiny_lm
+from tests.support.published_megalodon import model, write
+
+with_model = pytest.mark.skipif("megalodon_lm" not in MODEL_REGISTRY, reason="this version has no MEGALODON")
+
+
+def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
+    assert set(got) == set(want)
+    for name, tensor in want.items():
+        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
+        assert torch.equal(got[name], tensor), name
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_there_and_back(ranks: int, tmp_path: Path) -> None:
+    whole = model()
+    write(tmp_path / "official", whole, ranks)
+    read = read_consolidated(tmp_path / "official")
+    assert_same(read["model"], whole)
+    converted = convert_megalodon(read, "official")
+    assert_same(publish_megalodon(converted)["model"], whole)
+    assert converted["args"].decoder_attention_heads == 2 and converted["args"].rope_base == 10000.0
+
+
+@with_model
+def test_the_command_both_ways(tmp_path: Path) -> None:
+    write(tmp_path / "official", model(), 2)
+    for given in (["official", "ours.pt"], ["ours.pt", "back", "--to", "official"]):
+        arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:]]
+        assert command.main(arguments) == 0
+    assert_same(read_consolidated(tmp_path / "back")["model"], model())
+    assert load_checkpoint(tmp_path / "ours.pt")["args"].arch == "megalodon_lm"
+
+
+@with_model
+def test_the_model_takes_all_of_it(tmp_path: Path) -> None:
+    write(tmp_path / "official", model(), 2)
+    converted = convert_megalodon(read_consolidated(tmp_path / "official"), "official")
+    built = MODEL_REGISTRY["megalodon_lm"].build_model(converted["args"], tiny_lm.task())
+    built.load_state_dict(converted["model"])  # strict
+    tokens = tiny_lm.tokens(2, 13)
+    scores = built.eval()(tokens)[0]
+    assert torch.isfinite(scores).all() and scores.std() > 0.1
+
+
+@with_model
+def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    whole = model()
+    del whole["layers.1.mega.wv.bias"]
+    write(tmp_path / "official", {**whole, "layers.0.spare": torch.ones(2)}, 1)
+    with pytest.raises(SystemExit):
+        command.main(["--input", str(tmp_path / "official"), "--output", str(tmp_path / "ours.pt")])
+    printed = capsys.readouterr().err
+    assert "2 tensors do not fit" in printed and "left over: layers.0.spare (2,)" in printed
+    assert re.search(r"missing: decoder.layers.1.*(12,)", printed)
+
+
+def test_ranks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "official", model(), 2)
+    file = tmp_path / "official" / "consolidated.01.pth"
+    rank = torch.load(file)
+    torch.save({**rank, "layers.0.mega.rmsnorm.weight": rank["layers.0.mega.rmsnorm.weight"] + 1}, file)
+    with pytest.raises(ValueError, match="layers.0.mega.rmsnorm.weight differs between the ranks"):
+        read_consolidated(tmp_path / "official")
+    del rank["layers.1.mega.cema.omega"]
+    torch.save(rank, file)
+    with pytest.raises(ValueError, match="do not hold the same tensors: layers.1.mega.cema.omega"):
+        read_consolidated(tmp_path / "official")
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"consolidated.01.pth does not exist"):
+        read_consolidated(tmp_path / "official")
+
+
+def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
+    whole = model()
+    whole["output.final_norm.prior_count"] = torch.tensor(3)
+    write(tmp_path / "official", whole, 1)
+    with pytest.raises(ValueError, match="output.final_norm.prior_count is 3"):
+        convert_megalodon(read_consolidated(tmp_path / "official"), "official")
+    with pytest.raises(ValueError, match="norm_eps 0.001: the norms of this package have 1e-05"):
+        convert_megalodon({"config": {"model": {"norm_eps": 1e-3}}, "model": {}}, "official")
+
+
+def test_no_rank_runs_code(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "official", model(), 2)
+    harmful = {**torch.load("official/consolidated.01.pth"), "x": pickles.Call(Path.touch, (Path("made"),))}
+    pickles.write(harmful, "official/consolidated.01.pth")
+    with pytest.raises(SystemExit):
+        command.main(["--input", "official", "--output", "ours.pt"])
+    assert "consolidated.01.pth is refused: it asks for" in capsys.readouterr().err
+    assert not Path("made").exists() and not Path("ours.pt").exists()
