@@ -33,26 +33,29 @@ class MegaEncoderShape(EncoderSize):
 
 
 @dataclass
+class EncoderHeads(FairseqDataclass):
+    """How many heads the attention of an encoder's layers has."""
+
+    encoder_attention_heads: int = field(default=1, metadata={"help": "attention heads"})
+
+
+@dataclass
 @revised(
     help={
         "encoder_n_dim": COMPLEX_DIMENSIONS,
         "encoder_ffn_embed_dim": "inner width of the FFN (default: --encoder-hidden-dim)",
     }
 )
-class MegalodonEncoderShape(MegaEncoderShape):
+class MegalodonEncoderShape(EncoderHeads, MegaEncoderShape):
     """Shape of an encoder of MEGALODON layers."""
-
-    encoder_attention_heads: int = field(default=1, metadata={"help": "attention heads"})
 
 
 @dataclass
-class TransformerEncoderShape(EncoderSize):
+@revised(defaults={"encoder_attention_heads": 4}, aliases={"encoder_attention_heads": "--attention-heads"})
+class TransformerEncoderShape(EncoderHeads, EncoderSize):
     """Shape of an encoder of Transformer layers."""
 
     encoder_ffn_embed_dim: int = field(default=512, metadata={"help": "inner width of the FFN"})
-    encoder_attention_heads: int = field(
-        default=4, metadata={"help": "attention heads", "argparse_alias": "--attention-heads"}
-    )
 
 
 @dataclass
