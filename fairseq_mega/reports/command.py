@@ -12,6 +12,7 @@ from fairseq_mega.reports import (
     kernels,
     language_models,
     lra_tables,
+    pathfinder_page,
     table5,
     table7,
     translations,
@@ -30,6 +31,7 @@ REPORTS: Dict[str, Report] = {
     "classifiers": classifiers.REPORT,
     "language-models": language_models.REPORT,
     "kernels": kernels.REPORT,
+    "pathfinder-page": pathfinder_page.REPORT,
     "translations": translations.REPORT,
 }
 

@@ -1,12 +1,12 @@
 """Draw a page of Pathfinder images that shows the task: label 1 above, label 0 below."""
 
 import argparse
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from fairseq_mega.corpora.generators.pathfinder import PATHFINDER32, PATHFINDER128, draw_pathfinder
 from fairseq_mega.reports.plotting import load_pyplot, save
+from fairseq_mega.reports.report import Report
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 ROWS = (1, 0)  # labels
@@ -35,27 +35,28 @@ def draw(images: Dict[int, List[Any]], output: Path) -> None:
     save(figure, output)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="pathfinder_page", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``pathfinder-page``."""
     add = parser.add_argument
     add("--size", type=int, choices=sorted(RULES), default=32, help="pixels of a side (default: 32; Path-X: 128)")
     add("--columns", type=int, default=5, help="images of each label (default: 5)")
     add("--seed", type=int, default=1, help="of the series of images (default: 1)")
     add("--out", type=Path, required=True, help="image to write")
-    options = parser.parse_args(arguments)
-    if options.columns < 1:
-        parser.error(f"--columns is {options.columns}; give 1 or more")
-    if options.seed < 0:
-        parser.error(f"--seed is {options.seed}; give 0 or more")
-    try:
-        draw(sample(options.size, options.columns, options.seed), options.out)
-    except OSError as error:
-        print(f"pathfinder_page: error: --out {options.out}: {error.strerror}", file=sys.stderr)
-        return 1
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the page.
+
+    Raises:
+        ValueError: for an option out of range.
+        OSError: where the image cannot be written.
+    """
+    for option, least in (("columns", 1), ("seed", 0)):
+        value = getattr(options, option)
+        if value < least:
+            raise ValueError(f"--{option} is {value}; give {least} or more")
+    draw(sample(options.size, options.columns, options.seed), options.out)
     print(f"page: {options.out}")
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+REPORT = Report(__doc__ or "", add_options, run)
