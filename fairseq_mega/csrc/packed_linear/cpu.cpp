@@ -1,113 +1,162 @@
-// Linear maps of a few rows on the CPU, eight numbers at a time; see packed_linear.h.
+// Linear maps of a few rows on the CPU; see packed_linear.h.
+//
+// Weights are read as words of 32 bits, each of two of bfloat16 or four of int8, and the first of all words of a vector,
+// the second ones and so on widened by shifts: one or two instructions, at every CPU level. The inputs are put in the
+// same order once for all outputs. bfloat16's own products (vdpbf16ps) are of no use: they would round the inputs, or
+// take as long for inputs in two parts as products of float32 do.
 #include "packed_linear/packed_linear.h"
 
-#include "common/vector_math.h"
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "common/cpu_level.h"
 
 namespace fm {
 namespace {
 
-using Halves = uint16_t __attribute__((vector_size(16)));
-using Bytes = int8_t __attribute__((vector_size(16)));
-using Shorts = int16_t __attribute__((vector_size(32)));
-using HalfShorts = int16_t __attribute__((vector_size(16)));
-
-constexpr int kPair = 2 * kWidth;
-
-// Sixteen numbers as floats. Eight bytes at a time would not be converted by vector instructions.
-struct Pair {
-  Floats low, high;
+template <class T, int kWidth>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kWidth * sizeof(T))));
 };
+template <class T, int kWidth>
+using Vector = typename VectorOf<T, kWidth>::type;
 
-FM_INLINE Floats eight(const uint16_t* from) {  // bfloat16: the upper halves of float32 numbers
-  Halves halves;
-  std::memcpy(&halves, from, sizeof halves);
-  const Words words = __builtin_convertvector(halves, Words) << 16;
-  Floats x;
-  std::memcpy(&x, &words, sizeof x);
+template <int kWidth>
+FM_INLINE Vector<float, kWidth> load(const float* from) {
+  Vector<float, kWidth> x;
+  std::memcpy(&x, from, sizeof x);
   return x;
 }
 
-FM_INLINE Pair pair(const uint16_t* from) { return {eight(from), eight(from + kWidth)}; }
-
-FM_INLINE Pair pair(const int8_t* from) {
-  Bytes bytes;
-  std::memcpy(&bytes, from, sizeof bytes);
-  const Shorts shorts = __builtin_convertvector(bytes, Shorts);
-  HalfShorts halves[2];
-  std::memcpy(halves, &shorts, sizeof shorts);
-  return {__builtin_convertvector(__builtin_convertvector(halves[0], Ints), Floats),
-          __builtin_convertvector(__builtin_convertvector(halves[1], Ints), Floats)};
-}
-
-FM_INLINE Pair pair(const float* from) { return {load(from), load(from + kWidth)}; }
-
-// The last few numbers of a row, and zeros after them.
 template <class T>
-FM_INLINE Pair some(const T* from, int64_t count) {
-  T values[kPair] = {};
-  for (int64_t i = 0; i < count; ++i) values[i] = from[i];
-  return pair(values);
+constexpr int kParts = 4 / static_cast<int>(sizeof(T));  // weights of a word, the first in its lowest bits
+
+// The weights number `part` of all words.
+template <int kWidth>
+FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int part, const uint16_t*) {
+  const Vector<uint32_t, kWidth> bits = part == 0 ? words << 16 : words & 0xffff0000u;
+  Vector<float, kWidth> x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
 }
 
-// Inner products of kRows rows of x with kOutputs rows of the matrix, each of which is converted once.
-template <int kRows, int kOutputs, class T>
-FM_INLINE void block(const PackedLinear& m, const T* weight, int64_t row, int64_t output) {
-  const float* x = m.x + row * m.inputs;
-  const T* w = weight + output * m.inputs;
-  Floats sums[kRows][kOutputs] = {};
-  int64_t i = 0;
-  for (; i + kPair <= m.inputs; i += kPair) {
-    Pair numbers[kRows];
-    for (int r = 0; r < kRows; ++r) numbers[r] = pair(x + r * m.inputs + i);
-    for (int o = 0; o < kOutputs; ++o) {
-      const Pair weights = pair(w + o * m.inputs + i);
-      for (int r = 0; r < kRows; ++r) {
-        sums[r][o] += weights.low * numbers[r].low;
-        sums[r][o] += weights.high * numbers[r].high;
+template <int kWidth>
+FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int part, const int8_t*) {
+  const Vector<uint32_t, kWidth> highest = words << (24 - 8 * part);
+  Vector<int32_t, kWidth> signed_words;
+  std::memcpy(&signed_words, &highest, sizeof highest);
+  return __builtin_convertvector(signed_words >> 24, Vector<float, kWidth>);
+}
+
+template <int kWidth>
+FM_INLINE float sum(Vector<float, kWidth> x) {
+  if constexpr (kWidth == 1) {
+    return x[0];
+  } else {
+    Vector<float, kWidth / 2> halves[2];
+    std::memcpy(halves, &x, sizeof x);
+    return sum<kWidth / 2>(halves[0] + halves[1]);
+  }
+}
+
+// One task: some outputs of a map, with the inputs in the order of the weights.
+template <int kWidth, class T>
+struct Task {
+  static constexpr int kBlock = kWidth * kParts<T>;  // weights of a vector of words
+
+  const PackedLinear& m;
+  int64_t width;         // of a row of x, inputs rounded up to whole blocks with zeros
+  std::vector<float> x;  // (rows, width)
+
+  FM_INLINE explicit Task(const PackedLinear& map)
+      : m(map), width((map.inputs + kBlock - 1) / kBlock * kBlock), x(static_cast<size_t>(map.rows * width)) {
+    for (int64_t row = 0; row < m.rows; ++row) {
+      const float* from = m.x + row * m.inputs;
+      float* to = x.data() + row * width;
+      int64_t block = 0;
+      for (; block + kBlock <= m.inputs; block += kBlock) {
+        for (int part = 0; part < kParts<T>; ++part) {
+          for (int i = 0; i < kWidth; ++i) to[block + part * kWidth + i] = from[block + i * kParts<T> + part];
+        }
+      }
+      for (int64_t i = block; i < m.inputs; ++i) {
+        to[block + (i - block) % kParts<T> * kWidth + (i - block) / kParts<T>] = from[i];
       }
     }
   }
-  if (const int64_t rest = m.inputs - i; rest > 0) {
-    for (int o = 0; o < kOutputs; ++o) {
-      const Pair weights = some(w + o * m.inputs + i, rest);
-      for (int r = 0; r < kRows; ++r) {
-        const Pair numbers = some(x + r * m.inputs + i, rest);
-        sums[r][o] += weights.low * numbers.low + weights.high * numbers.high;
+
+  // Adds the products of a vector of words from each of kOutputs rows of the matrix.
+  template <int kRows, int kOutputs>
+  FM_INLINE void multiply(const T* w, int64_t stride, const float* inputs,
+                          Vector<float, kWidth> (&sums)[kRows][kOutputs]) const {
+    Vector<uint32_t, kWidth> words[kOutputs];
+    for (int o = 0; o < kOutputs; ++o) std::memcpy(&words[o], w + o * stride, sizeof words[o]);
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts<T>; ++part) {
+      Vector<float, kWidth> numbers[kRows];
+      for (int r = 0; r < kRows; ++r) numbers[r] = load<kWidth>(inputs + r * width + part * kWidth);
+      for (int o = 0; o < kOutputs; ++o) {
+        const Vector<float, kWidth> weights = widen<kWidth>(words[o], part, w);
+        for (int r = 0; r < kRows; ++r) sums[r][o] += weights * numbers[r];
       }
     }
   }
-  for (int o = 0; o < kOutputs; ++o) {
-    const float scale = m.scale ? m.scale[output + o] : 1.f, bias = m.bias ? m.bias[output + o] : 0.f;
-    for (int r = 0; r < kRows; ++r) m.y[(row + r) * m.outputs + output + o] = scale * sum(sums[r][o]) + bias;
-  }
-}
 
-// All rows of x for kOutputs outputs. A single row keeps eight sums at work; more share the converted weights.
-template <int kOutputs, class T>
-FM_INLINE void outputs(const PackedLinear& m, const T* weight, int64_t output) {
-  int64_t row = 0;
-  for (; row + 8 <= m.rows; row += 8) block<8, kOutputs>(m, weight, row, output);
-  for (; row + 4 <= m.rows; row += 4) block<4, kOutputs>(m, weight, row, output);
-  for (; row + 2 <= m.rows; row += 2) block<2, kOutputs>(m, weight, row, output);
-  for (; row < m.rows; ++row) block<1, kOutputs>(m, weight, row, output);
-}
-
-template <class T>
-FM_INLINE void run(const PackedLinear& m, int64_t begin, int64_t end) {
-  const T* weight = static_cast<const T*>(m.weight);
-  int64_t output = begin;
-  if (m.rows == 1) {
-    for (; output + 8 <= end; output += 8) block<1, 8>(m, weight, 0, output);
+  // Inner products of kRows rows of x with kOutputs rows of the matrix, each of which is widened once.
+  template <int kRows, int kOutputs>
+  FM_INLINE void block(int64_t row, int64_t output) const {
+    const float* inputs = x.data() + row * width;
+    const T* w = static_cast<const T*>(m.weight) + output * m.inputs;
+    Vector<float, kWidth> sums[kRows][kOutputs] = {};
+    int64_t i = 0;
+    for (; i + kBlock <= m.inputs; i += kBlock) multiply<kRows, kOutputs>(w + i, m.inputs, inputs + i, sums);
+    if (i < m.inputs) {
+      T rest[kOutputs * kBlock] = {};
+      for (int o = 0; o < kOutputs; ++o) std::copy(w + o * m.inputs + i, w + (o + 1) * m.inputs, rest + o * kBlock);
+      multiply<kRows, kOutputs>(rest, kBlock, inputs + i, sums);
+    }
+    for (int o = 0; o < kOutputs; ++o) {
+      const float scale = m.scale ? m.scale[output + o] : 1.f, bias = m.bias ? m.bias[output + o] : 0.f;
+      for (int r = 0; r < kRows; ++r) {
+        m.y[(row + r) * m.outputs + output + o] = scale * sum<kWidth>(sums[r][o]) + bias;
+      }
+    }
   }
-  for (; output + 2 <= end; output += 2) outputs<2>(m, weight, output);
-  for (; output < end; ++output) outputs<1>(m, weight, output);
+
+  // All rows of x for kOutputs outputs.
+  template <int kOutputs>
+  FM_INLINE void rows(int64_t output) const {
+    int64_t row = 0;
+    if constexpr (kWidth == 16) {  // AVX-512 has twice as many registers
+      for (; row + 8 <= m.rows; row += 8) block<8, kOutputs>(row, output);
+    }
+    for (; row + 4 <= m.rows; row += 4) block<4, kOutputs>(row, output);
+    for (; row + 2 <= m.rows; row += 2) block<2, kOutputs>(row, output);
+    for (; row < m.rows; ++row) block<1, kOutputs>(row, output);
+  }
+
+  FM_INLINE void run(int64_t begin, int64_t end) const {
+    int64_t output = begin;
+    if (m.rows == 1) {  // as many sums at work as several rows have
+      for (; output + 8 <= end; output += 8) block<1, 8>(0, output);
+    }
+    for (; output + 2 <= end; output += 2) rows<2>(output);
+    for (; output < end; ++output) rows<1>(output);
+  }
+};
+
+template <CpuLevel kLevel>
+FM_INLINE void packed_linear(const PackedLinear& m, int64_t begin, int64_t end) {
+  constexpr int kWidth = kLevel >= CpuLevel::kAvx512 ? 16 : 8;
+  if (m.type == WeightType::kInt8) return Task<kWidth, int8_t>(m).run(begin, end);
+  Task<kWidth, uint16_t>(m).run(begin, end);
 }
 
 }  // namespace
 
-FM_CLONES void packed_linear_cpu(const PackedLinear& m, int64_t begin, int64_t end) {
-  if (m.type == WeightType::kInt8) return run<int8_t>(m, begin, end);
-  run<uint16_t>(m, begin, end);
+void packed_linear_cpu(const PackedLinear& map, int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(packed_linear<kLevel>(map, begin, end));
 }
 
 }  // namespace fm
