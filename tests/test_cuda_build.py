@@ -24,8 +24,8 @@ def registered(key):
     return {n for n in names if n.startswith("fairseq_mega::") and
             torch._C._dispatch_has_kernel_for_dispatch_key(n, key)}
 
-only_cpu = {f"fairseq_mega::{name}_step" for name in ("average", "attention", "mix")}
-only_cpu |= {f"fairseq_mega::{name}{way}" for name in ("silu", "query_key") for way in ("", "_backward")}
+only_cpu = {f"fairseq_mega::{name}" for name in ("average_step", "attention_step", "mix_step", "packed_linear")}
+only_cpu |= {f"fairseq_mega::{name}{way}" for name in ("silu", "query_key", "attention_groups") for way in ("", "_backward")}
 python = {f"fairseq_mega::{name}" for name in ("attention", "attention_backward")}
 on_cpu, on_cuda = registered("CPU") - only_cpu - python, registered("CUDA") - python
 assert len(on_cpu) >= 9 and on_cpu < on_cuda, (on_cpu, on_cuda)

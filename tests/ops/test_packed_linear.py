@@ -42,8 +42,8 @@ def test_zeros_and_nothing(kind):
 @needs_kernels
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 7, 8, 13, MOST_ROWS, 37])
-@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (5, 3), (16, 8), (17, 9), (33, 15), (64, 17), (515, 26)])
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 7, 8, 13, 37, MOST_ROWS, MOST_ROWS + 1])
+@pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (1, 1), (5, 3), (17, 9), (64, 17), (130, 15), (515, 26)])
 def test_kernel_equals_the_definition(rows, inputs, outputs, kind, bias):
     x, packed = matrix(rows, inputs, seed=2), pack(matrix(outputs, inputs), kind)
     addend = matrix(1, outputs, seed=3)[0] if bias else None
@@ -61,14 +61,24 @@ def test_any_leading_axes_and_strides(kind):
     assert packed_linear(x[0, 0], packed, path="native").shape == (12,)
 
 
-def test_other_precisions_take_the_reference():
-    packed = pack(matrix(4, 6), "int8")
-    for dtype in (torch.float64, torch.bfloat16):
-        x = matrix(2, 6).to(dtype)
-        assert packed_linear(x, packed).dtype == dtype
-        if native.PROBLEM is None:
-            with pytest.raises(TypeError, match=r"packed_linear path 'native' computes float32, found"):
-                packed_linear(x, packed, path="native")
+def test_float64_takes_the_reference():
+    packed, x = pack(matrix(4, 6), "int8"), matrix(2, 6).double()
+    assert packed_linear(x, packed).dtype == torch.float64
+    if native.PROBLEM is None:
+        with pytest.raises(TypeError, match="'native' computes float32, bfloat16 and float16, found"):
+            packed_linear(x, packed, path="native")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("path", ["reference", pytest.param("native", marks=needs_kernels)])
+def test_half_precision(path, kind, dtype):
+    """Both paths multiply what is given in float32 at least and round once: one unit in the last place at most."""
+    packed, x, bias = pack(matrix(26, 300), kind), matrix(3, 300, seed=2).to(dtype), matrix(1, 26)[0].to(dtype)
+    want = F.linear(x.double(), unpack(packed, torch.float64), bias.double())
+    got = packed_linear(x, packed, bias, path=path)
+    assert got.dtype == dtype
+    assert ((got - want).abs() <= 0.51 * torch.finfo(dtype).eps * want.abs() + 1e-4).all()
 
 
 def test_gradients_flow_to_the_input():
