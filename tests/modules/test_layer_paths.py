@@ -130,3 +130,20 @@ def test_streaming_in_pieces(kind, device):
             out = run(layer, piece, out, return_state=True)
             outputs.append(out.hidden)
     torch.testing.assert_close(torch.cat(outputs, dim=1), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_flows_between_products_under_autocast(kind, device):
+    """No product converts what it is given; the residual stays float32, and so do all gradients."""
+    layer = layer_of(kind).to(device)
+    products = [module for module in layer.modules() if isinstance(module, torch.nn.Linear)]
+    types = []
+    for module in products:
+        module.register_forward_pre_hook(lambda _, inputs: types.append(inputs[0].dtype))
+    x = torch.randn(2, 21, 16, device=device, requires_grad=True)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        out = layer(x).hidden
+    assert out.dtype == torch.float32 and len(types) == len(products) == 5
+    assert types.count(torch.bfloat16) == 4  # the first of the FFN has the norm of the residual before it
+    found = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+    assert all(gradient.dtype == torch.float32 for gradient in found)
