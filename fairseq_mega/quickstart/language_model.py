@@ -27,6 +27,7 @@ MODEL = (
 )
 SMOKE_MODEL = "--arch mega_lm_tiny --decoder-embed-dim 16 --decoder-hidden-dim 32 --decoder-chunk-size 16"
 BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
+HELD_OUT = 100_000  # bytes at most of validation and of test: scoring takes time, too
 MINUTES = 5.0
 SEED = 1
 SHOWN = 700  # bytes of text that are written at the end
@@ -79,7 +80,9 @@ class LanguageModel:
     def split(self) -> None:
         """Hold blocks of the text out for validation and test."""
         limit = min(SMOKE_BYTES if self.options.smoke else BYTES, self.text.stat().st_size)
-        how = ["--unit", "bytes", "--train", self.text, "--limit", limit, "--output", self.folder / "text"]
+        share = min(0.05, HELD_OUT / limit)
+        how = ["--unit", "bytes", "--train", self.text, "--limit", limit, "--held-out", share]
+        how += ["--output", self.folder / "text"]
         run_shown(module("fairseq_mega.corpora.language_modeling", "split", *how))
 
     def binarise(self) -> None:
@@ -99,7 +102,7 @@ class LanguageModel:
         command += [*self.model, "--max-tokens", 4096, "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)"]
         command += ["--lr", 5e-3, "--clip-norm", 0.25, "--num-workers", 0, "--valid-block", "splits:10"]
         command += ["--seed", SEED, "--precision", self.precision, *self.device]
-        train(self.work, command, 50, 300, self.updates)
+        train(self.work, command, 50, 500, self.updates)
 
     def evaluate(self) -> None:
         """Score the test text, each byte once."""
