@@ -66,7 +66,8 @@ def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: in
 
 def span(seconds: float) -> str:
     """A duration in the unit that suits it."""
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
     return f"{seconds / 86400:.1f} d"

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
+from fairseq_mega.recipes.estimates import duration, operations
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
+from fairseq_mega.reports import lra_tables, table5, table7
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
 WRONG = [
@@ -78,6 +81,7 @@ def test_a_number_of_two_tables_is_one_training() -> None:
         assert all(catalogue()[other].config == catalogue()[first].config for other in others)
 
 
+REPORTS = ("table2", "table3", "table4", "table5", "table7", "figure4", "figure5", "figure6")
 PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
     "listops/mega": (64, 1, 1, "layernorm", 0.001, 0.01, 0.1, 3000, 90000, 1.0),
     "text/mega": (25, 2, 1, "scalenorm", 0.004, 0.01, 0.1, 10000, 25000, 1.0),
@@ -124,3 +128,40 @@ def test_validation_takes_little() -> None:
         if recipe.evaluate["kind"] == "translation":
             epochs = recipe.updates / (4.5e6 / 2200)  # pairs, and how many of them an update sees
             assert epochs / recipe.config["dataset"]["validate_interval"] < 60, recipe.name
+
+
+def test_reports_have_the_published_values_from_the_recipes() -> None:
+    """MEGA, Tables 2, 3, 4, 5 and 7, typed once more from the paper."""
+    lra = (63.14, 90.43, 91.25, 90.44, 96.01, 97.98), (58.76, 90.19, 90.97, 85.80, 94.41, 93.81)
+    assert lra_tables.PAPER2["MEGA"][:6] == tuple(f"{value:.2f}" for value in lra[0])
+    assert lra_tables.PAPER2["MEGA-chunk"][:6] == tuple(f"{value:.2f}" for value in lra[1])
+    assert lra_tables.PAPER2["Transformer"][:6] == ("37.11", "65.21", "79.14", "42.94", "71.83", "fails")
+    assert lra_tables.PAPER3["softmax"] == ("90.43", "89.87") and lra_tables.PAPER3["relu2"] == ("90.08", "90.22")
+    assert lra_tables.PAPER3["laplace"] == ("90.22", "90.43") and lra_tables.PAPER4["MEGA-chunk base"][1] == "96.92"
+    assert lra_tables.PAPER4["MEGA-chunk big"][1] == "97.30"
+    assert table5.PAPER["wikitext103"][-1][2] == "18.07" and table5.PAPER["enwik8"][-1][2] == "1.02"
+    assert table7.PAPER["MEGA softmax"] == (29.18, 28.47, 32.90, 32.35)
+    assert table7.PAPER["MEGA laplace"] == (28.95, 28.27, 32.81, 32.22)
+
+
+def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a bare machine: every cell that is trained, with the paper's value or the plot, and none begun."""
+    assert main(["--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:-1]
+    assert [line.split()[0] for line in lines] == list(catalogue())
+    assert all("no data yet" in line for line in lines)
+    assert {line.split("/")[1] for line in lines} == set(REPORTS)
+    assert main(["mega/table2/text/mega_chunk", "--print"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("fairseq-train --user-dir fairseq_mega outputs/lra/text ")
+    assert "--encoder-chunk-size 128" in printed and "--lr 0.004" in printed
+
+
+def test_the_time_that_is_left(tmp_path: Path) -> None:
+    """From the speed in the log where there is one; on GPUs from the operations, which grow with the chunk."""
+    chunked, full = (catalogue()[f"mega/table2/text/{name}"] for name in ("mega_chunk", "mega"))
+    assert 0 < operations(chunked) < operations(full)
+    log = tmp_path / "train.log"
+    log.write_text('x | train_inner | {"ups": "2", "num_updates": "10"}\n' * 3)
+    assert duration(full, 1000, 25000, [log], 0) == "3.3 h (measured)"
+    assert duration(full, 0, 25000, [], 0) == "-" and duration(full, 0, 25000, [], 1).endswith("(estimated)")
