@@ -47,24 +47,26 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
     """The checkpoint to write; raises OSError and ValueError."""
     where = f"--input {arguments.input}"
     if arguments.input.is_dir():
-        if arguments.verify or arguments.to == "official":
-            raise ValueError(f"{where}: --verify and --to official are not for a folder of MEGALODON; leave them out")
-        converted = convert_megalodon(read_consolidated(arguments.input), str(arguments.input))
-        check_complete(converted["args"], converted["model"], where)
-        return converted
-    given = load_checkpoint(arguments.input)
-    if arguments.to == "official" and is_megalodon(given):
-        return publish_megalodon(given)
-    if arguments.to == "official":
-        converted = publish_checkpoint(given, str(arguments.input))
-        pair = converted, convert_checkpoint(converted, str(arguments.input))
-    elif is_ours(given):
-        if arguments.verify:
-            raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package; leave it out")
-        return given
-    else:
-        converted = convert_checkpoint(given, str(arguments.input))
+        if arguments.to == "official":
+            raise ValueError(f"{where}: --to official turns a checkpoint of this package; this is a published one")
+        given = read_consolidated(arguments.input)
+        converted = convert_megalodon(given, str(arguments.input))
         pair = given, converted
+    else:
+        given = load_checkpoint(arguments.input)
+        if arguments.to == "official" and is_megalodon(given):
+            converted = publish_megalodon(given)
+            pair = converted, convert_megalodon(converted, str(arguments.input))
+        elif arguments.to == "official":
+            converted = publish_checkpoint(given, str(arguments.input))
+            pair = converted, convert_checkpoint(converted, str(arguments.input))
+        elif is_ours(given) or is_megalodon(given):
+            if arguments.verify:
+                raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")
+            return given
+        else:
+            converted = convert_checkpoint(given, str(arguments.input))
+            pair = given, converted
     check_complete(pair[1]["args"], pair[1]["model"], where)
     if arguments.verify:
         print(f"largest difference of both layouts on random input: {largest_difference(*pair):.2g}", flush=True)

@@ -31,16 +31,9 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "import_it",
-    [
-        "import fairseq_mega",
-        "from fairseq_mega.modules import MegaLayer",
-        "from fairseq_mega.ops.ema import damped_ema",
-    ],
-)
-def test_parts_import_no_fairseq(import_it: str) -> None:
-    run(f"import sys\n{import_it}\n{NO_FAIRSEQ}")
+def test_parts_import_no_fairseq() -> None:
+    parts = ["import fairseq_mega", "from fairseq_mega.ops.ema import damped_ema", "import fairseq_mega.modules"]
+    run("import sys\n" + "\n".join(f"{part}\n{NO_FAIRSEQ}" for part in parts))
 
 
 def test_the_example_trains_without_fairseq() -> None:
@@ -57,7 +50,6 @@ def test_the_example_trains_without_fairseq() -> None:
         "import fairseq, fairseq_mega",
         "from fairseq_mega.data import sized",
         "from fairseq_mega.models.mega_lm import MegaLanguageModel",
-        "from fairseq_mega.tasks import families",
     ],
 )
 def test_registration_comes_with_fairseq(imports: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import torch
 from torch import Tensor
 
-from . import plain_models
+from . import plain_megalodon, plain_models
 from .building import build_model
 from .options import kind_of
 
@@ -22,7 +22,7 @@ def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> 
     """Largest absolute difference of the two forms of a model, in float64, over log probabilities or logits.
 
     Args:
-        published: options (``args``) and tensors (``model``) in the published layout.
+        published: options (``args``, or MEGALODON's ``config``) and tensors (``model``) in the published layout.
         converted: the same in ours.
 
     Raises:
@@ -35,15 +35,24 @@ def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> 
     ours.load_state_dict(model)
     ours.double().eval()
     kind, inputs = kind_of(model), random_inputs(ours, model, vars(options))
-    published_model: Any = {
-        "classifier": lambda *documents: plain_models.classifier(weights, vars(published["args"]), list(documents)),
-        "language model": partial(plain_models.language_model, weights, vars(published["args"])),
-        "translator": partial(plain_models.translator, weights, vars(published["args"])),
-    }[kind]
+    if "config" in published:
+        config = published["config"]["model"]
+        published_model: Any = partial(plain_megalodon.language_model, weights, config)
+    else:
+        published_model = _of_mega(published, weights, kind)
     found = (run_ours(ours, kind, inputs) - published_model(*inputs)).abs().max().item()
     if not math.isfinite(found):
         raise ValueError("the outputs on random input are no finite numbers: the weights are damaged")
     return found
+
+
+def _of_mega(published: Dict[str, Any], weights: Dict[str, Tensor], kind: str) -> Any:
+    """The published model as a function of the inputs."""
+    return {
+        "classifier": lambda *documents: plain_models.classifier(weights, vars(published["args"]), list(documents)),
+        "language model": partial(plain_models.language_model, weights, vars(published["args"])),
+        "translator": partial(plain_models.translator, weights, vars(published["args"])),
+    }[kind]
 
 
 def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) -> List[Tensor]:
