@@ -25,7 +25,8 @@ def registered(key):
             torch._C._dispatch_has_kernel_for_dispatch_key(n, key)}
 
 only_cpu = {f"fairseq_mega::{name}" for name in ("average_step", "attention_step", "mix_step", "packed_linear")}
-only_cpu |= {f"fairseq_mega::{name}{way}" for name in ("silu", "query_key", "attention_groups") for way in ("", "_backward")}
+with_gradients = ("silu", "query_key", "attention_groups")
+only_cpu |= {f"fairseq_mega::{name}{way}" for name in with_gradients for way in ("", "_backward")}
 python = {f"fairseq_mega::{name}" for name in ("attention", "attention_backward")}
 on_cpu, on_cuda = registered("CPU") - only_cpu - python, registered("CUDA") - python
 assert len(on_cpu) >= 9 and on_cpu < on_cuda, (on_cpu, on_cuda)
