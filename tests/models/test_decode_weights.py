@@ -1,15 +1,19 @@
 """Decoding with packed matrices: close to the model as trained, on every way to ask for it."""
 
+import ast
 import copy
 from argparse import Namespace
 from typing import Any, Dict
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import BaseFairseqModel
 from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import nn
 
+from fairseq_mega.compat.decode_weights import asked_for
 from fairseq_mega.models.decode_weights import pack_weights
 from fairseq_mega.modules.packed_linear import PackedLinear
 from fairseq_mega.ops.packed_linear import PackedMatrix, unpack
@@ -119,6 +123,16 @@ def test_commands_ask_by_the_overrides():
     assert packed_parts(model) == []
     model.prepare_for_inference_(command("{'decode_weights': 'int8', 'decoder_chunk_size': 3}"))
     assert len(packed_parts(model)) == 11
+
+
+@pytest.mark.parametrize("name", ["generation", "interactive_generation", "eval_lm"])
+def test_the_option_reaches_the_configuration(name):
+    command_line = ["data-bin", "--path", "checkpoint.pt", "--model-overrides", "{'dropout': 0.5}"]
+    for flags, kind in (([], None), (["--decode-weights", "int8"], "int8")):
+        parser = getattr(options, f"get_{name}_parser")()  # parsing adds to it
+        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [*command_line, *flags]))
+        assert asked_for(cfg) == kind
+        assert ast.literal_eval(cfg.common_eval.model_overrides)["dropout"] == 0.5
 
 
 def test_what_cannot_be_packed_is_refused():
