@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, attention_weights
-from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.gate import gated_residual, recomputing, silu
 
 from .activation import get_activation
 from .config import MegaLayerConfig
@@ -99,7 +99,8 @@ class GatedCrossAttention(nn.Module):
             attended = torch.matmul(F.dropout(weights, dropout), value)
         else:
             attended = attention(query, key, value, dropout=dropout, **options)
-        candidate = self.dropout(self.activation(self.output_proj(attended * F.silu(reset))))
+        projected = recomputing(self.output_proj, silu(reset, attended))
+        candidate = self.dropout(self.activation(projected))
         out = gated_residual(residual, update, candidate)
         if not self.prenorm:
             out = self.norm(out)
