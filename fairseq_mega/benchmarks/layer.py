@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--models", default=",".join(MODELS), help="comma separated (default: all)")
     add("--causal", action="store_true", help="MEGA: look into the past only")
     add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
-    add_sweep_options(parser)
+    add_sweep_options(parser, autocast=True)
     add_common_options(parser, repeat=5)
 
 
@@ -50,11 +50,14 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     model, length = part.split(":")[0], int(part.split(":")[1])
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
-    dtype = getattr(torch, arguments.dtype)
+    autocast = arguments.dtype == "autocast"
+    dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)
     batch = arguments.tokens // length
 
     def step(layer: Any, x: Any) -> None:
-        output(layer, x).square().mean().backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            y = output(layer, x)
+        y.square().mean().backward()
 
     # First a short sequence, so that the one-time work of torch is not charged to the layer.
     step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))

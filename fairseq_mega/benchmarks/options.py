@@ -28,10 +28,18 @@ def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -
     add("--smoke", action="store_true", help="tiny sizes, to see that it works")
 
 
-def add_sweep_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of benchmarks with many measurements, which go on where they stopped."""
+def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -> None:
+    """Add the options of benchmarks with many measurements, which go on where they stopped.
+
+    Args:
+        parser: that gets them.
+        autocast: whether the benchmark also knows weights of float32 under bfloat16's autocast.
+    """
     add = parser.add_argument
-    add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of all tensors (default: %(default)s)")
+    types, of = ["float32", "bfloat16"], "of all tensors"
+    if autocast:
+        types, of = [*types, "autocast"], f"{of}; autocast: float32 under autocast to bfloat16"
+    add("--dtype", choices=types, default="float32", help=f"{of} (default: %(default)s)")
     add("--sweeps", type=int, default=2, help="passes; the fastest median counts (default: %(default)s)")
     add("--rows", type=Path, metavar="FILE", help="keep every measurement here at once; those there are not repeated")
     add("--stop-after", type=float, metavar="SECONDS", help="measure nothing more after this time and exit with 75")

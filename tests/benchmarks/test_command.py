@@ -4,8 +4,9 @@ import json
 import sys
 
 import pytest
+import torch
 
-from fairseq_mega.benchmarks import command
+from fairseq_mega.benchmarks import command, layer
 from fairseq_mega.reports.results import read_result
 
 
@@ -40,6 +41,22 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     assert result["command"] == " ".join(["python -m fairseq_mega.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
+
+
+def test_layers_are_measured_under_autocast(monkeypatch):
+    """The layer computes in bfloat16, its parameters and the norm of its input in float32."""
+    types = []
+    given = ["layer", "--smoke", "--models", "mega-chunk", "--dtype", "autocast"]
+    inner = layer.output
+
+    def output(module, x):
+        y = inner(module, x)
+        types.append((module.feed_forward.fc1(x).dtype, module.feed_forward.fc1.weight.dtype, y.dtype))
+        return y
+
+    monkeypatch.setattr(layer, "output", output)
+    layer.measure("mega-chunk:16", command.parse(given))
+    assert set(types) == {(torch.bfloat16, torch.float32, torch.float32)}
 
 
 def test_device(tmp_path, capsys):
