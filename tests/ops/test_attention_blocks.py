@@ -55,9 +55,11 @@ def test_types_and_widths(level, dtype, widths, shape, causal):
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("causal", [False, True])
-def test_sixteen_bits(function, dtype, causal):
-    inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(45, 45).items()}
-    compare(inputs, "native_blocks", dtype=dtype, mask=padding((2,), 45), function=function, causal=causal)
+@pytest.mark.parametrize("shape", [(45, 45), (150, 163)])
+def test_sixteen_bits(function, dtype, causal, shape):
+    """Pairs of queries, of which the first key of a panel is seen by the second one only."""
+    inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(*shape).items()}
+    compare(inputs, "native_blocks", dtype=dtype, mask=padding((2,), shape[1]), function=function, causal=causal)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -162,3 +164,17 @@ def test_autocast_and_mixed_types():
     assert mixed.dtype == torch.float16
     want = attention(inputs["q"].bfloat16().float(), inputs["k"], inputs["v"].half().float(), path="reference")
     torch.testing.assert_close(mixed.float(), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_weights_are_rounded_to_the_nearest_bfloat16(level, function):
+    """Read by attending to the rows of an identity matrix, and by gradients that are its rows."""
+    inputs = {name: tensor.bfloat16() for name, tensor in tensors(64, 64, (2,)).items() if name != "v"}
+    identity = torch.eye(64).expand(2, 64, 64)
+    exact = {name: tensor.double() for name, tensor in inputs.items()}
+    want = attention(**exact, v=identity.double(), function=function, path="reference")
+    v = identity.bfloat16().requires_grad_()
+    out = attention(**inputs, v=v, function=function, path="native_blocks")
+    (gradient,) = torch.autograd.grad(out, v, identity.bfloat16())
+    for found, weights in ((out, want), (gradient, want.transpose(1, 2))):
+        assert ((found.double() - weights).abs() <= 2**-8 * 1.001 * weights + 1e-6).all()
