@@ -63,7 +63,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
     if given.path is not None:
         return score_checkpoint(recipes, given, wishes)
-    runner.check(recipes, wishes, visible_gpus() if wishes.gpus else 0)
+    elsewhere = given.launcher != "local"
+    runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
     return reproduce(recipes, seeds, wishes, given, command)
 
 

@@ -15,13 +15,9 @@ GPUS_PER_NODE = 8
 
 
 def training_words(run: Run) -> List[str]:
-    """The command of a training."""
-    return [*PYTHON, MODULE, "train", *run.train_arguments()]
-
-
-def again(run: Run, given: Sequence[str], seed: int) -> List[str]:
-    """The command that finds a run trained, evaluates it and records its results."""
-    return [*PYTHON, "fairseq_mega.cli.reproduce", *given, "--launcher", "local", "--seeds", str(seed)]
+    """The command of a training; with a port fairseq takes its rank and the other nodes from SLURM's variables."""
+    port = ["--distributed-port", "29500"] if run.gpus > 1 else []
+    return [*PYTHON, MODULE, "train", *run.train_arguments(), *port]
 
 
 def print_commands(runs: Sequence[Run], wishes: Wishes, given: Sequence[str]) -> None:

@@ -14,11 +14,14 @@ MODULE = "fairseq_mega.cli.lra_results"  # fairseq-mega-train, and how much memo
 
 
 def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
-    """Of the environment: the GPUs of a run, and whether their matrix products may round to TF32."""
-    if not devices:
+    """Of the environment: the GPUs of a run, and whether their matrix products may round to TF32.
+
+    Without numbers of devices the run takes those that its job has.
+    """
+    if wishes.gpus == 0:
         return {}
     tf32 = wishes.used_precision == "tf32"
-    chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))}
+    chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
     return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
 
 
