@@ -112,6 +112,7 @@ def measure_piece(name: str, piece: int, size: int, folder: str, arguments: argp
 
     update((0, 32))  # the one-time work of torch is not charged to the sequence
     torch.save(measuring.time_and_memory(update_piece, arguments.repeat, device), Path(folder) / str(piece))
+    wire.meet()  # what the last pass sends has to arrive before this process ends
     dist.destroy_process_group()
 
 
