@@ -137,6 +137,7 @@ std::tuple<Tensor, Tensor> query_key_backward(Tensor grad_query, Tensor grad_key
 
 }  // namespace
 }  // namespace fm
+#endif
 
 FM_LIBRARY(m) {
   m.def("silu(Tensor x, Tensor? factor, Tensor? skip, Tensor? omega) -> Tensor");
@@ -147,6 +148,7 @@ FM_LIBRARY(m) {
   m.def("query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor kappa) -> (Tensor, Tensor)");
 }
 
+#if defined(FM_LIBRARY_CPU)
 FM_LIBRARY_CPU(m) {
   m.impl("silu", TORCH_BOX(&fm::silu));
   m.impl("silu_backward", TORCH_BOX(&fm::silu_backward));
