@@ -184,4 +184,4 @@ def test_the_layer_benchmark_runs(device):
     options = ["--chunk-size", 8, "--heads", 2, "--repeat", 1, "--sweeps", 1, "--device", device.type]
     done = run("layer", *sizes, *options)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("| 16 |") == 5
+    assert done.stdout.count("| 16 |") == 7
