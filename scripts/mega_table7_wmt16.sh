@@ -28,7 +28,11 @@ while [[ $# -gt 0 && $1 != -- ]]; do
   case $1 in
     --work-dir | --out) require_value "$@"; work_dir=$2; shift 2 ;;
     --data-dir) require_value "$@"; options+=(--archives "$2"); shift 2 ;;
-    --smoke) [[ $work_dir != "$repo_root/outputs/wmt16" ]] || work_dir+=-smoke; options=(--direction en-de --attention softmax --smoke "${options[@]}"); shift ;;
+    --smoke)
+      [[ $work_dir != "$repo_root/outputs/wmt16" ]] || work_dir+=-smoke
+      options=(--direction en-de --attention softmax --smoke ${options[@]+"${options[@]}"}) # unless told otherwise
+      shift
+      ;;
     *) options+=("$1"); shift ;;
   esac
 done
