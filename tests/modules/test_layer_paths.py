@@ -72,8 +72,8 @@ def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
     want = losses_of(kind, 2, torch.device("cpu"))
     monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", "reference")
     monkeypatch.setattr(native, "operators", None)  # no kernel can be called, and no other fast path
-    for function in ("attention.dense_attention", "attention.blockwise_attention", "attention.native_attention"):
-        monkeypatch.setattr(f"fairseq_mega.ops.{function}", None)
+    for function in ("dense_attention", "blockwise_attention", "native_attention", "blocks_attention"):
+        monkeypatch.setattr(f"fairseq_mega.ops.attention.{function}", None)
     for function in ("ema_torch_fft", "ema_native", "ema_native_fft", "ema_fft_streaming", "ema_fft_documents"):
         monkeypatch.setattr(f"fairseq_mega.ops.ema.{function}", None)
     torch.testing.assert_close(losses_of(kind, 2, torch.device("cpu")), want, rtol=2e-4, atol=0.0)

@@ -6,8 +6,7 @@ import torch
 from fairseq_mega.ops import attention as ops
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
-from fairseq_mega.ops.attention import native_blocks as blocks
-from fairseq_mega.ops.attention.native import visible_counts
+from fairseq_mega.ops.attention.native_blocks import visible_counts
 from tests.ops.attention_cases import tensors
 from tests.support.numerics import leaves
 
@@ -65,10 +64,10 @@ def test_compiles_as_one_graph(function, path):
 )
 def test_where_it_is_chosen(groups, queries, dtype, path, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(blocks, "FAST", True)
+    monkeypatch.setattr(ops, "FAST", True)
     q = torch.zeros(groups, queries, 4, dtype=dtype)
     assert ops.PATHS.choose("auto", q, 1 << 20) == path
-    monkeypatch.setattr(blocks, "FAST", False)
+    monkeypatch.setattr(ops, "FAST", False)
     assert ops.PATHS.choose("auto", q, 1 << 20) != "native_blocks"
 
 

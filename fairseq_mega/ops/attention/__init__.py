@@ -1,17 +1,17 @@
 """Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and their paths."""
 
 import math
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.native import DTYPES
+from fairseq_mega.ops.native import DTYPES, cpu_level
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
-from .native_blocks import blocks_attention, blocks_obstacle, prefers_blocks
+from .native_blocks import blocks_attention, blocks_obstacle
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
@@ -26,13 +26,29 @@ DENSE_LIMIT = {"cpu": (1 << 24, 1 << 20), "cuda": (1 << 28, 1 << 26)}
 # them their set-up costs more than they save (measured on a CPU).
 NATIVE_FROM = (1 << 16, 1 << 12)
 
+# Without vectors of eight numbers the products of "native_blocks" are slower than torch's.
+FAST = cpu_level() not in (None, "baseline")
+# From this many queries on it pays to pack a group's keys and values; float16 has to be widened first. (Measured.)
+BLOCKS_FROM = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
+
 
 def _prefers_native(q: Tensor, weights: int) -> bool:
     return q.size(-2) > 1 and weights >= NATIVE_FROM[0 if torch.is_grad_enabled() else 1]
 
 
+def _threads() -> int:
+    return torch.get_num_threads()
+
+
+# The compiler takes the number as it finds it, as those of ops/gpus.py.
+_threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def _prefers_blocks(q: Tensor, weights: int) -> bool:
-    return q.dtype in DTYPES and _prefers_native(q, weights) and prefers_blocks(q)
+    """Whether there is a group for every thread, and work enough in each."""
+    if not FAST or not _prefers_native(q, weights) or q.size(-2) < BLOCKS_FROM.get(q.dtype, math.inf):
+        return False
+    return math.prod(q.shape[:-2]) >= _threads()
 
 
 def _prefers_dense(q: Tensor, weights: int) -> bool:
@@ -126,14 +142,37 @@ def attention(
         weights = attention_weights(q, k, **options)
         return torch.matmul(torch.dropout(weights, dropout, dropout > 0.0), v)
     options["dropout"] = dropout
-    if path == "native":
-        return native_attention(q, k, v, **options)
-    if path == "native_blocks":
-        return blocks_attention(q, k, v, **options)
+    if path in ("native", "native_blocks"):
+        return _of_groups(native_attention if path == "native" else blocks_attention, q, k, v, **options)
     if path == "torch":
         return dense_attention(q, k, v, **options)
     weights_per_query = rows // q.size(-2) * k.size(-2)
     return blockwise_attention(q, k, v, **options, block_size=max(16, _dense_limits(q)[1] // weights_per_query))
+
+
+def _of_groups(
+    run: Callable[..., Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    padding_mask: Optional[Tensor],
+    scale: Optional[float],
+    **options: Any,
+) -> Tensor:
+    """Call compiled kernels, which know one axis of groups, with tensors of the type that autocast asks for."""
+    if torch.is_autocast_enabled(q.device.type):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
+        scale = 1.0 / math.sqrt(q.size(-1)) if options["function"] == "softmax" else 0.0
+    leading, keys, seed = q.shape[:-2], k.size(-2), None
+    padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
+    if options["dropout"] > 0.0 or options["drop_key"] > 0.0:
+        seed = torch.randint(1 << 62, (), dtype=torch.int64, device=q.device)
+    flat = (x.expand(*leading, -1, -1).flatten(0, -3) if leading else x[None] for x in (q, k, v))
+    out = run(*flat, padding=padding, seed=seed, scale=scale, **options)
+    return out.view(*leading, *out.shape[1:])
 
 
 def chunked_attention(

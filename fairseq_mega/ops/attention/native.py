@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fairseq_mega.ops import native
 
+from .native_blocks import visible_counts
 from .reference import FUNCTIONS
 
 # Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block has
@@ -44,13 +45,6 @@ def blocks(groups: int, queries: int, keys: int, causal: bool, device: torch.dev
         for stop in range(queries, 0, -rows):
             block = slice(group, min(group + step, groups)), slice(max(0, stop - rows), stop)
             yield Block(*block, keys - queries + stop if causal else keys)
-
-
-def visible_counts(padding: Tensor, queries: int, causal: bool) -> Tensor:
-    """How many unpadded keys (G, m) each query may attend to: (G, n) int32."""
-    if causal:
-        return (~padding).cumsum(-1, dtype=torch.int32)[:, padding.size(1) - queries :].contiguous()
-    return (~padding).sum(-1, keepdim=True, dtype=torch.int32).expand(-1, queries).contiguous()
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -186,42 +180,6 @@ def _register(namespace: str) -> None:
 native.register(_register)
 
 
-class Flat(NamedTuple):
-    """A call with one axis of groups, and what the kernels are told beside the function."""
-
-    q: Tensor  # (G, n, z)
-    k: Tensor  # (G, m, z)
-    v: Tensor  # (G, m, v)
-    padding: Optional[Tensor]  # (G, m)
-    seed: Optional[Tensor]  # of what is dropped
-    scale: float
-
-
-def flattened(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    function: str,
-    padding_mask: Optional[Tensor],
-    drops: bool,
-    scale: Optional[float],
-) -> Flat:
-    """The tensors of a call in the type that autocast asks for, with all their leading axes in one."""
-    if torch.is_autocast_enabled(q.device.type):
-        dtype = torch.get_autocast_dtype(q.device.type)
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
-        scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
-    leading, keys = q.shape[:-2], k.size(-2)
-    padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
-    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=q.device) if drops else None
-
-    def flat(tensor: Tensor) -> Tensor:
-        return tensor.expand(*leading, -1, -1).flatten(0, -3) if leading else tensor[None]
-
-    return Flat(flat(q), flat(k), flat(v), padding, seed, scale)
-
-
 def native_attention(
     q: Tensor,
     k: Tensor,
@@ -230,18 +188,17 @@ def native_attention(
     function: str,
     bias: Optional[Tensor],
     causal: bool,
-    padding_mask: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
     dropout: float,
     drop_key: float,
-    scale: Optional[float] = None,
+    scale: float,
 ) -> Tensor:
-    """Attention with the compiled kernels; arguments and result as :func:`fairseq_mega.ops.attention.attention`.
+    """Attention (G, n, v) of groups (G, n, z), (G, m, z), (G, m, v) with padding (G, m), by the compiled kernels.
 
     Memory grows with n + m, in training too. What is dropped follows torch's seed, but differs from the torch paths.
     """
-    flat = flattened(q, k, v, function, padding_mask, dropout > 0.0 or drop_key > 0.0, scale)
     run: Callable[..., Tuple[Tensor, Tensor]] = _attention
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
         run = _forward  # decoding makes many small calls: the dispatcher costs as much as they do
-    out, _ = run(*flat[:3], bias, flat.padding, flat.seed, function, causal, dropout, drop_key, flat.scale)
-    return out.view(*q.shape[:-2], *out.shape[1:])
+    return run(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale)[0]

@@ -4,7 +4,6 @@ Threads share the groups. The numbers of a block of queries stay in cache; bfloa
 can, with sums in float32. Memory for a group is kept by each thread; backward computes the weights again.
 """
 
-import math
 from typing import Any, Optional, Tuple
 
 import torch
@@ -13,26 +12,7 @@ from torch import Tensor
 from fairseq_mega.ops import native
 from fairseq_mega.ops.dispatch import kernels_obstacle
 
-from .native import flattened, visible_counts
 from .reference import FUNCTIONS
-
-# Without vectors of eight numbers its products are slower than torch's.
-FAST = native.cpu_level() not in (None, "baseline")
-# From this many queries on it pays to pack a group's keys and values; float16 has to be widened first. (Measured.)
-FROM_QUERIES = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
-
-
-def _threads() -> int:
-    return torch.get_num_threads()
-
-
-# The compiler takes the number as it finds it, as those of ops/gpus.py.
-_threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-def prefers_blocks(q: Tensor) -> bool:
-    """Whether there is a group for every thread, and work enough in each."""
-    return FAST and q.size(-2) >= FROM_QUERIES[q.dtype] and math.prod(q.shape[:-2]) >= _threads()
 
 
 def blocks_obstacle(q: Tensor, *call: Any) -> Optional[str]:
@@ -40,6 +20,13 @@ def blocks_obstacle(q: Tensor, *call: Any) -> Optional[str]:
     if q.device.type != "cpu":
         return f"it is for tensors on a CPU, found {q.device.type}; use native"
     return kernels_obstacle(q)
+
+
+def visible_counts(padding: Tensor, queries: int, causal: bool) -> Tensor:
+    """How many unpadded keys (G, m) each query may attend to: (G, n) int32."""
+    if causal:
+        return (~padding).cumsum(-1, dtype=torch.int32)[:, padding.size(1) - queries :].contiguous()
+    return (~padding).sum(-1, keepdim=True, dtype=torch.int32).expand(-1, queries).contiguous()
 
 
 def blocks_attention(
@@ -50,30 +37,32 @@ def blocks_attention(
     function: str,
     bias: Optional[Tensor],
     causal: bool,
-    padding_mask: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
     dropout: float,
     drop_key: float,
-    scale: Optional[float] = None,
+    scale: float,
 ) -> Tensor:
-    """Attention group by group; arguments and result as :func:`fairseq_mega.ops.attention.attention`.
+    """Attention (G, n, v) of groups (G, n, z), (G, m, z), (G, m, v) with padding (G, m), group by group.
 
     What is dropped is what the path "native" drops. Results do not depend on the number of threads.
     """
-    flat = flattened(q, k, v, function, padding_mask, dropout > 0.0 or drop_key > 0.0, scale)
-    dtype, shared = flat.v.dtype, torch.promote_types(torch.promote_types(flat.q.dtype, flat.k.dtype), flat.v.dtype)
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     out, _ = torch.ops.fairseq_mega.attention_groups(
-        *(tensor.to(shared) for tensor in flat[:3]),
+        q.to(dtype),
+        k.to(dtype),
+        v.to(dtype),
         None if bias is None else bias.to(torch.float32),
-        flat.padding,
-        None if flat.padding is None else visible_counts(flat.padding, q.size(-2), causal),
-        flat.seed,
+        padding,
+        None if padding is None else visible_counts(padding, q.size(1), causal),
+        seed,
         FUNCTIONS.index(function),
         causal,
-        flat.scale,
+        scale,
         dropout,
         drop_key,
     )
-    return out.to(dtype).view(*q.shape[:-2], *out.shape[1:])
+    return out.to(v.dtype)
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tuple[Tensor, Tensor]:
