@@ -1,7 +1,8 @@
 #pragma once
-// Eight floats at a time: exp and erf as straight lines of additions and multiplications, for functions marked
-// FM_CLONES. The coefficients are weighted minimax fits made for this file (exp: relative error; erfc(u) exp(u^2):
-// error weighted by exp(-u^2)); the errors stated below include rounding and were measured against float64.
+// Eight floats at a time: exp and erf as straight lines of additions and multiplications, for kernels that are compiled
+// at several levels (cpu_level.h). The coefficients are weighted minimax fits made for this file (exp: relative error;
+// erfc(u) exp(u^2): error weighted by exp(-u^2)); the errors stated below include rounding and were measured against
+// float64.
 #include <cstdint>
 #include <cstring>
 
