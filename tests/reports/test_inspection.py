@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from fairseq_mega.cli import inspect_checkpoint
+from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
 from fairseq_mega.reports.inspection import averages, comparison, parts
 from fairseq_mega.reports.inspection.attention import _self_attention, attention_for
-from tests.support import tiny_classifier, tiny_lm, tiny_mega
+from tests.support import tiny_classifier, tiny_lm, tiny_mega, tiny_megalodon
 from tests.support.tiny_classifier import parameters
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -38,7 +39,11 @@ def test_every_parameter_is_counted_once(model: torch.nn.Module) -> None:
     assert sum(count for part, count in counts.items() if "moving average" in part) == found
 
 
-@pytest.mark.parametrize("model", [tiny_mega.build(), tiny_classifier.build()], ids=["translator", "classifier"])
+@pytest.mark.parametrize(
+    "model",
+    [tiny_mega.build(), tiny_classifier.build(), tiny_megalodon.build()],
+    ids=["translator", "classifier", "MEGALODON"],
+)
 def test_kernels_are_what_an_impulse_leaves(model: Any) -> None:
     """An impulse in the middle of a sequence, run through the moving average of each layer."""
     length = 12
@@ -46,7 +51,7 @@ def test_kernels_are_what_an_impulse_leaves(model: Any) -> None:
     impulse[:, length] = 1.0
     layers = [module for name, module in model.named_modules() if name.endswith("attention.ema")]
     found = averages.averages_of(model.state_dict(), length)
-    assert [average.layer for average in found][:2] == ["encoder layer 1", "encoder layer 2"]
+    assert found[1].layer.endswith("layer 2") and len(found) == len(layers)
     for average, ema in zip(found, layers):
         answer = damped_ema(impulse, ema.coefficients(), bidirectional=ema.bidirectional)[0][0]
         torch.testing.assert_close(answer[length + 1 : 2 * length], average.past[:, 1:].T, atol=1e-6, rtol=1e-5)
@@ -68,9 +73,25 @@ def test_half_lives_and_reach() -> None:
     (average,) = averages.averages_of(model, 60)
     assert average.half_lives.tolist() == pytest.approx([1.0, math.log(2) / math.log(4 / 3)], rel=1e-5)
     assert averages.reaches(average).tolist() == pytest.approx([1.0], rel=1e-5)  # sum of t / 2^t over that of 1 / 2^t
-    assert averages.table([average])[0][0] == "decoder layer 1"
+    assert averages.table([average])[1][0] == "decoder layer 1" and average.periods.numel() == 0
     with pytest.raises(ValueError, match="no moving average"):
         averages.averages_of({"weight": torch.ones(2)}, 5)
+
+
+def test_averages_that_turn() -> None:
+    """sigmoid(theta) = 1/4 turns dimension k of 2 by k/8 of a circle; the future is seen from the next step on."""
+    ema = ComplexEMA(2, 2, bidirectional=True)
+    torch.nn.init.constant_(ema.theta, -math.log(3.0))
+    model = {f"encoder.layers.0.attention.ema.{name}": parameter.detach() for name, parameter in ema.named_parameters()}
+    (average,) = averages.averages_of(model, 9)
+    assert average.periods.unique().tolist() == pytest.approx([4.0, 8.0], rel=1e-5)
+    assert averages.table([average])[0][-1] == "median period" and averages.table([average])[1][-1] == "4.0"
+    impulse = torch.zeros(1, 19, 2)
+    impulse[:, 9] = 1.0
+    answer = damped_ema(impulse, ema.coefficients(), bidirectional=True, shift=True)[0][0]
+    torch.testing.assert_close(answer[9:18], average.past.T, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(answer[1:9].flip(0), average.future[:, 1:].T, atol=1e-6, rtol=1e-5)
+    assert not average.future[:, 0].any()
 
 
 def test_attention_within_a_text_stays_in_its_chunk() -> None:

@@ -7,10 +7,11 @@ from typing import Dict, List, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.ema import ema_coefficients
+from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, ema_coefficients
 from fairseq_mega.ops.ema.coefficients import ema_kernel
 
-EMA = re.compile(r"(?P<layer>.*layers\.\d+)\.attention\.ema\.eta$")
+EMA = re.compile(r"(?P<layer>.*layers\.\d+)\.attention\.ema\.alpha$")
+NO_DECAY = -1e-12  # a logarithm for dimensions that forget nothing
 
 
 class Average(NamedTuple):
@@ -20,6 +21,7 @@ class Average(NamedTuple):
     past: Tensor  # (d, length), weights of the inputs at distance 0, 1, ... back
     future: Tensor  # the same ahead; (0, length) for a causal one
     half_lives: Tensor  # (K N,) steps after which half of an input is left, of every dimension
+    periods: Tensor  # (K N,) steps of a turn in the complex plane; (0,) for MEGA's, which do not turn
 
 
 def averages_of(model: Dict[str, Tensor], length: int) -> List[Average]:
@@ -33,20 +35,32 @@ def averages_of(model: Dict[str, Tensor], length: int) -> List[Average]:
         ValueError: if the model has none.
     """
     found = []
-    for name, eta in model.items():
+    for name, alpha in model.items():
         match = EMA.match(name)
-        if match is None or eta.size(1) == 0:
+        if match is None or alpha.size(1) == 0:
             continue
-        prefix = name[: -len("eta")]
-        parameters = (model[f"{prefix}{part}"].float() for part in ("alpha", "delta", "beta", "eta"))
-        coefficients = ema_coefficients(*parameters)
-        kernel = ema_kernel(coefficients, length)
+        prefix = name[: -len("alpha")]
+        coefficients = coefficients_of(model, prefix)
+        kernel, log_decay = ema_kernel(coefficients, length), coefficients.log_decay
         width = model[f"{prefix}omega"].numel()
-        half_lives = math.log(0.5) / coefficients.log_decay.clamp(max=-1e-12)
-        found.append(Average(title_of(match["layer"]), kernel[:width], kernel[width:], half_lives.flatten()))
+        past, future = kernel[:width], kernel[width:]
+        periods = torch.empty(0)
+        if log_decay.is_complex():  # both directions of MEGALODON's would count the present; the second leaves it out
+            future = torch.cat([torch.zeros_like(future[:, :1]), future[:, :-1]], 1)
+            periods = 2 * math.pi / log_decay.imag.flatten()
+        half_lives = math.log(0.5) / log_decay.real.clamp(max=NO_DECAY)
+        found.append(Average(title_of(match["layer"]), past, future, half_lives.flatten(), periods))
     if not found:
-        raise ValueError("this model has no moving average: only MEGA's layers have one")
+        raise ValueError("this model has no moving average: the layers of MEGA and MEGALODON have one")
     return found
+
+
+def coefficients_of(model: Dict[str, Tensor], prefix: str) -> EMACoefficients:
+    """Coefficients of the moving average whose parameters' names begin with ``prefix``, MEGA's or MEGALODON's."""
+    turns = f"{prefix}theta" in model
+    names = ("alpha", "delta", "theta", "gamma") if turns else ("alpha", "delta", "beta", "eta")
+    parameters = (model[prefix + name].float() for name in names)
+    return complex_ema_coefficients(*parameters) if turns else ema_coefficients(*parameters)
 
 
 def title_of(layer: str) -> str:
@@ -63,10 +77,17 @@ def reaches(average: Average) -> Tensor:
     return torch.stack([(side * distance).sum(1) for side in sides]).sum(0) / total
 
 
+HEAD = ["half-lives, steps", "a tenth below", "median", "a tenth above", "mean reach"]
+
+
 def table(averages: List[Average]) -> List[List[str]]:
-    """A row for each layer: name, tenths of the half-lives, mean reach of the features."""
-    rows = []
+    """HEAD, and a row for each layer: name, tenths of the half-lives, mean reach of the features, and where the
+    averages turn the median of the periods.
+    """
+    turning = any(average.periods.numel() for average in averages)
+    rows = [HEAD + ["median period"] * turning]
     for average in averages:
         shares = torch.quantile(average.half_lives, torch.tensor([0.1, 0.5, 0.9])).tolist()
-        rows.append([average.layer, *(f"{share:.1f}" for share in shares), f"{reaches(average).mean():.1f}"])
+        period = [f"{average.periods.median():.1f}"] * turning
+        rows.append([average.layer, *(f"{share:.1f}" for share in shares), f"{reaches(average).mean():.1f}", *period])
     return rows

@@ -47,8 +47,7 @@ def summary(checkpoint: Dict[str, Any]) -> List[str]:
         found = averages.averages_of(checkpoint["model"], LENGTH)
     except ValueError as error:
         return [*lines, "", str(error)]
-    head = ["half-lives, steps", "a tenth below", "median", "a tenth above", "mean reach"]
-    return [*lines, "", *columns([head, *averages.table(found)])]
+    return [*lines, "", *columns(averages.table(found))]
 
 
 def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
@@ -59,6 +58,9 @@ def draw(checkpoint: Dict[str, Any], name: str, folder: Path) -> List[Path]:
     files = [folder / "kernels.png", folder / "half_lives.png"]
     pictures.draw_kernels(found, f"What the moving averages of {name} listen to", files[0])
     pictures.draw_half_lives(found, chunk_of(checkpoint), f"How long an input lasts in {name}", files[1])
+    if found[0].periods.numel():
+        files.append(folder / "periods.png")
+        pictures.draw_periods(found, chunk_of(checkpoint), f"How fast the moving averages of {name} turn", files[2])
     return files
 
 

@@ -79,28 +79,36 @@ def _distances(length: int) -> List[int]:
 
 def draw_half_lives(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
     """A histogram for each layer of the steps after which half of an input is left, one below the other."""
+    _draw_histograms({average.layer: average.half_lives for average in averages}, "half-life", chunk, title, output)
+
+
+def draw_periods(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
+    """A histogram for each layer of the steps of a turn, of MEGALODON's layers."""
+    _draw_histograms({average.layer: average.periods for average in averages}, "period", chunk, title, output)
+
+
+def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], title: str, output: Path) -> None:
     pyplot = load_pyplot()
     figure, axes = pyplot.subplots(
-        len(averages), 1, sharex=True, figsize=(7.5, 0.75 * len(averages) + 1.6), squeeze=False, layout="constrained"
+        len(steps), 1, sharex=True, figsize=(7.5, 0.75 * len(steps) + 1.6), squeeze=False, layout="constrained"
     )
-    largest = max(float(average.half_lives.max()) for average in averages)
-    smallest = min(float(average.half_lives.min()) for average in averages)
+    smallest, largest = (float(pick(torch.cat(list(steps.values())))) for pick in (torch.min, torch.max))
     bins = np.geomspace(max(smallest, 1e-2) * 0.9, max(largest, chunk or 0, 2.0) * 1.1, 60)
-    for panel, average in zip(axes.flat, averages):
-        panel.hist(average.half_lives.clamp(min=1e-2).numpy(), bins=bins, color=PAST)
-        median = float(average.half_lives.median())
+    for panel, (layer, values) in zip(axes.flat, steps.items()):
+        panel.hist(values.clamp(min=1e-2).numpy(), bins=bins, color=PAST)
+        median = float(values.median())
         panel.axvline(median, color=INK, linewidth=1.2)
         panel.text(1.0, 0.5, f"{median:.2g}", transform=panel.transAxes, ha="right", fontsize=9, color=INK)
         if chunk:
             panel.axvline(chunk, color="#c0392b", linewidth=1, linestyle="--")
         panel.set_xscale("log")
         panel.set_yticks([])
-        panel.set_ylabel(average.layer, rotation=0, ha="right", va="center", fontsize=9, color=INK)
+        panel.set_ylabel(layer, rotation=0, ha="right", va="center", fontsize=9, color=INK)
         for side in ("top", "right", "left"):
             panel.spines[side].set_visible(False)
         panel.spines["bottom"].set_color(FAINT)
     dashed = f"; dashed: the chunk, {chunk}" if chunk else ""
-    axes[-1, 0].set_xlabel(f"half-life in steps (line and number: median{dashed})", fontsize=9)
+    axes[-1, 0].set_xlabel(f"{name} in steps (line and number: median{dashed})", fontsize=9)
     axes[-1, 0].xaxis.set_major_formatter("{x:g}")
     axes[-1, 0].xaxis.set_minor_formatter("{x:g}" if bins[-1] < 20 * bins[0] else "")
     figure.suptitle(title, color=INK, fontsize=13)
