@@ -59,10 +59,10 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     if given.list:
         print("\n".join(listing.listing(recipes, seeds, wishes)))
         return 0
-    if wishes.gpus == 0 and given.gpus is None and not given.smoke:
-        raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
     if given.path is not None:
         return score_checkpoint(recipes, given, wishes)
+    if wishes.gpus == 0 and given.gpus is None and not given.smoke:
+        raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
     elsewhere = given.launcher != "local"
     runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
     return reproduce(recipes, seeds, wishes, given, command)

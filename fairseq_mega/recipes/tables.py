@@ -50,10 +50,10 @@ def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, wis
     """
     if [recipe.report for recipe in recipes] != ["figure6"]:
         raise RecipeError("--path is for Figure 6 alone: give the recipe figure6")
+    if not options.path.is_file():
+        raise RecipeError(f"--path: {options.path} does not exist; without --path the model is trained first")
     if wishes.data is None:
         raise RecipeError("--path needs --data, the folder of fairseq-preprocess that the checkpoint was trained on")
-    if not options.path.is_file():
-        raise RecipeError(f"--path is {options.path}, which does not exist: without it the model is trained first")
     evaluate = {**recipes[0].evaluate, **wishes.evaluation}
     if wishes.smoke:
         evaluate = {**shrink_evaluation(recipes[0].evaluate), **wishes.evaluation}

@@ -96,8 +96,8 @@ def test_compare(tmp_path):
 @pytest.mark.parametrize(
     "script, options, message",
     [
-        ("mega_table5_lm.sh", ["--task", "pg19"], "--task is 'pg19': choose from wikitext103, enwik8, both"),
-        ("mega_table5_lm.sh", ["--gpus", "x"], "'x' is no whole number"),
+        ("mega_table5_lm.sh", ["--task", "pg19"], "--task is 'pg19': choose from wikitext103, enwik8, all"),
+        ("mega_table5_lm.sh", ["--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
         ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
         ("compare_language_models.sh", ["--data", "/no", "--out", "x"], "/no/dict.txt does not exist"),
         ("compare_language_models.sh", ["--unit", "words"], "--data and --out are needed"),
