@@ -92,6 +92,8 @@ def silu(
 
     Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
     """
+    if factor is None and skip is None and path is None and not torch.is_grad_enabled():
+        return F.silu(x)  # nothing is kept, and a single step is over sooner than a path is chosen
     check_devices("gate", x=x, factor=factor, skip=skip, omega=omega)
     if ACTIVATION_PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
@@ -155,7 +157,7 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
         function: whose backward pass needs some of the arguments.
         arguments: of any kind; those of the two functions have to be contiguous, as they are.
     """
-    if torch.compiler.is_compiling():
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return function(*arguments)
     made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
     if not made:
