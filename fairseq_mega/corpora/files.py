@@ -21,10 +21,15 @@ def written_whole(path: Path) -> Iterator[Path]:
     os.replace(partial, path)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text."""
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, indented."""
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def blocks_of(stream: IO[bytes]) -> Iterator[bytes]:

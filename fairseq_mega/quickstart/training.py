@@ -6,7 +6,8 @@ from typing import List, Optional, Sequence
 import torch
 
 from fairseq_mega.compat import precision
-from fairseq_mega.quickstart.work import Failed, Work, write_whole
+from fairseq_mega.corpora.files import write_text
+from fairseq_mega.quickstart.work import Failed, Work
 from fairseq_mega.reports.log_progress import Progress
 
 LONGEST_MINUTES = 60.0  # of a training of so many updates
@@ -15,7 +16,7 @@ LONGEST_MINUTES = 60.0  # of a training of so many updates
 def plan_minutes(work: Work, given: Optional[str], updates: Optional[str], usual: float) -> None:
     """Write down the minutes of the training; a second start must not draw them anew."""
     minutes = float(given) if given else LONGEST_MINUTES if updates else usual
-    write_whole(work.folder / "minutes", f"{minutes:.2f}\n")
+    write_text(work.folder / "minutes", f"{minutes:.2f}\n")
     if not updates:
         work.log(f"the training will take {minutes:.1f} minutes")
 
@@ -35,7 +36,7 @@ def precision_of(work: Work, asked: str, device: Sequence[object]) -> str:
     if not file.exists():
         choice = precision.choose(asked, "cpu" if device else "cuda")
         work.log(f"precision: {choice.precision} ({choice.reason})")
-        write_whole(file, choice.precision + "\n")
+        write_text(file, choice.precision + "\n")
     return file.read_text(encoding="utf-8").strip()
 
 

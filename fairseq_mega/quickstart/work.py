@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Callable, Iterable, List, NoReturn, Optional, Sequence
 
+from fairseq_mega.corpora.files import write_text
 from fairseq_mega.reports.log_progress import Progress, copy_with_progress
 
 SHOWN_SECONDS = 20.0  # between two lines of progress
@@ -39,7 +40,7 @@ class Work:
             raise Failed(f"--work-dir {folder} cannot be made ({error}): give a folder you may write to") from error
         kept = folder / "settings"
         if not kept.exists():
-            write_whole(kept, "".join(f"{line}\n" for line in settings))
+            write_text(kept, "".join(f"{line}\n" for line in settings))
         before = kept.read_text(encoding="utf-8").splitlines()
         if before != list(settings):
             changes = [line for line in difflib.ndiff(before, settings) if line[:1] in "-+"]
@@ -67,7 +68,7 @@ class Work:
         self.log(f"{name}: begins")
         make()
         marker.parent.mkdir(exist_ok=True)
-        write_whole(marker, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
+        write_text(marker, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
         self.log(f"{name}: done")
 
     def log_file(self, name: str) -> Path:
@@ -125,10 +126,3 @@ def run_shown(command: Iterable[object]) -> None:
     """Run a command whose output the user sees on stderr; raises Failed, without more words, where it fails."""
     if subprocess.run([str(part) for part in command], stdout=sys.stderr, stdin=subprocess.DEVNULL).returncode:
         raise Failed("")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)

@@ -30,11 +30,3 @@ def stage(folder: Path, name: str, work: Callable[[], None], title: str = "") ->
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()
     say(f"{shown}: done")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -3,11 +3,12 @@
 import shlex
 from typing import Dict, List
 
+from fairseq_mega.corpora.files import write_text
 from fairseq_mega.reports.log_progress import Progress
 
 from .executing import PYTHON, Execute, StageError
 from .runs import Run
-from .stages import say, write_whole
+from .stages import say
 from .wishes import Wishes
 
 MODULE = "fairseq_mega.cli.lra_results"  # fairseq-mega-train, and how much memory it took
@@ -34,7 +35,7 @@ def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> Non
     check_updates(run)
     words = run.train_arguments()
     log, checkpoints = run.folder / "train.log", run.folder / "checkpoints"
-    write_whole(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
+    write_text(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
     if (checkpoints / "checkpoint_last.pt").exists():
         say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
     say(f"training {run.updates} updates; everything is logged in {log}")
@@ -55,4 +56,4 @@ def check_updates(run: Run) -> None:
         raise StageError(
             f"{run.folder} was trained for {before} updates, --max-update is {run.updates}: give at least {before}"
         )
-    write_whole(file, f"{run.updates}\n")
+    write_text(file, f"{run.updates}\n")
