@@ -1,12 +1,14 @@
 #pragma once
-// Eight floats at a time: exp and erf as straight lines of additions and multiplications, for kernels that are compiled
-// at several levels (cpu_level.h). The coefficients are weighted minimax fits made for this file (exp: relative error;
-// erfc(u) exp(u^2): error weighted by exp(-u^2)); the errors stated below include rounding and were measured against
-// float64.
+// Eight floats at a time, or more: exp and erf as straight lines of additions and multiplications, for kernels that are
+// compiled at several levels (cpu_level.h). The coefficients are weighted minimax fits made for this file (exp:
+// relative error; erfc(u) exp(u^2): error weighted by exp(-u^2)); the errors stated below include rounding and were
+// measured against float64.
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
-#include "common/common.h"
+#include "common/several.h"
 
 namespace fm {
 
@@ -30,6 +32,31 @@ constexpr int lanes_of = sizeof(Vector) / sizeof(float);
 template <class Condition, class Vector>
 FM_INLINE Vector select(Condition condition, Vector yes, Vector no) {
   return condition ? yes : no;
+}
+
+// As many words as there are floats.
+template <class Vector>
+struct WordsOf {
+  using Type = typename Lanes<lanes_of<Vector>>::Words;
+};
+
+template <class Vector, int kCount>
+struct WordsOf<Several<Vector, kCount>> {
+  using Type = Several<typename WordsOf<Vector>::Type, kCount>;
+};
+
+// The bits of floats as words, or floats of such bits.
+template <class To, class From>
+FM_INLINE To with_bits(const From& from) {
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+template <class To, class Vector, int kCount>
+FM_INLINE To with_bits(const Several<Vector, kCount>& from) {
+  using Part = std::remove_reference_t<decltype(std::declval<To&>().parts[0])>;
+  return for_parts<Part>([](Vector part) __attribute__((always_inline)) { return with_bits<Part>(part); }, from);
 }
 
 FM_INLINE Floats broadcast(float x) { return Floats{} + x; }
