@@ -79,9 +79,10 @@ FM_INLINE float maximum(Floats x) {
   return m;
 }
 
-// exp(x) for x <= 0: relative error below 9e-8, exactly zero where the result would be below the normal numbers.
+// exp(x) for -87.33 <= x <= 89: relative error below 9e-8, infinity from 88.38 on.
 template <class Vector>
-FM_INLINE Vector exp_nonpositive(Vector x) {
+FM_INLINE Vector exp_within(Vector x) {
+  using Words = typename WordsOf<Vector>::Type;
   constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it rounds to an integer, found in the lowest bits
   const Vector shifted = x * 1.44269504f + kRound;
   const Vector n = shifted - kRound;
@@ -91,18 +92,23 @@ FM_INLINE Vector exp_nonpositive(Vector x) {
   p = p * r + 0.16666521f;
   p = p * r + 0.49999994f;
   p = p * (r * r) + r + 1.f;
-  typename Lanes<lanes_of<Vector>>::Words bits;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 127u) << 23;
-  Vector power;  // 2^n
-  std::memcpy(&power, &bits, sizeof power);
-  return select(x < -87.33f, Vector{}, p * power);
+  return p * with_bits<Vector>((with_bits<Words>(shifted) + 127u) << 23);  // 2^n
 }
 
+// exp(x) for x <= 0: relative error below 9e-8, exactly zero where the result would be below the normal numbers.
+template <class Vector>
+FM_INLINE Vector exp_nonpositive(Vector x) {
+  return select(x < -87.33f, Vector{}, exp_within(x));
+}
+
+// Relative error below 2e-7; zero below -88.38, where a quotient of float32 would be below the normal numbers too.
 template <class Vector>
 FM_INLINE Vector sigmoid(Vector x) {
-  const Vector e = exp_nonpositive(select(x < 0.f, x, -x)), inverse = 1.f / (1.f + e);
-  return select(x < 0.f, e * inverse, inverse);
+  const Vector least = Vector{} - 87.33f, most = Vector{} + 89.f;
+  Vector y = -x;
+  y = select(y < least, least, y);
+  y = select(y > most, most, y);  // NaN stays NaN
+  return 1.f / (1.f + exp_within(y));
 }
 
 struct LaplaceFloats {
