@@ -70,10 +70,23 @@ def test_query_key_equals_its_formula(shape):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("columns", ["half", "float32"])
-def test_half_precision_computes_in_float32(cpu_level, dtype, columns):
+@pytest.mark.parametrize("width", [37, 101])  # 101: several vectors at once, two single ones, and a part of one
+def test_half_precision_computes_in_float32(cpu_level, dtype, columns, width):
     kind = dtype if columns == "half" else torch.float32
-    compare(silu, literal_silu, tensors((5, 37), PARTS[-1]), dtype, kind)
-    compare(joined_query_key, literal_query_key, tensors((5, 37), ("x", "kappa", "mu")), dtype, kind)
+    compare(silu, literal_silu, tensors((5, width), PARTS[-1]), dtype, kind)
+    compare(joined_query_key, literal_query_key, tensors((5, width), ("x", "kappa", "mu")), dtype, kind)
+
+
+def test_any_number(cpu_level):
+    """To 4e-7 of the result, or to a number near the smallest normal one; infinities and NaN as in the formula."""
+    far = torch.tensor([-float("inf"), -3e38, -1e4, -104.0, 104.0, 1e4, 3e38, float("inf"), float("nan")])
+    x = torch.cat([far, torch.linspace(-95.0, 95.0, 4000), far]).requires_grad_()
+    out, want = silu(x, path="native"), literal_silu(x.detach().double())
+    torch.testing.assert_close(out.double(), want, rtol=4e-7, atol=2e-36, equal_nan=True)
+    (gradient,) = torch.autograd.grad(out[9:-9].sum(), x)
+    sigmoid = torch.sigmoid(x.detach().double())
+    slope = (sigmoid * (1 + x.detach().double() * (1 - sigmoid)))[9:-9]
+    torch.testing.assert_close(gradient[9:-9].double(), slope, rtol=4e-7, atol=1e-6)  # x (1 - s): 17 eps
 
 
 @pytest.mark.parametrize("scale", [100.0, 1e4])

@@ -23,7 +23,7 @@ FM_INLINE void prefetch_row(const ActivationShape& shape, const RowsIn& rows, in
 // Adds a vector to a row of sums.
 template <class Span>
 FM_INLINE void add(float* sums, Span span, typename Span::Floats x) {
-  write(sums, span, kFloat, read<Span>(sums, span, kFloat) + x);
+  write(sums, span, kFloat, read(sums, span, kFloat) + x);
 }
 
 // The derivative of SiLU(x), where s = sigmoid(x).
@@ -36,7 +36,7 @@ FM_INLINE Floats slope(Floats x, Floats s) {
 template <class Span, class Type>
 FM_INLINE typename Span::Floats argument(const void* x, const void* skip, const float* omega, Span span, Type type) {
   typename Span::Floats sum = read(x, span, type);
-  if (skip) sum += read<Span>(omega, span, kFloat) * read(skip, span, type);
+  if (skip) sum += read(omega, span, kFloat) * read(skip, span, type);
   return sum;
 }
 
@@ -47,7 +47,7 @@ FM_INLINE void silu_forward(const ActivationShape& shape, const SiluInputs& in, 
       prefetch_row(shape, in.x, i, part, type);
       const void *x = row_of(in.x, i, type), *factor = row_of(in.factor, i, type), *skip = row_of(in.skip, i, type);
       void* to = row_of(out, i, shape.width, type);
-      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
+      for_each_span<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
         const auto sum = argument(x, skip, in.omega, span, type);
         auto y = sum * sigmoid(sum);
         if (factor) y *= read(factor, span, type);
@@ -70,7 +70,7 @@ FM_INLINE void silu_backward(const ActivationShape& shape, const SiluInputs& in,
       void* grad_x = row_of(gradients.x, i, shape.width, type);
       void* grad_factor = factor ? row_of(gradients.factor, i, shape.width, type) : nullptr;
       void* grad_skip = skip ? row_of(gradients.skip, i, shape.width, type) : nullptr;
-      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
+      for_each_span<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
         const auto sum = argument(x, skip, in.omega, span, type), s = sigmoid(sum);
         auto g = read(grad, span, type);
         if (factor) {
@@ -80,7 +80,7 @@ FM_INLINE void silu_backward(const ActivationShape& shape, const SiluInputs& in,
         g *= slope(sum, s);
         write(grad_x, span, type, g);
         if (skip) {
-          write(grad_skip, span, type, g * read<decltype(span)>(in.omega, span, kFloat));
+          write(grad_skip, span, type, g * read(in.omega, span, kFloat));
           add(sums, span, g * read(skip, span, type));
         }
       });
@@ -97,13 +97,12 @@ FM_INLINE void query_key_forward(const ActivationShape& shape, const QueryKey& i
       prefetch_row(shape, in.x, i, part, type);
       const void* x = row_of(in.x, i, type);
       void *q = row_of(query, i, shape.width, type), *k = row_of(key, i, shape.width, type);
-      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
-        using Span = decltype(span);
+      for_each_span<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
         auto s = read(x, span, type);
         s *= sigmoid(s);
-        write(q, span, type, read<Span>(kappa, span, kFloat) * s + read<Span>(mu, span, kFloat));
+        write(q, span, type, read(kappa, span, kFloat) * s + read(mu, span, kFloat));
         write(k, span, type,
-              read<Span>(kappa + shape.width, span, kFloat) * s + read<Span>(mu + shape.width, span, kFloat));
+              read(kappa + shape.width, span, kFloat) * s + read(mu + shape.width, span, kFloat));
       });
     }
   });
@@ -121,11 +120,10 @@ FM_INLINE void query_key_backward(const ActivationShape& shape, const QueryKey& 
       const void* query = row_of(gradients.query, i, shape.width, type);
       const void* key = row_of(gradients.key, i, shape.width, type);
       void* grad_x = row_of(gradients.x, i, shape.width, type);
-      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
-        using Span = decltype(span);
+      for_each_span<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
         const auto value = read(x, span, type), s = sigmoid(value), shared = value * s;
         const auto q = read(query, span, type), k = read(key, span, type);
-        const auto g = q * read<Span>(in.kappa, span, kFloat) + k * read<Span>(in.kappa + shape.width, span, kFloat);
+        const auto g = q * read(in.kappa, span, kFloat) + k * read(in.kappa + shape.width, span, kFloat);
         write(grad_x, span, type, g * slope(value, s));
         add(sums, span, q * shared);
         add(sums + shape.width, span, k * shared);

@@ -39,12 +39,32 @@ struct Span {
   FM_INLINE size_t count() const { return kAll ? kN : rest; }
 };
 
+// The same of several whole vectors, side by side.
+template <int kN, int kCount>
+struct WideSpan {
+  using Floats = Several<typename Lanes<kN>::Floats, kCount>;
+  int64_t column;
+
+  FM_INLINE Span<kN, true> part(int i) const { return {column + i * kN, kN}; }
+};
+
 // Calls body(span) for all vectors of a row.
 template <int kN, class Body>
-FM_INLINE void for_each_vector(int64_t width, const Body& body) {
-  int64_t column = 0;
+FM_INLINE void for_each_vector(int64_t width, const Body& body, int64_t column = 0) {
   for (; column + kN <= width; column += kN) body(Span<kN, true>{column, kN});
   if (column < width) body(Span<kN, false>{column, width - column});
+}
+
+// The same, several vectors at a time where there are so many: for long lines of operations. Processors without AVX-512
+// have too few registers for that.
+template <int kN, class Body>
+FM_INLINE void for_each_span(int64_t width, const Body& body) {
+  constexpr int kCount = 4;
+  int64_t column = 0;
+  if constexpr (kN == kVector<CpuLevel::kAvx512>) {
+    for (; column + kCount * kN <= width; column += kCount * kN) body(WideSpan<kN, kCount>{column});
+  }
+  for_each_vector<kN>(width, body, column);
 }
 
 // The upper halves of 32 bits, from 16 bits and back. One permutation each where the compiler can be told so (GCC 12,
@@ -138,6 +158,21 @@ FM_INLINE void write(void* row, Span span, Type<kDType> type, typename Span::Flo
     const typename Span::Halves halves = narrow(x, type);
     std::memcpy(static_cast<uint16_t*>(row) + span.column, &halves, span.count() * sizeof(uint16_t));
   }
+}
+
+template <int kN, int kCount, DType kDType>
+FM_INLINE auto read(const void* row, WideSpan<kN, kCount> span, Type<kDType> type) {
+  typename WideSpan<kN, kCount>::Floats x;
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) x.parts[i] = read(row, span.part(i), type);
+  return x;
+}
+
+template <int kN, int kCount, DType kDType>
+FM_INLINE void write(void* row, WideSpan<kN, kCount> span, Type<kDType> type,
+                     typename WideSpan<kN, kCount>::Floats x) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) write(row, span.part(i), type, x.parts[i]);
 }
 
 // A row of a matrix whose rows are `stride` elements apart.
