@@ -1,6 +1,7 @@
 #pragma once
 // Tiles of a (B, L, D) tensor in float32: a few consecutive time steps of a block of channels, one vector register per
-// step and eight channels. Reading and writing them is where element types, masks and the direction of time end.
+// step and group of channels. Reading and writing them is where element types, masks and the direction of time end.
+// What is written here for a Vec takes the vectors of every length, see kVector in elements.h.
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -9,16 +10,20 @@
 
 namespace fm {
 
-// Eight channels. Wider vectors would be slow on processors without AVX-512, where GCC splits them badly.
-using Vec = float __attribute__((vector_size(32)));
-constexpr int kLanes = 8;
-constexpr int kGroups = 4;                       // vectors side by side
-constexpr int kChannels = kLanes * kGroups;      // channels of a block: two cache lines of float32
-constexpr int kSteps = 32;                       // time steps of a tile at most
-using Tile = Vec[kGroups][kSteps];
+constexpr int kChannels = 32;  // channels of a block: two cache lines of float32
+constexpr int kSteps = 32;     // time steps of a tile at most
+
+template <class Vec>
+constexpr int kLanes = sizeof(Vec) / sizeof(float);
+template <class Vec>
+constexpr int kGroups = kChannels / kLanes<Vec>;  // vectors side by side
+
+template <class Vec>
+using Tile = Vec[kGroups<Vec>][kSteps];
 
 // An array of Vec in memory aligned for every instruction set. (std::vector would go by the alignment of the baseline,
 // which is smaller than what the AVX versions of a function rely on.)
+template <class Vec>
 class VecArray {
  public:
   VecArray() = default;
@@ -106,9 +111,10 @@ struct Rows {
   int64_t row(int64_t step) const { return batch_index * length + time(step); }
 };
 
+template <class Vec>
 FM_INLINE void read_row(Vec* target /* [kGroups], stride kSteps */, const Rows& rows, const void* data, int64_t step) {
   const int64_t row = rows.row(step);
-  alignas(32) float values[kChannels];
+  alignas(64) float values[kChannels];
   if (rows.skipped && rows.skipped[row]) {
     std::memset(values, 0, sizeof values);
   } else if (rows.dtype == DType::kFloat32) {
@@ -122,18 +128,21 @@ FM_INLINE void read_row(Vec* target /* [kGroups], stride kSteps */, const Rows& 
     const uint16_t* source = static_cast<const uint16_t*>(data) + row * rows.width + rows.first;
     for (int i = 0; i < kChannels; ++i) values[i] = i < rows.valid ? to_float(source[i], rows.dtype) : 0.f;
   }
-  for (int group = 0; group < kGroups; ++group) std::memcpy(&target[group * kSteps], values + group * kLanes, sizeof(Vec));
+  for (int group = 0; group < kGroups<Vec>; ++group) {
+    std::memcpy(&target[group * kSteps], values + group * kLanes<Vec>, sizeof(Vec));
+  }
 }
 
 // Steps start .. start + count - 1 of the sequence; those outside [from, to) read as zero.
-FM_INLINE void read_tile(Tile& tile, const Rows& rows, const void* data, int64_t start, int count, int64_t from,
+template <class Vec>
+FM_INLINE void read_tile(Tile<Vec>& tile, const Rows& rows, const void* data, int64_t start, int count, int64_t from,
                          int64_t to) {
   for (int i = 0; i < count; ++i) {
     const int64_t step = start + i;
     if (step >= from && step < to) {
       read_row(&tile[0][i], rows, data, step);
     } else {
-      for (int group = 0; group < kGroups; ++group) tile[group][i] = Vec{};
+      for (int group = 0; group < kGroups<Vec>; ++group) tile[group][i] = Vec{};
     }
   }
 }
@@ -151,12 +160,13 @@ FM_INLINE void prefetch_tile(const Rows& rows, const void* data, int64_t start, 
 }
 
 // Writes a tile; with `add` to what is there (float32 only).
-FM_INLINE void write_tile(const Tile& tile, const Rows& rows, void* data, int64_t start, int count, bool add) {
+template <class Vec>
+FM_INLINE void write_tile(const Tile<Vec>& tile, const Rows& rows, void* data, int64_t start, int count, bool add) {
   for (int i = 0; i < count; ++i) {
     const int64_t row = rows.row(start + i);
-    alignas(32) float values[kChannels];
-    for (int group = 0; group < kGroups; ++group) {
-      std::memcpy(values + group * kLanes, &tile[group][i], sizeof(Vec));
+    alignas(64) float values[kChannels];
+    for (int group = 0; group < kGroups<Vec>; ++group) {
+      std::memcpy(values + group * kLanes<Vec>, &tile[group][i], sizeof(Vec));
     }
     if (rows.skipped && rows.skipped[row]) std::memset(values, 0, sizeof values);
     if (rows.dtype == DType::kFloat32) {

@@ -1,23 +1,30 @@
-// The EMA scan on the CPU, forward and backward: the plain recurrence, eight channels to a vector register, a few of
+// The EMA scan on the CPU, forward and backward: the plain recurrence, a group of channels to a vector register, a few of
 // the N components at a time held in registers over a tile of time steps. See ema_scan.h for the equations.
 //
 // All arithmetic of a component and step is two multiply-adds forward (five backward) and nothing else: no power
 // tables, no horizontal sums, no transposed copy. Measured against 16-step blocks of matrix products per channel,
 // which need three (six), and an FFT, which needs more memory.
-#include "common/cpu_level.h"
+#include "common/elements.h"
 #include "common/tiles.h"
 #include "ema/cpu_tables.h"
 #include "ema/ema_scan.h"
 
+#include <type_traits>
 #include <vector>
 
 namespace fm {
 namespace {
 
+using Real = std::integral_constant<int, 1>;  // parts of a component
+using Complex = std::integral_constant<int, 2>;
+using Truncated = std::true_type;
+using Whole = std::false_type;
+
 // One scan direction of one block of channels.
+template <class Vec>
 struct Sweep {
   const EmaShape& shape;
-  EmaTables& tables;
+  EmaTables<Vec>& tables;
   Rows rows;          // of x
   Rows outputs;       // of what is computed, y or the gradient of x
   Rows incoming;      // of the gradient of y
@@ -44,7 +51,7 @@ struct Sweep {
 };
 
 // kParts = 1: four real components; kParts = 2: two complex ones. Adds their outputs to y and advances u.
-template <int kParts, bool kTruncated>
+template <int kParts, bool kTruncated, class Vec>
 FM_INLINE void forward_components(const Vec* x, const Vec* lagged, Vec* y, int steps, Vec* state, const Vec* decay,
                                   const Vec* weight, const Vec* lag, const Vec* carry) {
   constexpr int kCount = 4 / kParts;
@@ -91,8 +98,9 @@ FM_INLINE void forward_components(const Vec* x, const Vec* lagged, Vec* y, int s
   }
 }
 
+template <class Vec>
 struct Adjoint {  // running adjoint v, its derivative z in q, and the sums over time of x v and x z
-  VecArray v, z, xv, xz;
+  VecArray<Vec> v, z, xv, xz;
   void clear_running() {
     v.clear();
     z.clear();
@@ -103,7 +111,7 @@ struct Adjoint {  // running adjoint v, its derivative z in q, and the sums over
 };
 
 // kParts = 1: two real components; kParts = 2: one complex. Time runs backwards through the tile.
-template <int kParts, bool kTruncated>
+template <int kParts, bool kTruncated, class Vec>
 FM_INLINE void backward_components(const Vec* x, const Vec* g, const Vec* lagged, Vec* gx, int steps, Vec* v_, Vec* z_,
                                    Vec* xv_, Vec* xz_, const Vec* decay, const Vec* weight, const Vec* lag,
                                    const Vec* lag_slope, const Vec* carry, const Vec* slope) {
@@ -171,10 +179,11 @@ FM_INLINE void backward_components(const Vec* x, const Vec* g, const Vec* lagged
   }
 }
 
-template <int kParts, bool kTruncated>
-FM_INLINE void forward_tile(const EmaTables& tables, const Tile& x, const Tile& lagged, Tile& y, int steps,
-                            VecArray& state, const VecArray& weight, const VecArray& carry) {
-  for (int group = 0; group < kGroups; ++group) {
+template <int kParts, bool kTruncated, class Vec>
+FM_INLINE void forward_tile(const EmaTables<Vec>& tables, const Tile<Vec>& x, const Tile<Vec>& lagged, Tile<Vec>& y,
+                            int steps, VecArray<Vec>& state, const VecArray<Vec>& weight,
+                            const VecArray<Vec>& carry) {
+  for (int group = 0; group < kGroups<Vec>; ++group) {
     for (int n = 0; n < tables.n; n += 4 / kParts) {
       const int i = tables.at(group, n);
       forward_components<kParts, kTruncated>(x[group], lagged[group], y[group], steps, &state[i], &tables.decay[i],
@@ -183,11 +192,11 @@ FM_INLINE void forward_tile(const EmaTables& tables, const Tile& x, const Tile& 
   }
 }
 
-template <int kParts, bool kTruncated>
-FM_INLINE void backward_tile(const EmaTables& tables, const Tile& x, const Tile& g, const Tile& lagged, Tile& gx,
-                             int steps, Adjoint& adjoint, const VecArray& weight,
-                             const EmaTables::Carry& carry) {
-  for (int group = 0; group < kGroups; ++group) {
+template <int kParts, bool kTruncated, class Vec>
+FM_INLINE void backward_tile(const EmaTables<Vec>& tables, const Tile<Vec>& x, const Tile<Vec>& g,
+                             const Tile<Vec>& lagged, Tile<Vec>& gx, int steps, Adjoint<Vec>& adjoint,
+                             const VecArray<Vec>& weight, const typename EmaTables<Vec>::Carry& carry) {
+  for (int group = 0; group < kGroups<Vec>; ++group) {
     for (int n = 0; n < tables.n; n += 2 / kParts) {
       const int i = tables.at(group, n);
       backward_components<kParts, kTruncated>(
@@ -199,10 +208,10 @@ FM_INLINE void backward_tile(const EmaTables& tables, const Tile& x, const Tile&
 }
 
 // The gradient of the final state reaches the last step as it is, with no decay: v is that gradient there.
-template <int kParts>
-FM_INLINE void last_step(const EmaTables& tables, const Tile& x, Tile& gx, int step, Adjoint& adjoint,
-                         const VecArray& weight) {
-  for (int group = 0; group < kGroups; ++group) {
+template <int kParts, class Vec>
+FM_INLINE void last_step(const EmaTables<Vec>& tables, const Tile<Vec>& x, Tile<Vec>& gx, int step, Adjoint<Vec>& adjoint,
+                         const VecArray<Vec>& weight) {
+  for (int group = 0; group < kGroups<Vec>; ++group) {
     for (int i = tables.at(group, 0); i < tables.at(group + 1, 0); ++i) {
       adjoint.xv[i] += x[group][step] * adjoint.v[i];
       if (i % kParts == 0) gx[group][step] += weight[i] * adjoint.v[i];  // weights of this pass are real
@@ -211,17 +220,21 @@ FM_INLINE void last_step(const EmaTables& tables, const Tile& x, Tile& gx, int s
 }
 
 // States of the recurrence driven by x (scaled by p in the end) and of the one that only carries the incoming state.
+template <class Vec>
 struct Running {
-  VecArray driven, carried;
+  VecArray<Vec> driven, carried;
 };
 
-void clear(Tile& tile) { std::memset(static_cast<void*>(tile), 0, sizeof(Tile)); }
+template <class Vec>
+FM_INLINE void clear(Tile<Vec>& tile) {
+  std::memset(static_cast<void*>(tile), 0, sizeof tile);
+}
 
-template <int kParts, bool kTruncated>
-FM_INLINE void forward_sweep(const Sweep& sweep, const void* x, void* y, Running& running, bool has_state, bool add) {
-  EmaTables& tables = sweep.tables;
+template <int kParts, bool kTruncated, class Vec>
+FM_INLINE void forward_sweep(const Sweep<Vec>& sweep, const void* x, void* y, Running<Vec>& running, bool has_state, bool add) {
+  EmaTables<Vec>& tables = sweep.tables;
   const int64_t shift = sweep.rows.reversed && sweep.shape.shift ? 1 : 0;
-  alignas(64) Tile input, lagged, output, zero;
+  alignas(64) Tile<Vec> input, lagged, output, zero;
   clear(zero);
   clear(lagged);
   for (int64_t start = 0; start < sweep.rows.length;) {
@@ -234,7 +247,7 @@ FM_INLINE void forward_sweep(const Sweep& sweep, const void* x, void* y, Running
       }
       prefetch_tile(sweep.rows, x, t + kSteps, kSteps);
       clear(output);
-      const VecArray& carry = tables.carry(steps).value;
+      const VecArray<Vec>& carry = tables.carry(steps).value;
       forward_tile<kParts, kTruncated>(tables, input, lagged, output, steps, running.driven, tables.weight, carry);
       if (has_state) {
         forward_tile<kParts, false>(tables, zero, zero, output, steps, running.carried, tables.projection, carry);
@@ -250,12 +263,12 @@ FM_INLINE void forward_sweep(const Sweep& sweep, const void* x, void* y, Running
   }
 }
 
-template <int kParts, bool kTruncated>
-FM_INLINE void backward_sweep(const Sweep& sweep, const void* x, const void* gy, void* gx, Adjoint& adjoint,
-                              Adjoint* state_adjoint, const VecArray& state_weight, bool add) {
-  EmaTables& tables = sweep.tables;
+template <int kParts, bool kTruncated, class Vec>
+FM_INLINE void backward_sweep(const Sweep<Vec>& sweep, const void* x, const void* gy, void* gx, Adjoint<Vec>& adjoint,
+                              Adjoint<Vec>* state_adjoint, const VecArray<Vec>& state_weight, bool add) {
+  EmaTables<Vec>& tables = sweep.tables;
   const int64_t shift = sweep.rows.reversed && sweep.shape.shift ? 1 : 0;
-  alignas(64) Tile input, gradient, lagged, output, zero;
+  alignas(64) Tile<Vec> input, gradient, lagged, output, zero;
   clear(zero);
   clear(lagged);
   for (int64_t end = sweep.rows.length; end > 0;) {
@@ -271,7 +284,7 @@ FM_INLINE void backward_sweep(const Sweep& sweep, const void* x, const void* gy,
       prefetch_tile(sweep.rows, x, t - kSteps, kSteps);
       prefetch_tile(sweep.incoming, gy, t - kSteps, kSteps);
       clear(output);
-      const EmaTables::Carry& carry = tables.carry(steps);
+      const typename EmaTables<Vec>::Carry& carry = tables.carry(steps);
       backward_tile<kParts, kTruncated>(tables, input, gradient, lagged, output, steps, adjoint, tables.weight, carry);
       if (state_adjoint) {
         const int rest = stop == sweep.rows.length ? steps - 1 : steps;
@@ -289,41 +302,41 @@ FM_INLINE void backward_sweep(const Sweep& sweep, const void* x, const void* gy,
   }
 }
 
-template <int kParts>
-void forward(const Sweep& s, const void* x, void* y, Running& r, bool has_state, bool add) {
-  if (s.shape.truncation > 0) return FM_AT_CPU_LEVEL(forward_sweep<kParts, true>(s, x, y, r, has_state, add));
-  FM_AT_CPU_LEVEL(forward_sweep<kParts, false>(s, x, y, r, has_state, add));
-}
-
-template <int kParts>
-void backward(const Sweep& s, const void* x, const void* gy, void* gx, Adjoint& a, Adjoint* b, const VecArray& p,
-              bool add) {
-  if (s.shape.truncation > 0) return FM_AT_CPU_LEVEL(backward_sweep<kParts, true>(s, x, gy, gx, a, b, p, add));
-  FM_AT_CPU_LEVEL(backward_sweep<kParts, false>(s, x, gy, gx, a, b, p, add));
+// Calls function(real or complex, truncated or not), as constants.
+template <class Function>
+FM_INLINE void with_kind(const EmaShape& shape, const Function& function) {
+  if (shape.complex) {
+    shape.truncation > 0 ? function(Complex(), Truncated()) : function(Complex(), Whole());
+  } else {
+    shape.truncation > 0 ? function(Real(), Truncated()) : function(Real(), Whole());
+  }
 }
 
 // Copies between (rows, N[, 2]) in memory and the tables' layout, for the channels of a block; reading conjugates.
-void read_state(VecArray& target, const EmaTables& tables, const float* source, int n, int valid,
+template <class Vec>
+void read_state(VecArray<Vec>& target, const EmaTables<Vec>& tables, const float* source, int n, int valid,
                 bool conjugate) {
   target.clear();
   for (int channel = 0; channel < valid; ++channel) {
     for (int i = 0; i < n * tables.parts; ++i) {
       const float value = source[channel * n * tables.parts + i];
       const bool negate = conjugate && tables.parts == 2 && i % 2 == 1;
-      target[tables.at(channel / kLanes, 0) + i][channel % kLanes] = negate ? -value : value;
+      target[tables.at(channel / kLanes<Vec>, 0) + i][channel % kLanes<Vec>] = negate ? -value : value;
     }
   }
 }
 
-void write_state(const VecArray& source, const EmaTables& tables, float* target, int n, int valid) {
+template <class Vec>
+void write_state(const VecArray<Vec>& source, const EmaTables<Vec>& tables, float* target, int n, int valid) {
   for (int channel = 0; channel < valid; ++channel) {
     for (int i = 0; i < n * tables.parts; ++i) {
-      target[channel * n * tables.parts + i] = source[tables.at(channel / kLanes, 0) + i][channel % kLanes];
+      target[channel * n * tables.parts + i] = source[tables.at(channel / kLanes<Vec>, 0) + i][channel % kLanes<Vec>];
     }
   }
 }
 
 // Work on the tasks of a range: channels outside, sequences inside, so that tables are made once per block of channels.
+template <class Vec>
 class Worker {
  public:
   Worker(const EmaShape& shape, const EmaCoefficients& coefficients, const EmaInputs& in)
@@ -344,14 +357,14 @@ class Worker {
 
   int ways() const { return shape_.bidirectional ? 2 : 1; }
   int valid() const { return valid_; }
-  EmaTables& tables(int way) { return tables_[way]; }
+  EmaTables<Vec>& tables(int way) { return tables_[way]; }
   bool discards_state() const { return reset() != nullptr && reset()[0]; }
   // Index of the block's first row in a (B, rows, ...) tensor.
   int64_t row(int64_t rows, int way) const { return sequence_ * rows + first_ + way * shape_.width; }
 
   // `masked`: what is written is zero where x is padded. In half precision the two directions are added in float32,
   // in memory of this object, and rounded once by finish().
-  Sweep sweep(int way, bool masked) {
+  Sweep<Vec> sweep(int way, bool masked) {
     const Rows plain{shape_.length, shape_.width, sequence_, first_, valid_, shape_.dtype, way == 1, nullptr};
     Rows x = plain;
     x.skipped = in_.padding;
@@ -367,7 +380,7 @@ class Worker {
   void finish(void* memory) {
     if (!rounds_later()) return;
     const Rows sums{shape_.length, kChannels, 0, 0, kChannels, DType::kFloat32, false, nullptr};
-    alignas(64) Tile tile;
+    alignas(64) Tile<Vec> tile;
     for (int64_t t = 0; t < shape_.length; t += kSteps) {
       const int steps = static_cast<int>(shape_.length - t < kSteps ? shape_.length - t : kSteps);
       read_tile(tile, sums, sums_.data(), t, steps, 0, shape_.length);
@@ -382,35 +395,32 @@ class Worker {
   const EmaShape& shape_;
   const EmaCoefficients& coefficients_;
   const EmaInputs& in_;
-  EmaTables tables_[2];
+  EmaTables<Vec> tables_[2];
   int64_t first_ = -1, sequence_ = 0;
   int valid_ = 0;
   Rows outputs_{};
   std::vector<float> sums_;
 };
 
-}  // namespace
-
-int64_t ema_scan_tasks_cpu(const EmaShape& shape) {
-  return (shape.width + kChannels - 1) / kChannels * shape.batch;
-}
-
-void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
-                          int64_t begin, int64_t end) {
-  const auto sweep = shape.complex ? forward<2> : forward<1>;
+template <class Vec>
+FM_INLINE void scan_forward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
+                            int64_t begin, int64_t end) {
   const int64_t state_width = shape.n * shape.parts();
-  Worker worker(shape, c, in);
-  Running running;
+  Worker<Vec> worker(shape, c, in);
+  Running<Vec> running;
   for (int64_t task = begin; task < end; ++task) {
     worker.start(task);
     for (int way = 0; way < worker.ways(); ++way) {
-      const EmaTables& tables = worker.tables(way);
+      const EmaTables<Vec>& tables = worker.tables(way);
       const bool has_state = in.state != nullptr && !worker.discards_state();
       const int64_t state = worker.row(shape.width, 0) * state_width;
       running.driven.clear(tables.decay.size());
       running.carried.clear(tables.decay.size());
       if (has_state) read_state(running.carried, tables, in.state + state, shape.n, worker.valid(), false);
-      sweep(worker.sweep(way, false), in.x, worker.target(out.y), running, has_state, way == 1);
+      with_kind(shape, [&](auto parts, auto truncated) __attribute__((always_inline)) {
+        forward_sweep<parts(), truncated()>(worker.sweep(way, false), in.x, worker.target(out.y), running, has_state,
+                                            way == 1);
+      });
       if (out.final_state == nullptr) continue;
       for (size_t i = 0; i < running.driven.size(); ++i) {
         running.carried[i] += tables.expansion[i / shape.parts()] * running.driven[i];
@@ -421,17 +431,17 @@ void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const
   }
 }
 
-void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in,
-                           const EmaGradients& out, int64_t begin, int64_t end) {
-  const auto sweep = shape.complex ? backward<2> : backward<1>;
+template <class Vec>
+FM_INLINE void scan_backward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in,
+                             const EmaGradients& out, int64_t begin, int64_t end) {
   const int64_t rows = shape.rows(), state_width = shape.n * shape.parts(), moment = shape.batch * rows * state_width;
-  Worker worker(shape, c, in);
-  Adjoint adjoint, state_adjoint;
-  VecArray state_weight;  // p with an imaginary part of zero
+  Worker<Vec> worker(shape, c, in);
+  Adjoint<Vec> adjoint, state_adjoint;
+  VecArray<Vec> state_weight;  // p with an imaginary part of zero
   for (int64_t task = begin; task < end; ++task) {
     worker.start(task);
     for (int way = 0; way < worker.ways(); ++way) {
-      const EmaTables& tables = worker.tables(way);
+      const EmaTables<Vec>& tables = worker.tables(way);
       adjoint.clear(tables.decay.size());
       if (out.grad_final_state) {
         state_adjoint.clear(tables.decay.size());
@@ -440,9 +450,12 @@ void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, cons
         state_weight.clear(tables.decay.size());
         for (size_t i = 0; i < tables.expansion.size(); ++i) state_weight[i * shape.parts()] = tables.expansion[i];
       }
-      sweep(worker.sweep(way, true), in.x, out.grad_y, worker.target(out.grad_x), adjoint,
-            out.grad_final_state ? &state_adjoint : nullptr, state_weight, way == 1);
-      const auto write = [&](Adjoint& found, float* moments) {
+      with_kind(shape, [&](auto parts, auto truncated) __attribute__((always_inline)) {
+        backward_sweep<parts(), truncated()>(worker.sweep(way, true), in.x, out.grad_y, worker.target(out.grad_x),
+                                             adjoint, out.grad_final_state ? &state_adjoint : nullptr, state_weight,
+                                             way == 1);
+      });
+      const auto write = [&](Adjoint<Vec>& found, float* moments) {
         if (shape.bidirectional || worker.discards_state()) found.clear_running();
         float* target = moments + worker.row(rows, way) * state_width;
         for (const auto* table : {&found.xv, &found.xz, &found.v, &found.z}) {
@@ -455,6 +468,22 @@ void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, cons
     }
     worker.finish(out.grad_x);
   }
+}
+
+}  // namespace
+
+int64_t ema_scan_tasks_cpu(const EmaShape& shape) {
+  return (shape.width + kChannels - 1) / kChannels * shape.batch;
+}
+
+void ema_scan_forward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
+                          int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(scan_forward<typename Lanes<kVector<kLevel>>::Floats>(shape, c, in, out, begin, end));
+}
+
+void ema_scan_backward_cpu(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in,
+                           const EmaGradients& out, int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(scan_backward<typename Lanes<kVector<kLevel>>::Floats>(shape, c, in, out, begin, end));
 }
 
 }  // namespace fm
