@@ -23,20 +23,11 @@ def poisoned_extension():
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.fixture(params=native.cpu_levels())
-def level(request):
-    """Runs a test at each level that this machine has."""
-    before = native.cpu_level()
-    native.operators.set_cpu_level(request.param)
-    yield request.param
-    native.operators.set_cpu_level(before)
-
-
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("side", [None, "right", "left"])
-def test_equals_reference(level, function, causal, shape, side):
+def test_equals_reference(cpu_level, function, causal, shape, side):
     queries, keys = shape
     mask = padding((3,), keys, side)
     compare(tensors(queries, keys, (3,)), "native_blocks", mask=mask, function=function, causal=causal)
@@ -46,7 +37,7 @@ def test_equals_reference(level, function, causal, shape, side):
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("shape", [(37, 37), (20, 75)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_types_and_widths(level, dtype, widths, shape, causal):
+def test_types_and_widths(cpu_level, dtype, widths, shape, causal):
     (queries, keys), (z, v) = shape, widths
     inputs = {name: tensor.to(dtype).double() for name, tensor in tensors(queries, keys, (2,), z, v).items()}
     compare(inputs, "native_blocks", dtype=dtype, mask=padding((2,), keys), causal=causal)
@@ -167,7 +158,7 @@ def test_autocast_and_mixed_types():
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_weights_are_rounded_to_the_nearest_bfloat16(level, function):
+def test_weights_are_rounded_to_the_nearest_bfloat16(cpu_level, function):
     """Read by attending to the rows of an identity matrix, and by gradients that are its rows."""
     inputs = {name: tensor.bfloat16() for name, tensor in tensors(64, 64, (2,)).items() if name != "v"}
     identity = torch.eye(64).expand(2, 64, 64)
