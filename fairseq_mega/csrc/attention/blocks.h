@@ -2,7 +2,7 @@
 // Attention of whole groups on the CPU, block by block of queries: products, weights and products again while the
 // numbers are in cache. The weights are those of attention.h, the products those of product.h.
 #include "attention/attention.h"
-#include "attention/product.h"
+#include "common/product.h"
 
 namespace fm {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "attention/product.h"
+#include "common/product.h"
 #include "common/cpu_level.h"
 #include "common/tiles.h"
 

@@ -1,5 +1,5 @@
 // Products of matrices in cache, at every level of the CPU; see product.h.
-#include "attention/product.h"
+#include "common/product.h"
 
 #include <algorithm>
 #include <cstring>
