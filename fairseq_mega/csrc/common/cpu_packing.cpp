@@ -35,6 +35,12 @@ struct Pairs {
   FM_INLINE static uint32_t last(const uint16_t* row, int64_t j) { return row[j]; }
 };
 
+struct Widened {
+  static constexpr int64_t kSteps = 1;
+  FM_INLINE static uint32_t word(const uint16_t* row, int64_t, int64_t j) { return uint32_t{row[j]} << 16; }
+  FM_INLINE static uint32_t last(const uint16_t* row, int64_t j) { return word(row, 0, j); }
+};
+
 struct Rounded {
   static constexpr int64_t kSteps = 2;
   FM_INLINE static uint32_t word(const float* row, int64_t next, int64_t j) {
@@ -43,20 +49,20 @@ struct Rounded {
   FM_INLINE static uint32_t last(const float* row, int64_t j) { return rounded(row[j]) >> 16; }
 };
 
+// Step by step, so that the source is read as it lies in memory.
 template <class Kind, class T>
 FM_INLINE void pack(const T* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel) {
-  for (int64_t first = 0; first < columns; first += kPanel, out += panel) {
-    const int64_t count = std::min(kPanel, columns - first);
+  const int64_t whole = columns / kPanel * kPanel;
+  for (int64_t i = 0; i < rows; i += Kind::kSteps, source += Kind::kSteps * row, out += kPanel) {
+    const bool last = i + Kind::kSteps > rows;
     uint32_t* words = out;
-    for (int64_t i = 0; i < rows; i += Kind::kSteps, words += kPanel) {
-      const T* from = source + i * row + first;
-      if (i + Kind::kSteps > rows) {
-        for (int64_t j = 0; j < count; ++j) words[j] = Kind::last(from, j);
-      } else if (count == kPanel) {
-        for (int64_t j = 0; j < kPanel; ++j) words[j] = Kind::word(from, row, j);
-      } else {
-        for (int64_t j = 0; j < count; ++j) words[j] = Kind::word(from, row, j);
-      }
+    for (int64_t first = 0; first < whole && !last; first += kPanel, words += panel) {
+      for (int64_t j = 0; j < kPanel; ++j) words[j] = Kind::word(source + first, row, j);
+    }
+    for (int64_t first = last ? 0 : whole; first < columns; first += kPanel, words += panel) {
+      const int64_t count = std::min(kPanel, columns - first);
+      const T* from = source + first;
+      for (int64_t j = 0; j < count; ++j) words[j] = last ? Kind::last(from, j) : Kind::word(from, row, j);
       std::fill(words + count, words + kPanel, 0u);
     }
   }
@@ -94,14 +100,6 @@ FM_INLINE void pack_transposed(const uint32_t* source, int64_t rows, int64_t wor
   }
 }
 
-FM_INLINE void round_rows(const float* source, int64_t rows, int64_t columns, uint32_t* out) {
-  for (int64_t i = 0; i < rows; ++i, source += columns, out += words_of(columns, Word::kBFloat16Pair)) {
-    uint16_t* half = reinterpret_cast<uint16_t*>(out);
-    for (int64_t j = 0; j < columns; ++j) half[j] = static_cast<uint16_t>(rounded(source[j]) >> 16);
-    if (columns % 2) half[columns] = 0;
-  }
-}
-
 FM_INLINE void widen(const void* source, DType dtype, int64_t size, float* out) {
   const uint16_t* halves = static_cast<const uint16_t*>(source);
   if (dtype == DType::kBFloat16) {
@@ -111,12 +109,61 @@ FM_INLINE void widen(const void* source, DType dtype, int64_t size, float* out) 
   }
 }
 
+FM_INLINE void narrow_simply(const float* source, int64_t size, uint16_t* out) {
+  for (int64_t i = 0; i < size; ++i) out[i] = static_cast<uint16_t>(rounded(source[i]) >> 16);
+}
+
+#if FM_X86
+// Rounds the first of so many numbers with the instruction for it, two vectors at a time; returns how many. It takes
+// numbers below the normal ones for zero: vectors that hold such a one, or zero, are rounded as on other processors.
+FM_INLINE int64_t narrow_pairs(const float* source, int64_t size, uint16_t* out) {
+  typedef uint32_t Words __attribute__((vector_size(64)));
+  constexpr int64_t kAtOnce = 2 * sizeof(Words) / sizeof(float);
+  const Words exponent = Words{} + 0x7f800000u;
+  int64_t i = 0;
+  for (; i + kAtOnce <= size; i += kAtOnce) {
+    Words low, high, rounded;
+    std::memcpy(&low, source + i, sizeof low);
+    std::memcpy(&high, source + i + kAtOnce / 2, sizeof high);
+    uint32_t small;  // text, because intrinsics cannot be inlined into what is compiled for several levels
+    asm("vptestnmd %[exponent], %[low], %%k1\n\t"
+        "vptestnmd %[exponent], %[high], %%k2\n\t"
+        "korw %%k1, %%k2, %%k1\n\t"
+        "kmovw %%k1, %[small]\n\t"
+        "vcvtne2ps2bf16 %[low], %[high], %[rounded]"
+        : [small] "=&r"(small), [rounded] "=&v"(rounded)
+        : [low] "v"(low), [high] "v"(high), [exponent] "v"(exponent)
+        : "k1", "k2");
+    if (small) {
+      narrow_simply(source + i, kAtOnce, out + i);
+    } else {
+      std::memcpy(out + i, &rounded, sizeof rounded);
+    }
+  }
+  return i;
+}
+#endif
+
+template <CpuLevel kLevel>
 FM_INLINE void narrow(const float* source, int64_t size, DType dtype, void* out) {
   uint16_t* halves = static_cast<uint16_t*>(out);
   if (dtype == DType::kBFloat16) {
-    for (int64_t i = 0; i < size; ++i) halves[i] = static_cast<uint16_t>(rounded(source[i]) >> 16);
+    int64_t done = 0;
+#if FM_X86
+    if constexpr (kLevel == CpuLevel::kAvx512Bf16) done = narrow_pairs(source, size, halves);
+#endif
+    narrow_simply(source + done, size - done, halves + done);
   } else {
     for (int64_t i = 0; i < size; ++i) halves[i] = from_float(source[i], DType::kFloat16);
+  }
+}
+
+template <CpuLevel kLevel>
+FM_INLINE void round_rows(const float* source, int64_t rows, int64_t columns, uint32_t* out) {
+  for (int64_t i = 0; i < rows; ++i, source += columns, out += words_of(columns, Word::kBFloat16Pair)) {
+    uint16_t* half = reinterpret_cast<uint16_t*>(out);
+    narrow<kLevel>(source, columns, DType::kBFloat16, half);
+    if (columns % 2) half[columns] = 0;
   }
 }
 
@@ -130,6 +177,11 @@ void pack_pairs_cpu(const uint16_t* source, int64_t row, int64_t rows, int64_t c
   FM_AT_CPU_LEVEL(pack<Pairs>(source, row, rows, columns, out, panel));
 }
 
+void pack_widened_cpu(const uint16_t* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out,
+                      int64_t panel) {
+  FM_AT_CPU_LEVEL(pack<Widened>(source, row, rows, columns, out, panel));
+}
+
 void pack_rounded_cpu(const float* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel) {
   FM_AT_CPU_LEVEL(pack<Rounded>(source, row, rows, columns, out, panel));
 }
@@ -139,7 +191,7 @@ void pack_transposed_cpu(const uint32_t* source, int64_t rows, int64_t words, ui
 }
 
 void round_rows_cpu(const float* source, int64_t rows, int64_t columns, uint32_t* out) {
-  FM_AT_CPU_LEVEL(round_rows(source, rows, columns, out));
+  FM_AT_CPU_LEVEL(round_rows<kLevel>(source, rows, columns, out));
 }
 
 void widen_cpu(const void* source, DType dtype, int64_t size, float* out) {
@@ -147,7 +199,7 @@ void widen_cpu(const void* source, DType dtype, int64_t size, float* out) {
 }
 
 void narrow_cpu(const float* source, int64_t size, DType dtype, void* out) {
-  FM_AT_CPU_LEVEL(narrow(source, size, dtype, out));
+  FM_AT_CPU_LEVEL(narrow<kLevel>(source, size, dtype, out));
 }
 
 }  // namespace fm

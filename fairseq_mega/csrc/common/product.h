@@ -39,6 +39,7 @@ void multiply_cpu(const Product& product);
 // in the last pair of steps is zero. The source's rows are the steps: `rows` rows of `columns` numbers, `row` apart.
 void pack_floats_cpu(const float* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel);
 void pack_pairs_cpu(const uint16_t* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel);
+void pack_widened_cpu(const uint16_t* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel);
 void pack_rounded_cpu(const float* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel);
 // The source's columns are the steps: `rows` rows of `words` words.
 void pack_transposed_cpu(const uint32_t* source, int64_t rows, int64_t words, uint32_t* out);
