@@ -1,4 +1,4 @@
-// Products of matrices in cache, at every level of the CPU; see product.h.
+// Products of packed matrices, at every level of the CPU; see product.h.
 #include "common/product.h"
 
 #include <algorithm>
@@ -36,15 +36,25 @@ FM_INLINE Floats multiply_add(Floats sum, Floats a, Floats b) {
   return sum;
 }
 
+template <class Floats>
+FM_INLINE void finish(float* to, Floats sum, bool add) {
+  if (add) sum += read<Floats>(reinterpret_cast<const uint32_t*>(to));
+  std::memcpy(to, &sum, sizeof sum);
+}
+
 // kRows rows and two vectors of columns of C.
 template <CpuLevel kLevel, Word kWord, bool kPacked, int kRows>
-FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, float* c, int64_t c_row,
-                    int64_t columns, bool add) {
+FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, const float* start, float* c,
+                    int64_t c_row, int64_t columns, bool add) {
   constexpr int kLanes = lanes(kLevel), kColumns = 2 * kLanes;
   using Floats = typename VectorOf<kLanes>::Floats;
   Floats sums[kRows][2] = {};
+  if (start) {
+    for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], start, sizeof sums[i]);
+  }
   for (int64_t k = 0; k < steps; ++k) {
     const Floats left = read<Floats>(b), right = read<Floats>(b + kLanes);
+#pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       float number;
       std::memcpy(&number, a + (kPacked ? i : i * a_row), sizeof number);
@@ -55,28 +65,28 @@ FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t
     a += kPacked ? kPanel : 1;
     b += kPanel;
   }
-  for (int i = 0; i < kRows; ++i) {
-    float* row = c + i * c_row;
-    if (columns >= kColumns) {
-      Floats before[2] = {};
-      if (add) std::memcpy(before, row, sizeof before);
-      before[0] += sums[i][0];
-      before[1] += sums[i][1];
-      std::memcpy(row, before, sizeof before);
-    } else {
-      float values[kColumns];
-      std::memcpy(values, sums[i], sizeof values);
-      for (int64_t j = 0; j < columns; ++j) row[j] = add ? row[j] + values[j] : values[j];
+  if (columns >= kColumns) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      finish(c + i * c_row, sums[i][0], add);
+      finish(c + i * c_row + kLanes, sums[i][1], add);
     }
+    return;
+  }
+  for (int i = 0; i < kRows; ++i) {
+    float values[kColumns];
+    std::memcpy(values, sums[i], sizeof values);
+    float* row = c + i * c_row;
+    for (int64_t j = 0; j < columns; ++j) row[j] = add ? row[j] + values[j] : values[j];
   }
 }
 
 template <CpuLevel kLevel, Word kWord, bool kPacked, int kRows = tile_rows(kLevel)>
-FM_INLINE void tile_of(int rows, const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, float* c,
-                       int64_t c_row, int64_t columns, bool add) {
-  if (rows == kRows) return tile<kLevel, kWord, kPacked, kRows>(a, a_row, b, steps, c, c_row, columns, add);
+FM_INLINE void tile_of(int rows, const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t steps, const float* start,
+                       float* c, int64_t c_row, int64_t columns, bool add) {
+  if (rows == kRows) return tile<kLevel, kWord, kPacked, kRows>(a, a_row, b, steps, start, c, c_row, columns, add);
   if constexpr (kRows > 1) {
-    return tile_of<kLevel, kWord, kPacked, kRows - 1>(rows, a, a_row, b, steps, c, c_row, columns, add);
+    return tile_of<kLevel, kWord, kPacked, kRows - 1>(rows, a, a_row, b, steps, start, c, c_row, columns, add);
   }
 }
 
@@ -85,13 +95,14 @@ FM_INLINE void multiply(const Product& p) {
   constexpr int kColumns = 2 * lanes(kLevel), kMost = tile_rows(kLevel);
   for (int64_t column = 0; column < p.columns; column += kColumns) {
     const uint32_t* b = p.b + column / kPanel * p.b_panel + column % kPanel;
+    const float* start = p.start ? p.start + column : nullptr;
     for (int64_t panel = 0; panel * kPanel < p.rows; ++panel) {
       const uint32_t* a = p.a + panel * p.a_row * (kPacked ? 1 : kPanel);
       const int rows = static_cast<int>(std::min(kPanel, p.rows - panel * kPanel));
       const int tiles = (rows + kMost - 1) / kMost;  // of equal heights, up to one
       for (int t = 0; t < tiles; ++t) {
         const int first = rows * t / tiles, last = rows * (t + 1) / tiles;
-        tile_of<kLevel, kWord, kPacked>(last - first, a + first * (kPacked ? 1 : p.a_row), p.a_row, b, p.steps,
+        tile_of<kLevel, kWord, kPacked>(last - first, a + first * (kPacked ? 1 : p.a_row), p.a_row, b, p.steps, start,
                                         p.c + (panel * kPanel + first) * p.c_row + column, p.c_row,
                                         p.columns - column, p.add);
       }
@@ -112,7 +123,26 @@ FM_INLINE void multiply(const Product& p) {
   return multiply<kLevel, Word::kFloat>(p);
 }
 
+// As many sums as a tile has, of numbers that stay in registers.
+template <CpuLevel kLevel>
+FM_INLINE int64_t multiply_add_registers(int64_t rounds) {
+  using Floats = typename VectorOf<lanes(kLevel)>::Floats;
+  constexpr int kSums = 2 * tile_rows(kLevel);
+  Floats sums[kSums];
+  for (int i = 0; i < kSums; ++i) sums[i] = Floats{} + static_cast<float>(i);
+  const Floats half = Floats{} + 0.5f;
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 24
+    for (int i = 0; i < kSums; ++i) sums[i] = sums[i] * half + half;
+  }
+  volatile float kept = 0.f;
+  for (int i = 0; i < kSums; ++i) kept = kept + sums[i][0];
+  return rounds * kSums * lanes(kLevel) * 2;
+}
+
 }  // namespace
+
+int64_t multiply_add_registers_cpu(int64_t rounds) { return FM_AT_CPU_LEVEL(multiply_add_registers<kLevel>(rounds)); }
 
 bool multiplies_pairs_cpu() { return current_cpu_level.load() == CpuLevel::kAvx512Bf16; }
 

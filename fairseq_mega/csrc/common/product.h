@@ -1,5 +1,6 @@
 #pragma once
-// Products of matrices small enough for a processor's cache: the factors packed for its vectors, float32 sums.
+// Products of matrices, the factors packed for the processor's vectors, float32 sums. Callers cut large matrices into
+// blocks that stay in cache (csrc/linear); small ones are one block (csrc/attention).
 //
 // A factor is made of words of 32 bits: one float32 number, or two bfloat16 numbers of consecutive steps (the index
 // that is summed over), which AVX512-BF16 multiplies at once. So one arrangement serves both.
@@ -31,9 +32,13 @@ struct Product {
   int64_t rows, columns, steps;  // steps in words
   Word word;
   bool add;
+  const float* start = nullptr;  // what the sums of each column start from, in whole panels; null: zero
 };
 
 void multiply_cpu(const Product& product);
+
+// Multiplications and additions of float32 as fast as the level does them, without memory; returns their number.
+int64_t multiply_add_registers_cpu(int64_t rounds);
 
 // Packing into panels of kPanel words a step, `panel` words from one to the next. What is missing in the last panel and
 // in the last pair of steps is zero. The source's rows are the steps: `rows` rows of `columns` numbers, `row` apart.
