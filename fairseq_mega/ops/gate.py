@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .gate_backward import inputs_of, register_gated_residual, register_recomputed
 
 __all__ = ["gated_residual", "query_key", "recomputing", "silu"]
 
@@ -136,16 +137,9 @@ class _Again:
 
     def compute(self) -> Tensor:
         with torch.no_grad():
-            outputs = self.node.operator(*_inputs(self.node))
+            outputs = self.node.operator(*inputs_of(self.node))
         output = outputs if isinstance(outputs, Tensor) else outputs[self.index]
         return output.as_strided(self.size, self.stride)
-
-
-def _inputs(node: Any) -> Tuple[Any, ...]:
-    """The inputs a node has kept; torch's recomputation of layers gives them once only, so that they are noted."""
-    if node.inputs is None:
-        node.inputs = node.saved_tensors
-    return node.inputs
 
 
 def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -176,75 +170,18 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
 
-def _register(namespace: str) -> None:
-    operators = getattr(torch.ops, namespace)
-
-    def fake(x: Tensor, *rest: Any) -> Tensor:
-        return x.new_empty(x.shape)
-
-    def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        return x.new_empty(x.shape), rest[0].new_empty(x.shape), rest[1].new_empty(x.shape)
-
-    def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, update, candidate, addend = ctx.saved_tensors
-        found = operators.gated_residual_backward(grad, x, update, candidate, addend)
-        return (*found, None if addend is None else found[2])
-
-    torch.library.register_fake(f"{namespace}::gated_residual")(fake)
-    torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)
-    torch.library.register_autograd(f"{namespace}::gated_residual", backward, setup_context=setup_context)
+def _keep_inputs(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
 
 
-def _register_activations(namespace: str) -> None:
-    operators = getattr(torch.ops, namespace)
+def _keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
+    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        ctx.operator, ctx.inputs = operator, None
+        ctx.options = tuple(value for value in inputs if isinstance(value, (bool, float)))  # they come last
+        ctx.save_for_backward(*inputs[: len(inputs) - len(ctx.options)])
 
-    def remember(operator: Any) -> Callable[..., None]:
-        def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-            ctx.operator, ctx.inputs = operator, None
-            ctx.save_for_backward(*inputs)
-
-        return setup_context
-
-    def fake_silu(x: Tensor, *rest: Any) -> Tensor:
-        return x.new_empty(x.shape)
-
-    def fake_silu_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, omega: Any) -> Tuple[Tensor, ...]:
-        def like(other: Any) -> Tensor:
-            return x.new_empty(0 if other is None else x.shape)
-
-        columns = 0 if skip is None else x.size(-1)
-        return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(columns, dtype=torch.float32)
-
-    def silu_backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, factor, skip, omega = _inputs(ctx)
-        ctx.inputs = None
-        grad_x, grad_factor, grad_skip, grad_omega = operators.silu_backward(grad, x, factor, skip, omega)
-        present = (factor is not None, skip is not None, skip is not None)
-        return (grad_x, *(g if p else None for g, p in zip((grad_factor, grad_skip, grad_omega), present)))
-
-    def fake_query_key(x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
-        return x.new_empty(x.shape), x.new_empty(x.shape)
-
-    def fake_query_key_backward(grad: Tensor, other: Tensor, x: Tensor, kappa: Tensor) -> Tuple[Tensor, Tensor]:
-        return x.new_empty(x.shape), kappa.new_empty(2, 2, x.size(-1))
-
-    def query_key_backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        x, kappa, _ = _inputs(ctx)
-        ctx.inputs = None
-        grad_x, sums = operators.query_key_backward(grad_query, grad_key, x, kappa)
-        return grad_x, sums[0], sums[1]
-
-    torch.library.register_fake(f"{namespace}::silu")(fake_silu)
-    torch.library.register_fake(f"{namespace}::silu_backward")(fake_silu_backward)
-    torch.library.register_fake(f"{namespace}::query_key")(fake_query_key)
-    torch.library.register_fake(f"{namespace}::query_key_backward")(fake_query_key_backward)
-    for name, backward in (("silu", silu_backward), ("query_key", query_key_backward)):
-        setup = remember(getattr(operators, name))
-        torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=setup)
+    return keep
 
 
-native.register(_register)
-native.register(_register_activations)
+native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
+native.register(lambda namespace: register_recomputed(namespace, _keep_operator))

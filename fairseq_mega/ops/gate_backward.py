@@ -1,0 +1,79 @@
+"""Shapes and gradients of the compiled operators of gate.py, as torch.library takes them.
+
+What an operator keeps for its backward pass is gate.py's to say (``keep``): it is part of the forward pass.
+"""
+
+from typing import Any, Callable, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+Keep = Callable[[Any, Tuple[Any, ...], Any], None]  # context, inputs, output
+
+
+def inputs_of(node: Any) -> Tuple[Any, ...]:
+    """The inputs a node has kept; torch's recomputation of layers gives them once only, so that they are noted."""
+    if node.inputs is None:
+        node.inputs = (*node.saved_tensors, *node.options)
+    return node.inputs
+
+
+def register_gated_residual(namespace: str, keep: Keep) -> None:
+    """Register the update gate's."""
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, *rest: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
+        return x.new_empty(x.shape), rest[0].new_empty(x.shape), rest[1].new_empty(x.shape)
+
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, update, candidate, addend = ctx.saved_tensors
+        found = operators.gated_residual_backward(grad, x, update, candidate, addend)
+        return (*found, None if addend is None else found[2])
+
+    torch.library.register_fake(f"{namespace}::gated_residual")(fake)
+    torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)
+    torch.library.register_autograd(f"{namespace}::gated_residual", backward, setup_context=keep)
+
+
+def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
+    """Register those of silu and query_key, whose results may be computed again."""
+    operators = getattr(torch.ops, namespace)
+
+    def fake_silu(x: Tensor, *rest: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def fake_silu_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, omega: Any) -> Tuple[Tensor, ...]:
+        def like(other: Any) -> Tensor:
+            return x.new_empty(0 if other is None else x.shape)
+
+        columns = 0 if skip is None else x.size(-1)
+        return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(columns, dtype=torch.float32)
+
+    def silu_backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, factor, skip, omega = inputs_of(ctx)
+        ctx.inputs = None
+        grad_x, grad_factor, grad_skip, grad_omega = operators.silu_backward(grad, x, factor, skip, omega)
+        present = (factor is not None, skip is not None, skip is not None)
+        return (grad_x, *(g if p else None for g, p in zip((grad_factor, grad_skip, grad_omega), present)))
+
+    def fake_query_key(x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), x.new_empty(x.shape)
+
+    def fake_query_key_backward(grad: Tensor, other: Tensor, x: Tensor, kappa: Tensor) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), kappa.new_empty(2, 2, x.size(-1))
+
+    def query_key_backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        x, kappa, _ = inputs_of(ctx)
+        ctx.inputs = None
+        grad_x, sums = operators.query_key_backward(grad_query, grad_key, x, kappa)
+        return grad_x, sums[0], sums[1]
+
+    torch.library.register_fake(f"{namespace}::silu")(fake_silu)
+    torch.library.register_fake(f"{namespace}::silu_backward")(fake_silu_backward)
+    torch.library.register_fake(f"{namespace}::query_key")(fake_query_key)
+    torch.library.register_fake(f"{namespace}::query_key_backward")(fake_query_key_backward)
+    for name, backward in (("silu", silu_backward), ("query_key", query_key_backward)):
+        torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep(getattr(operators, name)))
