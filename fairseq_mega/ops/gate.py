@@ -166,8 +166,11 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     def unpack(kept: Any) -> Tensor:
         return kept.compute() if isinstance(kept, _Again) else kept
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        return function(*arguments)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            return function(*arguments)
+    finally:
+        made.clear()  # the graph keeps the hooks, and with them what they refer to
 
 
 def _keep_inputs(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:

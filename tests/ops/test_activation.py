@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 import torch.utils.checkpoint
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.gate import query_key, recomputing, silu
@@ -123,6 +124,17 @@ def test_operators_keep_torchs_rules():
     torch.library.opcheck(operators.query_key.default, (x, *coefficients))
     detached = [t.detach() for t in (x, x, x, coefficients[0])]
     torch.library.opcheck(operators.query_key_backward.default, tuple(detached))
+
+
+def test_what_is_computed_again_is_not_kept():
+    x = tensors((4, 37), ("x",))["x"].float().requires_grad_()
+    want = torch.autograd.grad(silu(x, path="reference").square().sum(), x)
+    activated = silu(x, path="native")
+    storage = StorageWeakRef(activated.untyped_storage())
+    squares = recomputing(torch.square, activated)
+    del activated
+    assert storage.expired()
+    torch.testing.assert_close(torch.autograd.grad(squares.sum(), x), want)
 
 
 def test_errors():
