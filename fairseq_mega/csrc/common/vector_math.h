@@ -71,6 +71,12 @@ FM_INLINE void store(float* to, Floats x) { std::memcpy(to, &x, sizeof x); }
 
 FM_INLINE float sum(Floats x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
 
+FM_INLINE float sum(Lanes<2 * kWidth>::Floats x) {
+  float numbers[2 * kWidth];
+  std::memcpy(numbers, &x, sizeof x);
+  return sum(load(numbers) + load(numbers + kWidth));
+}
+
 FM_INLINE Floats maximum(Floats a, Floats b) { return select(a > b, a, b); }
 
 FM_INLINE float maximum(Floats x) {
