@@ -15,7 +15,7 @@ from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
 from .gate_backward import inputs_of, register_gated_residual, register_recomputed
 
-__all__ = ["gated_residual", "query_key", "recomputing", "silu"]
+__all__ = ["gated_residual", "query_key", "recomputing", "row_norm", "silu"]
 
 
 def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
@@ -28,6 +28,10 @@ def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
     return all(other is None or other.dtype == x.dtype for other in others)
 
 
+def _takes_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
+    return dtype in (None, x.dtype) or (dtype == torch.bfloat16 and x.dtype == torch.float32)
+
+
 PATHS = Operator(
     "gate",
     Path("reference"),
@@ -37,6 +41,11 @@ ACTIVATION_PATHS = Operator(
     "gate",
     Path("reference"),
     Path("native", kernels_obstacle, native.DTYPES, suits=_one_type),
+)
+NORM_PATHS = Operator(
+    "gate",
+    Path("reference"),
+    Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result),
 )
 
 
@@ -124,6 +133,53 @@ def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = Non
     return query.to(x.dtype), key.to(x.dtype)
 
 
+def row_norm(
+    x: Tensor,
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    *,
+    centred: bool,
+    eps: float,
+    dtype: Optional[torch.dtype] = None,
+    path: Optional[str] = None,
+) -> Tensor:
+    """Layer norm or RMS norm of every row, ``weight (x - m) / sqrt(mean((x - m)^2) + eps) + bias``.
+
+    Args:
+        x: (..., D); statistics in at least float32.
+        weight, bias: (D,), of any floating type, or None for one and zero.
+        centred: m is the mean of the row (layer norm); else zero (RMS norm).
+        eps: added to the variance.
+        dtype: of the result, None for that of x.
+        path: as in :func:`silu`.
+
+    Returns:
+        (..., D).
+
+    Source: Ba et al., 2016; Zhang and Sennrich, NeurIPS 2019.
+    """
+    if path is None and not torch.is_grad_enabled():
+        return _torch_norm(x, weight, bias, centred, eps, dtype)  # a single step is over sooner than a path is chosen
+    check_devices("gate", x=x, weight=weight, bias=bias)
+    if NORM_PATHS.choose(path, x, dtype) == "native" and x.device.type == "cpu":
+        columns = (None if column is None else column.to(torch.float32) for column in (weight, bias))
+        return native.operators.row_norm(x, *columns, centred, eps, dtype not in (None, x.dtype))
+    return _torch_norm(x, weight, bias, centred, eps, dtype)
+
+
+def _torch_norm(
+    x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], centred: bool, eps: float, dtype: Optional[torch.dtype]
+) -> Tensor:
+    """By torch's functions; its layer norm computes in float32 inside where all types are one."""
+    shape = x.shape[-1:]
+    wide = torch.promote_types(x.dtype, torch.float32)
+    if centred and (weight is None or weight.dtype == x.dtype):
+        y = F.layer_norm(x, shape, weight, bias, eps)
+    else:
+        w, b = (None if column is None else column.to(wide) for column in (weight, bias))
+        y = F.layer_norm(x.to(wide), shape, w, b, eps) if centred else F.rms_norm(x.to(wide), shape, w, eps)
+        y = y.to(x.dtype)
+    return y if dtype is None else y.to(dtype)
 class _Again:
     """One output of an operator of this file, by the node that knows its inputs."""
 

@@ -39,7 +39,7 @@ def register_gated_residual(namespace: str, keep: Keep) -> None:
 
 
 def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
-    """Register those of silu and query_key, whose results may be computed again."""
+    """Register those of silu, query_key and row_norm, whose results may be computed again."""
     operators = getattr(torch.ops, namespace)
 
     def fake_silu(x: Tensor, *rest: Any) -> Tensor:
@@ -71,9 +71,25 @@ def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
         grad_x, sums = operators.query_key_backward(grad_query, grad_key, x, kappa)
         return grad_x, sums[0], sums[1]
 
+    def fake_norm(x: Tensor, weight: Any, bias: Any, centred: bool, eps: float, narrow: bool) -> Tensor:
+        return x.new_empty(x.shape, dtype=torch.bfloat16 if narrow else x.dtype)
+
+    def fake_norm_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        parts = -(-x.numel() // max(x.size(-1), 1) // 256)
+        return x.new_empty(x.shape), x.new_empty(parts, 2, x.size(-1), dtype=torch.float32)
+
+    def norm_backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, weight, bias, *options = inputs_of(ctx)
+        ctx.inputs = None
+        grad_x, parts = operators.row_norm_backward(grad, x, weight, *options)
+        of_weight, of_bias = parts.sum(0)
+        return grad_x, *(None if c is None else g for c, g in ((weight, of_weight), (bias, of_bias))), None, None, None
+
     torch.library.register_fake(f"{namespace}::silu")(fake_silu)
     torch.library.register_fake(f"{namespace}::silu_backward")(fake_silu_backward)
     torch.library.register_fake(f"{namespace}::query_key")(fake_query_key)
     torch.library.register_fake(f"{namespace}::query_key_backward")(fake_query_key_backward)
-    for name, backward in (("silu", silu_backward), ("query_key", query_key_backward)):
+    torch.library.register_fake(f"{namespace}::row_norm")(fake_norm)
+    torch.library.register_fake(f"{namespace}::row_norm_backward")(fake_norm_backward)
+    for name, backward in (("silu", silu_backward), ("query_key", query_key_backward), ("row_norm", norm_backward)):
         torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep(getattr(operators, name)))

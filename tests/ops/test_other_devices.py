@@ -61,6 +61,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     gate = {name: floats(B, D) for name in ("x", "update", "candidate", "addend")}
     activation = {**{name: floats(B, D) for name in ("x", "factor", "skip")}, "omega": floats(D)}
     grads = {"grad_y": floats(B, L, D)}
+    rows = {"x": floats(B, D), "weight": floats(D), "centred": True, "eps": 1e-5, "narrow": False}
     logits = {"logits": floats(B, L, L)}
     own = None if kernels == "cpu" else floats(B, L, L).half()  # a CPU writes results over the inputs
     last = {"padding_mask": flags(), "eps": 1e-5}
@@ -92,6 +93,8 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "kappa": floats(2, D),
         },
         "gated_residual_backward": {"grad": floats(B, D), **gate},
+        "row_norm": {**rows, "bias": floats(D)},
+        "row_norm_backward": {"grad": floats(B, D), **rows},
         "timestep_norm": {"x": floats(B, L, D), **norm(), "bias": floats(D), **last},
         "timestep_norm_backward": {
             **grads,
