@@ -8,7 +8,7 @@ from .activation import get_activation
 from .config import MegaLayerConfig
 from .dropout import Dropout
 from .linear import linear
-from .norm import build_norm
+from .norm import build_norm, norm_for_products
 
 
 class NormalizedFeedForward(nn.Module):
@@ -34,7 +34,7 @@ class NormalizedFeedForward(nn.Module):
         """Transform (B, L, D) into (B, L, D)."""
         residual = x
         if self.prenorm:
-            x = self.norm(x)
+            x = norm_for_products(self.norm, x)
         x = self.hidden_dropout(self.activation(self.fc1(x)))
         x = self.dropout(recomputing(self.fc2, x)) + residual
         return x if self.prenorm else self.norm(x)

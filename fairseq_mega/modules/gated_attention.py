@@ -17,21 +17,11 @@ from .dropout import Dropout
 from .ema import MultiDimensionalDampedEMA
 from .layer import PLAIN, LayerContext
 from .linear import linear
-from .norm import build_norm
+from .norm import build_norm, norm_for_products, type_of_products
 from .padding import finite_padding
 from .prepared import Prepared
 from .relative_bias import build_relative_bias
 from .state import LayerMemory
-
-
-def in_the_type_of_products(x: Tensor) -> Tensor:
-    """x in bfloat16 where autocast multiplies in it: between the products nothing has to be converted then.
-
-    Float16, whose range is smaller, is left to autocast itself.
-    """
-    kind = x.device.type
-    halve = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
-    return x.to(torch.bfloat16) if halve and x.dtype == torch.float32 else x
 
 
 class AttentionOutput(NamedTuple):
@@ -114,9 +104,7 @@ class GatedAttention(nn.Module):
         if padding_mask is not None:
             x = finite_padding(x, padding_mask)
         residual = x
-        if self.prenorm:
-            x = self.norm(x)
-        x = in_the_type_of_products(x)
+        x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared

@@ -3,9 +3,10 @@
 from typing import Any, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from fairseq_mega.ops.gate import row_norm
 
 from . import apex_norms
 from .errors import FieldError
@@ -26,10 +27,11 @@ class LayerNorm(nn.LayerNorm):
     def __init__(self, dim: int, affine: bool = True) -> None:
         super().__init__(dim, eps=EPS, elementwise_affine=affine)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+        """Normalise (..., D); into ``dtype``, None for that of x."""
         if on_gpu(x) and apex_norms.takes_layer_norm(x, self.weight):
-            return apex_norms.layer_norm(x, self.weight, self.bias, EPS)
-        return super().forward(x)
+            return apex_norms.layer_norm(x, self.weight, self.bias, EPS).to(dtype or x.dtype)
+        return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
 
 
 class RMSNorm(nn.Module):
@@ -41,8 +43,9 @@ class RMSNorm(nn.Module):
         self.weight: Optional[nn.Parameter]
         self.register_parameter("weight", nn.Parameter(torch.ones(dim)) if affine else None)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight)
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+        """Normalise (..., D); into ``dtype``, None for that of x."""
+        return rms_norm(x, self.weight, dtype)
 
 
 class ScaleNorm(nn.Module):
@@ -54,18 +57,38 @@ class ScaleNorm(nn.Module):
         self.scalar: Optional[nn.Parameter]
         self.register_parameter("scalar", nn.Parameter(torch.ones(1)) if affine else None)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = rms_norm(x, None)
-        return x if self.scalar is None else x * self.scalar.to(x.dtype)
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+        """Normalise (..., D); into ``dtype``, None for that of x."""
+        if on_gpu(x):
+            x = rms_norm(x, None, dtype)
+            return x if self.scalar is None else x * self.scalar.to(x.dtype)
+        return rms_norm(x, None if self.scalar is None else self.scalar.expand(self.dim), dtype)
 
 
-def rms_norm(x: Tensor, weight: Optional[Tensor]) -> Tensor:
+def rms_norm(x: Tensor, weight: Optional[Tensor], dtype: Optional[torch.dtype] = None) -> Tensor:
     """RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
     if on_gpu(x) and apex_norms.takes_rms_norm(x, weight):
-        return apex_norms.rms_norm(x, weight, EPS)
-    if x.dtype in HALF:
-        return F.rms_norm(x.float(), x.shape[-1:], None if weight is None else weight.float(), EPS).to(x.dtype)
-    return F.rms_norm(x, x.shape[-1:], weight, EPS)
+        return apex_norms.rms_norm(x, weight, EPS).to(dtype or x.dtype)
+    return row_norm(x, weight, centred=False, eps=EPS, dtype=dtype)
+
+
+def type_of_products(x: Tensor) -> torch.dtype:
+    """bfloat16 where autocast multiplies x in it, else x's own type.
+
+    With x in that type nothing has to be converted between the products. Float16, whose range is smaller, is left to
+    autocast itself.
+    """
+    kind = x.device.type
+    halve = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
+    return torch.bfloat16 if halve and x.dtype == torch.float32 else x.dtype
+
+
+def norm_for_products(norm: nn.Module, x: Tensor) -> Tensor:
+    """The norm of x (..., D), in the type in which it is multiplied next."""
+    dtype = type_of_products(x)
+    if isinstance(norm, (LayerNorm, RMSNorm, ScaleNorm)):
+        return norm(x, dtype)
+    return norm(x).to(dtype)
 
 
 class _BatchStatistics(nn.modules.batchnorm._BatchNorm):

@@ -3,10 +3,10 @@
 from typing import Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.modules.norm import EPS, rms_norm
+from fairseq_mega.modules.norm import EPS, on_gpu, rms_norm
+from fairseq_mega.ops.gate import row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
 
@@ -48,15 +48,14 @@ class RMSNorm(ScaledNorm):
         super().__init__(dim, affine, shift=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(at_least_float32(x), self.scale).to(x.dtype)
+        return rms_norm(at_least_float32(x) if on_gpu(x) else x, self.scale).to(x.dtype)
 
 
 class LayerNorm(ScaledNorm):
     """``(weight + 1) (x - mean) / sqrt(variance + eps) + bias`` over the features, computed in float32 at least."""
 
     def forward(self, x: Tensor) -> Tensor:
-        bias = None if self.bias is None else at_least_float32(self.bias)
-        return F.layer_norm(at_least_float32(x), (self.dim,), self.scale, bias, EPS).to(x.dtype)
+        return row_norm(x, self.scale, self.bias, centred=True, eps=EPS)
 
 
 class TimestepNorm(ScaledNorm):
