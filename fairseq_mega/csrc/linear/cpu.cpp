@@ -1,0 +1,171 @@
+// Blocks of the products of a linear map; see linear.h.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "common/elements.h"
+#include "linear/linear.h"
+
+namespace fm {
+namespace {
+
+constexpr int64_t kSummedRows = 256;    // rows of x and dy that are summed over at once
+constexpr int64_t kBlockOutputs = 384;  // whose packed gradients stay in the second cache meanwhile
+
+int64_t bytes_of(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+
+const void* row_of(const Matrix& m, int64_t row, int64_t column = 0) {
+  return static_cast<const char*>(m.data) + (row * m.stride + column) * bytes_of(m.dtype);
+}
+
+// Panels whose steps are `rows` rows of a matrix from `source` on.
+void pack_steps(const Matrix& m, const void* source, int64_t rows, int64_t columns, Word word, uint32_t* out,
+                int64_t panel) {
+  if (m.dtype == DType::kFloat32) {
+    const auto pack = word == Word::kFloat ? pack_floats_cpu : pack_rounded_cpu;
+    return pack(static_cast<const float*>(source), m.stride, rows, columns, out, panel);
+  }
+  const auto pack = word == Word::kFloat ? pack_widened_cpu : pack_pairs_cpu;
+  pack(static_cast<const uint16_t*>(source), m.stride, rows, columns, out, panel);
+}
+
+// Whether rows of a matrix are words as they are.
+bool made_of(const Matrix& m, Word word) {
+  return word == Word::kFloat ? m.dtype == DType::kFloat32 : m.dtype == DType::kBFloat16 && m.stride % 2 == 0;
+}
+
+// Rows of a matrix as rows of words, one after the other.
+void to_words(const Matrix& m, int64_t first, int64_t rows, int64_t columns, Word word, uint32_t* out) {
+  const int64_t words = words_of(columns, word);
+  for (int64_t i = 0; i < rows; ++i, out += words) {
+    const void* row = row_of(m, first + i);
+    if ((word == Word::kFloat) == (m.dtype == DType::kFloat32)) {
+      std::memcpy(out, row, columns * bytes_of(m.dtype));
+    } else if (word == Word::kFloat) {
+      widen_cpu(row, m.dtype, columns, reinterpret_cast<float*>(out));
+    } else {
+      round_rows_cpu(static_cast<const float*>(row), 1, columns, out);
+    }
+  }
+}
+
+// Adds the columns of packed gradients to their sums.
+template <CpuLevel kLevel>
+FM_INLINE void add_columns(const uint32_t* panels, int64_t words, int64_t columns, Word word, float* sums) {
+  constexpr int kLanes = kVector<kLevel>;
+  using Floats = typename Lanes<kLanes>::Floats;
+  using Words = typename Lanes<kLanes>::Words;
+  const uint32_t upper = word == Word::kFloat ? 0xffffffffu : 0xffff0000u;
+  for (int64_t first = 0; first < columns; first += kLanes) {
+    const uint32_t* from = panels + first / kPanel * words * kPanel + first % kPanel;
+    Floats total{}, other{};
+    for (int64_t k = 0; k < words; ++k, from += kPanel) {
+      Words bits;
+      std::memcpy(&bits, from, sizeof bits);
+      const Words high = bits & upper, low = bits << 16;
+      Floats number;
+      std::memcpy(&number, &high, sizeof number);
+      total += number;
+      if (word == Word::kFloat) continue;
+      std::memcpy(&number, &low, sizeof number);
+      other += number;
+    }
+    total += other;
+    float found[kLanes];
+    std::memcpy(found, &total, sizeof found);
+    for (int64_t j = 0; j < std::min<int64_t>(kLanes, columns - first); ++j) sums[first + j] += found[j];
+  }
+}
+
+void add_columns_cpu(const uint32_t* panels, int64_t words, int64_t columns, Word word, float* sums) {
+  FM_AT_CPU_LEVEL(add_columns<kLevel>(panels, words, columns, word, sums));
+}
+
+}  // namespace
+
+Word linear_word_cpu(DType dtype, int64_t inputs, int64_t outputs) {
+  const bool pairs = dtype == DType::kBFloat16 && inputs % 2 == 0 && outputs % 2 == 0 && multiplies_pairs_cpu();
+  return pairs ? Word::kBFloat16Pair : Word::kFloat;
+}
+
+int64_t LinearRows::block_floats(int64_t block_columns) const {
+  return kLinearRows * (words_of(steps, word) + (x.dtype == DType::kFloat32 ? 0 : block_columns));
+}
+
+void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out) {
+  const Matrix& m = call.factor;
+  const int64_t first = begin * kPanel, columns = std::min(end * kPanel, call.columns) - first;
+  if (!call.transposed) {
+    return pack_steps(m, row_of(m, 0, first), call.steps, columns, call.word, out, call.panel_words());
+  }
+  const int64_t words = words_of(call.steps, call.word);
+  if (made_of(m, call.word)) {
+    return pack_transposed_cpu(static_cast<const uint32_t*>(row_of(m, first)), columns, words, out);
+  }
+  std::vector<uint32_t> rows(static_cast<size_t>(kPanel * words));
+  for (int64_t j = 0; j < columns; j += kPanel, out += call.panel_words()) {
+    const int64_t count = std::min(kPanel, columns - j);
+    to_words(m, first + j, count, call.steps, call.word, rows.data());
+    pack_transposed_cpu(rows.data(), count, words, out);
+  }
+}
+
+void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t first, int64_t last, int64_t begin,
+                     int64_t end, float* memory) {
+  const int64_t words = words_of(call.steps, call.word), panel = call.panel_words();
+  const int64_t from = first * kPanel, columns = std::min(last * kPanel, call.columns) - from;
+  const bool direct = made_of(call.x, call.word), wide = call.x.dtype == DType::kFloat32;
+  uint32_t* copied = reinterpret_cast<uint32_t*>(memory);
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t row = block * kLinearRows, rows = std::min(kLinearRows, call.rows - row);
+    if (!direct) to_words(call.x, row, rows, call.steps, call.word, copied);
+    const int64_t stride = words_of(call.x.stride, call.word);
+    float* sums = wide ? static_cast<float*>(call.y) + row * call.columns + from : memory + kLinearRows * words;
+    multiply_cpu({direct ? static_cast<const uint32_t*>(row_of(call.x, row)) : copied, direct ? stride : words, false,
+                  factor, panel, sums, wide ? call.columns : columns, rows, columns, words, call.word, false,
+                  call.start ? call.start + from : nullptr});
+    for (int64_t i = 0; i < rows && !wide; ++i) {
+      uint16_t* to = static_cast<uint16_t*>(call.y) + (row + i) * call.columns + from;
+      narrow_cpu(sums + i * columns, columns, DType::kBFloat16, to);
+    }
+  }
+}
+
+int64_t LinearWeight::floats(int64_t count) const {
+  const int64_t share = count * kPanel, all_x = by_outputs() ? round_up(inputs, kPanel) : share;
+  const int64_t all_outputs = by_outputs() ? share : round_up(outputs, kPanel);
+  const int64_t sums = dtype == DType::kFloat32 ? 0 : all_outputs * all_x;
+  return words_of(kSummedRows, word) * (all_x + std::min(all_outputs, kBlockOutputs)) + sums;
+}
+
+void linear_weight_cpu(const LinearWeight& call, int64_t begin, int64_t end, float* memory) {
+  const bool by_outputs = call.by_outputs(), wide = call.dtype == DType::kFloat32;
+  const int64_t output = by_outputs ? begin * kPanel : 0, input = by_outputs ? 0 : begin * kPanel;
+  const int64_t stop = by_outputs ? std::min(end * kPanel, call.outputs) : call.outputs;
+  const int64_t inputs = (by_outputs ? call.inputs : std::min(end * kPanel, call.inputs)) - input;
+  uint32_t* x = reinterpret_cast<uint32_t*>(memory);
+  uint32_t* grad = x + words_of(kSummedRows, call.word) * round_up(inputs, kPanel);
+  float* sums = memory + call.floats(end - begin) - (wide ? 0 : (stop - output) * inputs);
+  float* weight = wide ? static_cast<float*>(call.weight) + output * call.inputs + input : sums;
+  const int64_t weight_row = wide ? call.inputs : inputs;
+  float* bias = input == 0 ? call.bias : nullptr;
+  if (bias) std::fill(bias + output, bias + stop, 0.f);
+  for (int64_t row = 0; row < call.rows; row += kSummedRows) {
+    const int64_t rows = std::min(kSummedRows, call.rows - row);
+    const int64_t words = words_of(rows, call.word), panel = words * kPanel;
+    pack_steps(call.x, row_of(call.x, row, input), rows, inputs, call.word, x, panel);
+    for (int64_t first = output; first < stop; first += kBlockOutputs) {
+      const int64_t outputs = std::min(kBlockOutputs, stop - first);
+      pack_steps(call.grad, row_of(call.grad, row, first), rows, outputs, call.word, grad, panel);
+      if (bias) add_columns_cpu(grad, words, outputs, call.word, bias + first);
+      multiply_cpu({grad, panel, true, x, panel, weight + (first - output) * weight_row, weight_row, outputs, inputs,
+                    words, call.word, row > 0});
+    }
+  }
+  for (int64_t i = output; i < stop && !wide; ++i) {
+    uint16_t* to = static_cast<uint16_t*>(call.weight) + i * call.inputs + input;
+    narrow_cpu(sums + (i - output) * inputs, inputs, DType::kBFloat16, to);
+  }
+}
+
+}  // namespace fm

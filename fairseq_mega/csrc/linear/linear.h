@@ -1,0 +1,60 @@
+#pragma once
+// The three products of a linear map on the CPU, in blocks that stay in cache (common/product.h multiplies them):
+//
+//   y = x W^T + b       dx = dy W       dW = dy^T x,  db = the sums of dy's columns
+//
+// Numbers are float32 or bfloat16, in any mixture; sums are float32. bfloat16 is multiplied as such where the processor
+// can and both widths are even, otherwise widened. No result depends on how the work is divided among threads.
+#include "common/product.h"
+
+namespace fm {
+
+struct Matrix {
+  const void* data;
+  int64_t stride;  // from row to row, in numbers
+  DType dtype;     // float32 or bfloat16
+};
+
+// What the products of a map with such inputs are computed with.
+Word linear_word_cpu(DType dtype, int64_t inputs, int64_t outputs);
+
+// y = x F + start: a factor F (steps, columns) is packed in panels of columns, then multiplied.
+struct LinearRows {
+  Matrix x;                      // (rows, steps)
+  Matrix factor;                 // contiguous: (columns, steps) if transposed, else (steps, columns)
+  bool transposed;
+  const float* start;            // (columns), in whole panels; or null
+  void* y;                       // (rows, columns), contiguous, of the type of x
+  int64_t rows, steps, columns;
+  Word word;
+
+  int64_t panels() const { return round_up(columns, kPanel) / kPanel; }
+  int64_t panel_words() const { return words_of(steps, word) * kPanel; }
+  int64_t block_floats(int64_t block_columns) const;  // of memory that a block of rows needs
+};
+
+constexpr int64_t kLinearRows = 24;  // rows of a block: two tiles of AVX-512, and inputs that fit the first cache
+
+// Packs the panels [begin, end) of the factor to `out`.
+void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out);
+// The blocks of rows [begin, end) of y in the columns of the panels [first, last), which lie at `factor`.
+void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t first, int64_t last, int64_t begin,
+                     int64_t end, float* memory);
+
+// The gradients of weight and bias.
+struct LinearWeight {
+  Matrix grad, x;  // (rows, outputs), (rows, inputs)
+  void* weight;    // (outputs, inputs), contiguous
+  DType dtype;     // of weight
+  float* bias;     // (outputs), or null
+  int64_t rows, outputs, inputs;
+  Word word;
+
+  bool by_outputs() const { return outputs >= inputs; }  // threads share the panels of outputs, or of inputs
+  int64_t panels() const { return round_up(by_outputs() ? outputs : inputs, kPanel) / kPanel; }
+  int64_t floats(int64_t panels) const;  // of memory that a thread needs for so many of them
+};
+
+void linear_weight_cpu(const LinearWeight& call, int64_t begin, int64_t end, float* memory);
+
+}  // namespace fm
