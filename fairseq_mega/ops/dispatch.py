@@ -30,6 +30,7 @@ FORMER_NAMES: Dict[str, Dict[str, str]] = {
     "timestep_norm": {},
     "decoding": {"fused": "native"},
     "packed_linear": {},
+    "linear": {},
 }
 
 

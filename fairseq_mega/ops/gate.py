@@ -1,10 +1,13 @@
-"""What MEGA's sub-layers do to single elements between their products, their paths, and the Python half of the kernels.
+"""MEGA's linear maps, what its sub-layers do to single rows between them, and the Python half of the kernels.
 
 :func:`gated_residual` is the update gate, :func:`silu` the activation with what stands beside it, :func:`query_key` the
-two views of the shared representation. The last two are cheap: :func:`recomputing` hands their results to a function
-without keeping them for its backward pass.
+two views of the shared representation, :func:`row_norm` layer and RMS norm. The last three are cheap:
+:func:`recomputing` hands their results to a function without keeping them for its backward pass; most often to
+:func:`linear`, whose products of float32 use all of a CPU's vectors, where PyTorch's use half of them on some
+processors.
 """
 
+import math
 from typing import Any, Callable, Optional, Tuple
 
 import torch
@@ -13,9 +16,18 @@ from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate_backward import inputs_of, register_gated_residual, register_recomputed
+from .gate_backward import inputs_of, register_gated_residual, register_linear, register_recomputed
 
-__all__ = ["gated_residual", "query_key", "recomputing", "row_norm", "silu"]
+__all__ = ["gated_residual", "linear", "query_key", "recomputing", "row_norm", "silu"]
+
+# With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
+FEWEST_ROWS = 48
+LEAST_WORK = 1 << 20
+# Without vectors of sixteen numbers PyTorch's products are as fast (measured). Those of bfloat16 need an instruction to
+# be worth it; processors with tiles (AMX), which PyTorch uses and the kernel does not, are left to PyTorch.
+FAST_LINEAR = native.cpu_level() in ("avx512", "avx512_bf16")
+FAST_HALF_LINEAR = native.cpu_level() == "avx512_bf16" and not getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; float16, which CPUs have to widen, is left to PyTorch
 
 
 def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
@@ -46,6 +58,26 @@ NORM_PATHS = Operator(
     "gate",
     Path("reference"),
     Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result),
+)
+
+
+def _rows(x: Tensor) -> int:
+    return math.prod(x.shape[:-1])
+
+
+def _suits_linear(x: Tensor, weight: Tensor) -> bool:
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    fast = FAST_LINEAR and x.dtype == torch.float32
+    if FAST_HALF_LINEAR and x.dtype == torch.bfloat16:
+        fast = weight.size(0) % 2 == 0 and weight.size(1) % 2 == 0  # numbers are multiplied in pairs
+    return fast and _rows(x) * weight.numel() >= LEAST_WORK
+
+
+LINEAR_PATHS = Operator(
+    "linear",
+    Path("reference"),
+    Path("native", kernels_obstacle, native.DTYPES, suits=_suits_linear),
 )
 
 
@@ -180,6 +212,45 @@ def _torch_norm(
         y = F.layer_norm(x.to(wide), shape, w, b, eps) if centred else F.rms_norm(x.to(wide), shape, w, eps)
         y = y.to(x.dtype)
     return y if dtype is None else y.to(dtype)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None) -> Tensor:
+    """``x W^T + bias``.
+
+    Args:
+        x: (..., inputs).
+        weight: (outputs, inputs).
+        bias: (outputs,).
+        path: "reference" (PyTorch's product) or "native" (a CPU's kernel; PyTorch's product on other devices and for
+            float16) to force a path, "auto" for native where it is faster, None for the environment's choice, and for
+            PyTorch's product of few rows.
+
+    Returns:
+        (..., outputs), of the type that autocast multiplies in, else of the type of x.
+
+    Raises:
+        ValueError: for an unknown path.
+        RuntimeError, TypeError: where "native" is forced and cannot run.
+    """
+    if path is None and _rows(x) < FEWEST_ROWS:
+        return F.linear(x, weight, bias)
+    check_devices("linear", x=x, weight=weight, bias=bias)
+    inputs, kind = x, x.device.type
+    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
+        inputs = x.to(torch.get_autocast_dtype(kind))
+    elif x.dtype != weight.dtype:
+        return F.linear(x, weight, bias)  # which says what is wrong
+    if LINEAR_PATHS.choose(path, inputs, weight) == "reference" or kind != "cpu" or inputs.dtype not in LINEAR_TYPES:
+        return F.linear(x, weight, bias)
+    y = native.operators.linear(inputs.reshape(_rows(x), x.size(-1)), weight, bias)
+    return y.view(*x.shape[:-1], weight.size(0))
+
+
+def linear_map(module: Any, input: Tensor) -> Tensor:
+    """:func:`linear` with the ``weight`` and ``bias`` of a module."""
+    return linear(input, module.weight, module.bias)
+
+
 class _Again:
     """One output of an operator of this file, by the node that knows its inputs."""
 
@@ -242,5 +313,12 @@ def _keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]
     return keep
 
 
+def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    x, weight, bias = inputs
+    ctx.bias_type = None if bias is None else bias.dtype
+    ctx.save_for_backward(x, weight)
+
+
 native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
 native.register(lambda namespace: register_recomputed(namespace, _keep_operator))
+native.register(lambda namespace: register_linear(namespace, _keep_factors))

@@ -93,3 +93,35 @@ def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
     torch.library.register_fake(f"{namespace}::row_norm_backward")(fake_norm_backward)
     for name, backward in (("silu", silu_backward), ("query_key", query_key_backward), ("row_norm", norm_backward)):
         torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep(getattr(operators, name)))
+
+
+def register_linear(namespace: str, keep: Keep) -> None:
+    """Register those of linear maps."""
+    operators = getattr(torch.ops, namespace)
+
+    def shape(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+        return x.new_empty(x.size(0), weight.size(0))
+
+    def shapes(
+        grad: Tensor, x: Tensor, weight: Tensor, need_x: bool, need_weight: bool, need_bias: bool
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        outputs = weight.size(0)
+        return (
+            x.new_empty(x.size(0) if need_x else 0, x.size(1)),
+            weight.new_empty(outputs if need_weight or need_bias else 0, x.size(1)),
+            x.new_empty(outputs if need_bias else 0, dtype=torch.float32),
+        )
+
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        (x, weight), needed = ctx.saved_tensors, ctx.needs_input_grad
+        if torch.is_grad_enabled():  # gradients of gradients: products that PyTorch can differentiate
+            grad_x = grad @ weight.to(grad.dtype) if needed[0] else None
+            grad_weight = (grad.t() @ x).to(weight.dtype) if needed[1] else None
+            return grad_x, grad_weight, grad.sum(0).to(ctx.bias_type) if needed[2] else None
+        found = operators.linear_backward(grad, x, weight, *needed)
+        grad_x, grad_weight, grad_bias = (t if n else None for t, n in zip(found, needed))
+        return grad_x, grad_weight, None if grad_bias is None else grad_bias.to(ctx.bias_type)
+
+    torch.library.register_fake(f"{namespace}::linear")(shape)
+    torch.library.register_fake(f"{namespace}::linear_backward")(shapes)
+    torch.library.register_autograd(f"{namespace}::linear", backward, setup_context=keep)

@@ -124,6 +124,13 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "scale": floats(V),
             "bias": floats(V),
         },
+        "linear": {"x": floats(B, D), "weight": floats(V, D), "bias": floats(V)},
+        "linear_backward": {
+            "grad": floats(B, V),
+            "x": floats(B, D),
+            "weight": floats(V, D),
+            **dict.fromkeys(("need_x", "need_weight", "need_bias"), True),
+        },
         "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
     }
     return known[operator]
