@@ -1,11 +1,20 @@
-"""Linear maps as MEGA initialises them."""
+"""Linear maps as MEGA initialises and multiplies them."""
 
 from torch import nn
 
+from fairseq_mega.ops.gate import linear_map
 
-def linear(in_features: int, out_features: int) -> nn.Linear:
-    """Linear map with weights from Normal(0, 0.02) and zero bias."""
-    layer = nn.Linear(in_features, out_features)
+
+class Linear(nn.Linear):
+    """PyTorch's linear map, multiplied by :func:`fairseq_mega.ops.gate.linear`."""
+
+    forward = linear_map
+
+
+def linear(in_features: int, out_features: int, bias: bool = True) -> Linear:
+    """Linear map with weights from Normal(0, 0.02), and a bias of zeros if it has one."""
+    layer = Linear(in_features, out_features, bias)
     nn.init.normal_(layer.weight, std=0.02)
-    nn.init.zeros_(layer.bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer

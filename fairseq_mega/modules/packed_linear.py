@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
 
+from .linear import Linear
+
 
 class LinearMap(NamedTuple):
     """What a linear map consists of."""
@@ -54,7 +56,7 @@ class PackedLinear(nn.Module):
 
 def linear_map(module: nn.Module) -> Optional[LinearMap]:
     """The matrix and bias of a module that is a linear map and nothing else, or None."""
-    return LinearMap(module.weight, module.bias) if type(module) is nn.Linear else None
+    return LinearMap(module.weight, module.bias) if type(module) in (nn.Linear, Linear) else None
 
 
 @torch.no_grad()

@@ -4,6 +4,8 @@ import math
 
 from torch import Tensor, nn
 
+from fairseq_mega.modules.linear import Linear
+
 INIT_MODES = ("he", "bert", "xavier", "gaussian", "none")
 
 
@@ -32,7 +34,7 @@ def initialize_(weight: Tensor, mode: str) -> None:
         truncated_normal_(weight, weight.size(1) ** -0.5)
 
 
-def matrix(inputs: int, *outputs: int, mode: str, bias: bool) -> nn.Linear:
+def matrix(inputs: int, *outputs: int, mode: str, bias: bool) -> Linear:
     """One linear map in the place of several with the same input, each of them drawn by itself; zero biases.
 
     Args:
@@ -41,7 +43,7 @@ def matrix(inputs: int, *outputs: int, mode: str, bias: bool) -> nn.Linear:
         mode: see :func:`initialize_`.
         bias: whether the map has one.
     """
-    layer = nn.Linear(inputs, sum(outputs), bias=bias)
+    layer = Linear(inputs, sum(outputs), bias=bias)
     for part in layer.weight.data.split(outputs):
         initialize_(part, mode)
     if bias:
