@@ -19,6 +19,7 @@ TESTS = {
     "attention_native": ("long_rows", "sixteen_bits"),
     "step": ("ema_step", "attention_step", "mix_step"),
     "packed_linear": ("kernel_equals_the_definition",),
+    "linear": ("products_equal_the_definition",),
     "half_rounding": ("every_number_is_read_and_written", "rounding_is_torchs"),
 }
 PROGRAM = """

@@ -7,7 +7,9 @@ from fairseq_mega.ops import attention, ema, gate, native, packed_linear, step, 
 from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
-OPERATORS = {module.PATHS.name: module.PATHS for module in (ema, attention, gate, timestep_norm, step, packed_linear)}
+MODULES = (ema, attention, gate, timestep_norm, step, packed_linear)
+OPERATORS = {module.PATHS.name: module.PATHS for module in MODULES}
+OPERATORS["linear"] = gate.LINEAR_PATHS
 
 
 def call(operator, path, dtype=torch.float32):
@@ -22,11 +24,14 @@ def call(operator, path, dtype=torch.float32):
         return gate.gated_residual(x, x, x, path=path)
     if operator == "packed_linear":
         return packed_linear.packed_linear(x, packed_linear.pack(x[0], "bf16"), path=path)
+    if operator == "linear":
+        return gate.linear(x, x[0], path=path)
     return timestep_norm.timestep_norm(x, vector, vector, 1, path=path)[0]
 
 
 NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
 NATIVE += [("attention", "native_blocks"), ("timestep_norm", "native"), ("packed_linear", "native")]
+NATIVE += [("linear", "native")]
 
 
 def test_one_vocabulary():
