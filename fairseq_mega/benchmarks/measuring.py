@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
+from fairseq_mega.ops import native
 from fairseq_mega.reports.results import make_result, write_result
 
 MODULE = "fairseq_mega.benchmarks"
@@ -74,6 +75,18 @@ def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
     source = torch.ones(mib * 2**18, device=device)
     target = torch.empty_like(source)
     return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
+
+
+def float32_peak(threads: int) -> Optional[float]:
+    """Multiplications and additions of float32 a second in the registers of so many cores; None without the kernels."""
+    if native.PROBLEM is not None:
+        return None
+    rates = []
+    for _ in range(20):
+        start = time.perf_counter()
+        operations = native.operators.multiply_add_registers(1 << 18)
+        rates.append(operations / (time.perf_counter() - start))
+    return threads * max(rates)
 
 
 def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:

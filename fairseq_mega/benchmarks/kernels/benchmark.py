@@ -20,7 +20,7 @@ from fairseq_mega.reports.kernels import plot_rows
 from fairseq_mega.reports.plotting import load_pyplot
 
 DESCRIPTION = """\
-Time and peak memory of every path of the operators: EMA, attention, timestep norm; forward and backward.
+Time and peak memory of every path of the operators: EMA, attention, linear maps, timestep norm; forward and backward.
 
 First every path is compared with the plain reference, outputs and all gradients; nothing is measured or printed if one
 differs. Then every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one.
@@ -33,8 +33,9 @@ the type that is measured: EMA and timestep norm 2 B L D forward (x, y) and 5 B 
 grad x); attention 2 B L (z + v) forward (q, k, v, y) and B L (6 z + 5 v) with backward (and q, k, v, grad y, three
 gradients), z = D/2 and v = 2 D unless the shape says otherwise (v = z without a relative bias, where torch's SDPA then
 works without an L x L matrix).
-"GFLOP/s" counts the multiplications and additions of attention's matrix products, 2 z + 2 v a weight forward and
-6 z + 4 v backward, over the time of both.
+"GFLOP/s" counts the multiplications and additions of matrix products, over the time of both directions: attention's are
+2 z + 2 v a weight forward and 6 z + 4 v backward, those of a linear map from D to v 2 D v a row forward and 4 D v
+backward. Their limit is what the processor multiplies and adds in registers, measured in the same run.
 "speed" and "memory" compare with the same operator's DxNxL, explicit or torch row, forward and backward.
 """
 SMOKE = ("--lengths=64", "--shape=2,32,4", "--repeat=1", "--sweeps=1", "--bandwidth-mib=8", "--in-process")
@@ -53,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--preset",
         choices=list(PRESETS),
         help="issue: the causal EMA at B,D,N,L = 4,128,16,4096 and 1,512,16,8192; chunks: attention in chunks of 128 "
-        "and 1024; paper: operators, widths, lengths and chunks of MEGA's tables",
+        "and 1024; linear: the projections of those layers; paper: operators and shapes of MEGA's tables",
     )
     add("--shrink", type=int, default=1, help="divide lengths and chunks of a preset by this, with a batch of 1")
     add("--memory-limit", type=float, help="GiB that one measurement may take (default: 0.7 of the free memory)")
@@ -124,7 +125,9 @@ def run(arguments: argparse.Namespace) -> None:
     print(table(rows, bandwidth, getattr(torch, arguments.dtype).itemsize))
     speed = f"{bandwidth / 1e9:.1f} GB/s"
     where = f"{arguments.dtype}, {arguments.threads} thread(s), {arguments.device}"
-    print(f"\n{where}; a copy moves {speed} (read and written).")
+    peak = measuring.float32_peak(arguments.threads) if arguments.device == "cpu" else None
+    limit_of_products = "" if peak is None else f"; float32 in registers: {peak / 1e9:.0f} GFLOP/s"
+    print(f"\n{where}; a copy moves {speed} (read and written){limit_of_products}.")
     write_json(rows, bandwidth, arguments)
     if arguments.plot:
         plot_rows([{**row, "shape": row["shape"]._asdict()} for row in rows], arguments.plot)

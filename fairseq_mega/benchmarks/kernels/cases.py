@@ -6,6 +6,7 @@ import torch
 
 from fairseq_mega.benchmarks.kernels.attention import attention_op
 from fairseq_mega.benchmarks.kernels.ema import ema_op
+from fairseq_mega.benchmarks.kernels.linear import linear_op
 from fairseq_mega.benchmarks.kernels.operators import Op, OpPath
 from fairseq_mega.benchmarks.kernels.timestep_norm import norm_op
 from fairseq_mega.ops import native
@@ -18,6 +19,7 @@ OPS: Dict[str, Op] = {
     "attention": attention_op("attention, softmax, equal widths", "softmax", biased=False),
     "attention-softmax": attention_op("attention, softmax with relative bias", "softmax", biased=True),
     "attention-laplace": attention_op("attention, laplace with relative bias", "laplace", biased=True),
+    "linear": linear_op(),
     "timestep-norm": norm_op(),
 }
 

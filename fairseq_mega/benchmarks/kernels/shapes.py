@@ -38,12 +38,19 @@ LM_OPS = ["ema", "attention-softmax", "timestep-norm"]
 LRA_OPS = ["ema-bidirectional", "attention-laplace"]
 TEXT_OPS = ["ema-bidirectional", "attention-softmax"]
 # Operators and shapes. "issue": those that the project states its aims for; "paper": MEGA's own, from its tables 2, 4,
-# 5 and 7, with the chunks used there; "chunks": attention of the layers that the project states its aims for.
+# 5 and 7, with the chunks used there; "chunks" and "linear": attention and projections of the layers that the project
+# states its aims for.
 PRESETS: Dict[str, List[Tuple[List[str], Shape]]] = {
     "issue": [(["ema"], Shape(4, 128, 16, 4096)), (["ema"], Shape(1, 512, 16, 8192))],
     "chunks": [
         (["attention-softmax", "attention-laplace"], Shape(4, 128, 16, 4096, z=64, v=256, chunk=128)),
         (["attention-softmax", "attention-laplace"], Shape(1, 512, 16, 8192, z=128, v=1024, chunk=1024)),
+    ],
+    "linear": [
+        (["linear"], Shape(1, 256, 1, 1200, v=832)),
+        (["linear"], Shape(1, 128, 1, 16384, v=576)),
+        (["linear"], Shape(1, 256, 1, 16384, v=128)),
+        (["linear"], Shape(1, 512, 1, 8192, v=2176)),
     ],
     "paper": [
         (LRA_OPS, Shape(64, 160, 16, 1024, z=96, v=320)),  # Image
