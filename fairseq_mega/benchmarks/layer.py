@@ -8,7 +8,7 @@ from typing import Any, Dict
 import torch
 
 from fairseq_mega.benchmarks import measuring
-from fairseq_mega.benchmarks.layer_models import MODELS, REFERENCE, build, check, output
+from fairseq_mega.benchmarks.layer_models import MODELS, REFERENCE, build, check, output, products
 from fairseq_mega.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
 from fairseq_mega.benchmarks.rows import Rows
 
@@ -98,6 +98,20 @@ def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.
     return "\n".join(lines)
 
 
+def shares(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
+    """A line for each MEGA layer in float32 on a CPU: its products' operations over the time of the whole layer."""
+    on_cpu = arguments.device == "cpu" and arguments.dtype == "float32"
+    peak = measuring.float32_peak(arguments.threads) if on_cpu else None
+    lines = []
+    for model, by_length in measured.items():
+        for length, found in by_length.items():
+            rate = products(model, length, arguments) / found["seconds"]
+            if peak is not None and rate > 0.0:
+                share = f"{rate / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s ({rate / peak:.0%})"
+                lines.append(f"{model}, L = {length}: products make {share}, the rest of the layer included")
+    return "".join(f"\n{line}" for line in lines)
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per length and model, and write the result file."""
     lengths = [int(length) for length in arguments.lengths.split(",")]
@@ -121,7 +135,7 @@ def run(arguments: argparse.Namespace) -> None:
                     print(f"sweep {sweep + 1} of {arguments.sweeps}: {model}, L = {length}", file=sys.stderr)
                     found = kept.add(measure_apart(model, length, arguments), **part)
                 measured[model][length] = measuring.keep_the_faster(measured[model].get(length, found), found)
-    print(table(measured, arguments))
+    print(table(measured, arguments) + shares(measured, arguments))
     scores = {
         f"{model} L={length} {key}": value
         for model, by_length in measured.items()

@@ -101,6 +101,19 @@ def explicit_attention(fused: Any) -> Any:
     return ExplicitAttention()
 
 
+def products(model: str, length: int, arguments: argparse.Namespace) -> int:
+    """Multiplications and additions of a MEGA layer's matrix products in a forward and backward pass; 0 for others.
+
+    A map has three products. Attention has two forward; backward has those of the weights again and four of gradients.
+    """
+    if not model.startswith("mega") or "megalodon" in model:
+        return 0
+    d, v, z = arguments.embed_dim, arguments.hidden_dim, arguments.z_dim
+    maps = 3 * (d * v + d * (2 * d + z + v) + v * d + 2 * d * v)
+    keys = length if model == "mega" else min(length, arguments.chunk_size)
+    return 2 * (arguments.tokens // length) * length * (maps + keys * (4 * z + 3 * v) // (2 if arguments.causal else 1))
+
+
 def output(layer: Any, x: Any) -> Any:
     """Hidden states of a layer, whatever else it returns."""
     result = layer(x)

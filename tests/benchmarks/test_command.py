@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairseq_mega.benchmarks import command, layer
+from fairseq_mega.ops import native
 from fairseq_mega.reports.results import read_result
 
 
@@ -36,11 +37,22 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     file = tmp_path / "layer.json"
     given = ["layer", "--smoke", "--models", "mega-chunk", "--json", str(file)]
     command.main(given)
-    assert capsys.readouterr().out.count("| 16 | mega-chunk 8 |") == 1
+    out = capsys.readouterr().out
+    assert out.count("| 16 | mega-chunk 8 |") == 1
+    assert ("mega-chunk, L = 16: products make" in out) == (native.PROBLEM is None)
     result = read_result(file)
     assert result["command"] == " ".join(["python -m fairseq_mega.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
+
+
+def test_products_of_a_layer_are_counted():
+    """Tokens times weights for each of three products, and attention within chunks."""
+    arguments = command.parse(["layer", "--smoke"])  # d 8, v 16, z 4, chunks of 8; 32 tokens
+    maps = 8 * 16 + 8 * (8 + 4 + 16 + 8) + 16 * 8 + 2 * 8 * 16
+    assert layer.products("mega-chunk", 16, arguments) == 2 * 32 * (3 * maps + 8 * (4 * 4 + 3 * 16))
+    assert layer.products("mega", 16, arguments) == 2 * 32 * (3 * maps + 16 * (4 * 4 + 3 * 16))
+    assert layer.products("transformer", 16, arguments) == 0
 
 
 def test_layers_are_measured_under_autocast(monkeypatch):
