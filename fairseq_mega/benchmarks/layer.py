@@ -11,10 +11,12 @@ from fairseq_mega.benchmarks import measuring
 from fairseq_mega.benchmarks.layer_models import MODELS, REFERENCE, build, check, output, products
 from fairseq_mega.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
 from fairseq_mega.benchmarks.rows import Rows
+from fairseq_mega.compat.allocator import keep_freed_memory
 
 DESCRIPTION = """\
 Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and backward.
 
+"kept" is what the forward pass leaves allocated for the backward pass, its result included; it needs no idle machine.
 Every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one. With --rows every
 measurement is kept as a line of JSON at once, and the same command goes on from there. Before anything is timed, the
 measured paths of the MEGA layer are compared in float32 with the reference paths, outputs and gradients; nothing is
@@ -46,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
-    """Measure the median seconds and peak extra memory (MiB) of a forward and backward pass of MODEL:LENGTH."""
+    """Measure a step of MODEL:LENGTH: median seconds, peak extra memory, and what backward keeps (both in MiB)."""
     model, length = part.split(":")[0], int(part.split(":")[1])
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
@@ -54,17 +56,22 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     dtype = torch.float32 if autocast else getattr(torch, arguments.dtype)
     batch = arguments.tokens // length
 
-    def step(layer: Any, x: Any) -> None:
+    keep_freed_memory()  # as fairseq-mega-train does
+
+    def forward(layer: Any, x: Any) -> Any:
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            y = output(layer, x)
-        y.square().mean().backward()
+            return output(layer, x)
+
+    def step(layer: Any, x: Any) -> None:
+        forward(layer, x).square().mean().backward()
 
     # First a short sequence, so that the one-time work of torch is not charged to the layer.
     step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
     layer = build(model, length, arguments).to(device, dtype)
     x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
     try:
-        return measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
+        found = measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
+        return {**found, "kept_mib": measuring.kept_mib(lambda: forward(layer, x), device)}
     finally:
         for name in REFERENCE:  # set by build(); another model may follow in this process
             os.environ.pop(name, None)
@@ -83,7 +90,7 @@ def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dic
 
 def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.Namespace) -> str:
     """The measurements as a Markdown table, with ratios to the first of the models."""
-    lines = ["| L | layer | ms | speed | peak MiB | memory |", "|---|---|---|---|---|---|"]
+    lines = ["| L | layer | ms | speed | peak MiB | memory | kept MiB |", "|---|---|---|---|---|---|---|"]
     first = next(iter(measured))
     for length in sorted(measured[first]):
         base = measured[first][length]
@@ -93,7 +100,7 @@ def table(measured: Dict[str, Dict[int, Dict[str, float]]], arguments: argparse.
             name = f"{model} {arguments.chunk_size}" if model.endswith("-chunk") else model
             lines.append(
                 f"| {length} | {name} | {1e3 * found['seconds']:.1f} | {speed:.2f}x "
-                f"| {found['memory_mib']:.0f} | {memory:.2f}x |"
+                f"| {found['memory_mib']:.0f} | {memory:.2f}x | {found['kept_mib']:.0f} |"
             )
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from fairseq_mega.ops import native
 from fairseq_mega.reports.results import make_result, write_result
@@ -68,6 +69,19 @@ def time_and_memory(work: Callable[[], object], repeat: int, device: torch.devic
     else:
         peak = resident_mib("VmHWM")
     return {"seconds": seconds, "memory_mib": peak - before}
+
+
+def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
+    """MiB of tensors that a forward pass leaves behind, its result among them: what its backward pass needs."""
+    forward()  # what is allocated once
+    results = []  # held until memory is counted
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated(device)
+        results.append(forward())
+        return (torch.cuda.memory_allocated(device) - before) / 2**20
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        results.append(forward())
+    return sum(event.self_cpu_memory_usage for event in profiled.key_averages()) / 2**20
 
 
 def bandwidth(device: torch.device, mib: int, repeat: int) -> float:

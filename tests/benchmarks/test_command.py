@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.benchmarks import command, layer
+from fairseq_mega.benchmarks import command, layer, measuring
 from fairseq_mega.ops import native
 from fairseq_mega.reports.results import read_result
 
@@ -69,6 +69,12 @@ def test_layers_are_measured_under_autocast(monkeypatch):
     monkeypatch.setattr(layer, "output", output)
     layer.measure("mega-chunk:16", command.parse(given))
     assert set(types) == {(torch.bfloat16, torch.float32, torch.float32)}
+
+
+def test_what_backward_keeps_is_counted():
+    """The exponential keeps its result, the sum nothing of its own; what is freed on the way does not count."""
+    x = torch.zeros(1 << 18, requires_grad=True)
+    assert measuring.kept_mib(lambda: (x * 2.0).exp().sum(), torch.device("cpu")) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_device(tmp_path, capsys):
