@@ -53,6 +53,26 @@ def test_kernel_equals_the_definition(rows, inputs, outputs, kind, bias):
 
 
 @needs_kernels
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5, 8, 13, MOST_ROWS, MOST_ROWS + 1])
+@pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (1, 1), (5, 3), (17, 9), (64, 17), (130, 15), (515, 26)])
+def test_kernel_equals_the_definition_with_a_plain_matrix(rows, inputs, outputs):
+    x, bias = matrix(rows, inputs, seed=2), matrix(1, outputs, seed=3)[0]
+    plain = PackedMatrix(matrix(outputs, inputs), None)
+    want = F.linear(x.double(), plain.data.double(), bias.double())
+    got = packed_linear(x, plain, bias, path="native")
+    assert_close("output", got, want, packed_linear(x, plain, bias, path="reference"))
+
+
+@needs_kernels
+def test_a_plain_matrix_that_learns_takes_the_reference():
+    weight, x = matrix(4, 6).requires_grad_(), matrix(2, 6)
+    packed_linear(x, PackedMatrix(weight, None)).sum().backward()
+    torch.testing.assert_close(weight.grad, x.sum(0).expand(4, 6))
+    with pytest.raises(RuntimeError, match="no gradients"):
+        packed_linear(x, PackedMatrix(weight, None), path="native")
+
+
+@needs_kernels
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_leading_axes_and_strides(kind):
     packed, x = pack(matrix(12, 20), kind), matrix(6, 40).view(2, 3, 40)[..., ::2]

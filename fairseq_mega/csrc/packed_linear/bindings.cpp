@@ -11,6 +11,12 @@ namespace {
 
 constexpr int64_t kWork = 1 << 17;  // multiplications that are worth a thread
 
+WeightType weight_type(const char* op, const Tensor& weight) {
+  if (weight.scalar_type() == ScalarType::Float) return WeightType::kFloat32;
+  if (weight.scalar_type() == ScalarType::BFloat16) return WeightType::kBFloat16;
+  STD_TORCH_CHECK(weight.scalar_type() == ScalarType::Char, op, ": weight must be float32, bfloat16 or int8");
+  return WeightType::kInt8;
+}
 Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::optional<Tensor> bias) {
   const char* op = "packed_linear";
   check_devices(op, {{"x", x}, {"weight", weight}, {"scale", scale}, {"bias", bias}});
@@ -19,8 +25,7 @@ Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::
   STD_TORCH_CHECK(weight.dim() == 2 && weight.size(1) == inputs && weight.is_contiguous(), op,
                   ": weight must be (outputs, inputs) and contiguous, with ", inputs, " inputs");
   const int64_t outputs = weight.size(0);
-  const bool int8 = weight.scalar_type() == ScalarType::Char;
-  STD_TORCH_CHECK(int8 || weight.scalar_type() == ScalarType::BFloat16, op, ": weight must be bfloat16 or int8");
+  const WeightType type = weight_type(op, weight);
   for (const auto& [name, t] : {std::pair{"scale", &scale}, {"bias", &bias}}) {
     STD_TORCH_CHECK(!t->has_value() || ((*t)->scalar_type() == ScalarType::Float && (*t)->dim() == 1 &&
                                         (*t)->size(0) == outputs),
@@ -37,7 +42,7 @@ Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::
                          rows,
                          inputs,
                          outputs,
-                         int8 ? WeightType::kInt8 : WeightType::kBFloat16};
+                         type};
   const int64_t grain = std::max<int64_t>(8, kWork / std::max<int64_t>(rows * inputs, 1));
   torch::stable::parallel_for(0, outputs, grain,
                               [&](int64_t begin, int64_t end) { packed_linear_cpu(map, begin, end); });

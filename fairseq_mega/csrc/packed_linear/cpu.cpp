@@ -1,6 +1,6 @@
 // Linear maps of a few rows on the CPU; see packed_linear.h.
 //
-// Weights are read as words of 32 bits, each of two of bfloat16 or four of int8, and the first of all words of a vector,
+// Weights are read as words of 32 bits, each of one of float32, two of bfloat16 or four of int8, and the first of all words of a vector,
 // the second ones and so on widened by shifts: one or two instructions, at every CPU level. The inputs are put in the
 // same order once for all outputs. bfloat16's own products (vdpbf16ps) are of no use: they would round the inputs, or
 // take as long for inputs in two parts as products of float32 do.
@@ -29,6 +29,10 @@ FM_INLINE Vector<float, kWidth> load(const float* from) {
   return x;
 }
 
+// Rows of a matrix are too short for the processor to see which one is next: this many bytes ahead are fetched early,
+// which doubles the rate at which one core reads memory (measured; 4 to 16 KiB do equally well).
+constexpr int kAhead = 8192;
+
 template <class T>
 constexpr int kParts = 4 / static_cast<int>(sizeof(T));  // weights of a word, the first in its lowest bits
 
@@ -47,6 +51,13 @@ FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int part, 
   Vector<int32_t, kWidth> signed_words;
   std::memcpy(&signed_words, &highest, sizeof highest);
   return __builtin_convertvector(signed_words >> 24, Vector<float, kWidth>);
+}
+
+template <int kWidth>
+FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int, const float*) {
+  Vector<float, kWidth> x;
+  std::memcpy(&x, &words, sizeof x);
+  return x;
 }
 
 template <int kWidth>
@@ -91,7 +102,10 @@ struct Task {
   FM_INLINE void multiply(const T* w, int64_t stride, const float* inputs,
                           Vector<float, kWidth> (&sums)[kRows][kOutputs]) const {
     Vector<uint32_t, kWidth> words[kOutputs];
-    for (int o = 0; o < kOutputs; ++o) std::memcpy(&words[o], w + o * stride, sizeof words[o]);
+    for (int o = 0; o < kOutputs; ++o) {
+      std::memcpy(&words[o], w + o * stride, sizeof words[o]);
+      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w + o * stride) + kAhead));
+    }
 #pragma GCC unroll 4
     for (int part = 0; part < kParts<T>; ++part) {
       Vector<float, kWidth> numbers[kRows];
@@ -124,13 +138,10 @@ struct Task {
     }
   }
 
-  // All rows of x for kOutputs outputs.
+  // All rows of x for kOutputs outputs, whose rows of the matrix stay in the cache after the first block.
   template <int kOutputs>
   FM_INLINE void rows(int64_t output) const {
     int64_t row = 0;
-    if constexpr (kWidth == 16) {  // AVX-512 has twice as many registers
-      for (; row + 8 <= m.rows; row += 8) block<8, kOutputs>(row, output);
-    }
     for (; row + 4 <= m.rows; row += 4) block<4, kOutputs>(row, output);
     for (; row + 2 <= m.rows; row += 2) block<2, kOutputs>(row, output);
     for (; row < m.rows; ++row) block<1, kOutputs>(row, output);
@@ -141,6 +152,9 @@ struct Task {
     if (m.rows == 1) {  // as many sums at work as several rows have
       for (; output + 8 <= end; output += 8) block<1, 8>(0, output);
     }
+    if constexpr (kWidth == 16) {  // AVX-512 has twice as many registers
+      for (; output + 4 <= end; output += 4) rows<4>(output);
+    }
     for (; output + 2 <= end; output += 2) rows<2>(output);
     for (; output < end; ++output) rows<1>(output);
   }
@@ -149,6 +163,7 @@ struct Task {
 template <CpuLevel kLevel>
 FM_INLINE void packed_linear(const PackedLinear& m, int64_t begin, int64_t end) {
   constexpr int kWidth = kLevel >= CpuLevel::kAvx512 ? 16 : 8;
+  if (m.type == WeightType::kFloat32) return Task<kWidth, float>(m).run(begin, end);
   if (m.type == WeightType::kInt8) return Task<kWidth, int8_t>(m).run(begin, end);
   Task<kWidth, uint16_t>(m).run(begin, end);
 }

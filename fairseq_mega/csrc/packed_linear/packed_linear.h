@@ -1,11 +1,11 @@
 #pragma once
 // A linear map of a few rows, as in decoding: reading its matrix takes the time, so that a matrix of half or a quarter
-// of the bytes is faster. The matrix is bfloat16, or int8 with a scale for each output; everything else is float32.
+// of the bytes is faster. The matrix is float32, bfloat16, or int8 with a scale for each output; the rest is float32.
 #include <cstdint>
 
 namespace fm {
 
-enum class WeightType : int { kBFloat16 = 0, kInt8 = 1 };
+enum class WeightType : int { kFloat32 = 0, kBFloat16, kInt8 };
 
 // y[r, j] = scale[j] sum_i x[r, i] weight[j, i] + bias[j]
 struct PackedLinear {
