@@ -21,8 +21,8 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
-from fairseq_mega.ops.gate import gated_residual, query_key, silu
-from fairseq_mega.ops.packed_linear import KINDS, pack, packed_linear
+from fairseq_mega.ops.gate import gated_residual, linear, query_key, row_norm, silu
+from fairseq_mega.ops.packed_linear import KINDS, PackedMatrix, pack, packed_linear
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.support.layers import run
 
@@ -152,6 +152,13 @@ def run_rows(dtype: torch.dtype) -> None:
         backward(y, state.mean, state.variance)
 
 
+def run_norms(dtype: torch.dtype) -> None:
+    """Layer and RMS norm of rows that lie together or apart, also into bfloat16."""
+    for width, centred, gap in itertools.product((1, 7, 33), (False, True), (0, 3)):
+        for columns, result in itertools.product((0, 1, 2), (dtype, torch.bfloat16)):
+            x = draw(4, 65, width + 2 * gap, dtype=dtype)[..., gap : gap + width]  # more rows than one part has
+            coefficients = (draw(width) for _ in range(columns))
+            backward(row_norm(x, *coefficients, centred=centred, eps=1e-5, dtype=result, path="native"))
 @torch.no_grad()
 def run_decoding(dtype: torch.dtype) -> None:
     """Single steps of layers of odd widths, past the end of a chunk; the kernels for whole steps take float32 only."""
@@ -171,6 +178,15 @@ def run_packed() -> None:
         for kind in KINDS:
             matrix = pack(torch.randn(outputs, inputs), kind)
             packed_linear(torch.randn(rows, inputs), matrix, torch.randn(outputs), path="native")
+        plain = PackedMatrix(torch.randn(outputs, inputs), None)
+        packed_linear(torch.randn(rows, inputs), plain, torch.randn(outputs), path="native")
+
+
+def run_linear(dtype: torch.dtype) -> None:
+    """Linear maps of odd sizes, in pairs of bfloat16 and one by one, with rows that lie apart."""
+    for rows, inputs, outputs in itertools.product((1, 25, 257), (1, 18, 37), (2, 33)):
+        x = torch.randn(rows, inputs + 4).to(dtype)[:, 2 : inputs + 2]
+        backward(linear(x, draw(outputs, inputs, dtype=dtype), draw(outputs, dtype=dtype), path="native"))
 
 
 def run_all(side: str) -> Set[str]:
@@ -183,6 +199,8 @@ def run_all(side: str) -> Set[str]:
             run_ema(dtype)
             run_attention(dtype)
             run_rows(dtype)
+            run_norms(dtype)
+            run_linear(dtype)
             run_decoding(dtype)
         run_packed()
     return mode.called
