@@ -10,7 +10,6 @@ from . import (
     arguments,
     autocast,
     batches,
-    decode_weights,
     distributed,
     expressions,
     finished,
@@ -61,5 +60,4 @@ def apply() -> None:
     arguments.name_missing_arguments()
     precision.add_precision_option()
     interactive.drop_byte_order_marks()
-    decode_weights.add_decode_weights()
     apex.fuse_adam_where_it_runs()

@@ -9,18 +9,26 @@ import typing
 
 from .patching import wrap
 
-KINDS = ("bf16", "int8")
 NAME = "decode_weights"
 HELP = "keep the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"
 
 
-def add_decode_weights() -> None:
-    """Add the option to the commands that have --model-overrides; models that do not know it refuse it."""
+def add_decode_weights(kinds: typing.Sequence[str]) -> None:
+    """Add the option to the commands that have --model-overrides; models that do not know it refuse it.
+
+    Args:
+        kinds: the values it takes.
+    """
     from fairseq import options
     from fairseq.models import BaseFairseqModel
 
-    wrap(options, "add_generation_args", _add_option)
-    wrap(options, "add_eval_lm_args", _add_option)
+    def add_decode_weights_option(original: typing.Callable, parser: typing.Any) -> typing.Any:
+        group = original(parser)
+        parser.add_argument("--decode-weights", choices=kinds, help=HELP)
+        return group
+
+    wrap(options, "add_generation_args", add_decode_weights_option)
+    wrap(options, "add_eval_lm_args", add_decode_weights_option)
     wrap(options, "parse_args_and_arch", _parse_into_overrides)
     wrap(BaseFairseqModel, "prepare_for_inference_", _refuse_other_models)
 
@@ -33,12 +41,6 @@ def asked_for(cfg: typing.Any) -> typing.Optional[str]:
     except (ValueError, SyntaxError):  # eval-lm takes any expression there
         return None
     return overrides.get(NAME) if isinstance(overrides, dict) else None
-
-
-def _add_option(original: typing.Callable, parser: typing.Any) -> typing.Any:
-    group = original(parser)
-    parser.add_argument("--decode-weights", choices=KINDS, help=HELP)
-    return group
 
 
 def _parse_into_overrides(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
