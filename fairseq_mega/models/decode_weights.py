@@ -3,14 +3,14 @@
 from typing import Any, Optional
 
 import torch
-import torch.nn.functional as F
 from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import Tensor, nn
 
 from fairseq_mega.compat.decode_weights import add_decode_weights, asked_for
 from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
-from fairseq_mega.ops.packed_linear import KINDS
+from fairseq_mega.ops.gate import linear
+from fairseq_mega.ops.packed_linear import KINDS, PackedMatrix, packed_linear
 
 add_decode_weights(KINDS)
 
@@ -35,7 +35,11 @@ class OutputTable:
             return features
         if self.packed_output is not None:
             return self.packed_output(features)
-        return F.linear(features, self.output_matrix)
+        matrix = self.output_matrix
+        wide = features.dtype == matrix.dtype == torch.float32 and not torch.is_autocast_enabled(features.device.type)
+        if wide and features.size(-2) == 1:
+            return packed_linear(features, PackedMatrix(matrix, None))  # a step of decoding
+        return linear(features, matrix)
 
     @property
     def output_matrix(self) -> Tensor:
