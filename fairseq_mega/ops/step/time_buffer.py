@@ -20,12 +20,20 @@ class TimeBuffer:
     """
 
     def __init__(self, steps: Tensor) -> None:
-        self.steps = steps
+        self._steps: Optional[Tensor] = steps
+        self._length = steps.size(1)
         self._room: Optional[Tensor] = None  # (B, capacity, width), begins with the steps
         self._taken: List[int] = []  # one number, of all buffers in this room: how many of its steps are written
 
     def __len__(self) -> int:
-        return self.steps.size(1)
+        return self._length
+
+    @property
+    def steps(self) -> Tensor:
+        """(B, n, width)."""
+        if self._steps is None:  # made when first asked for: a kernel takes the room
+            self._steps = self.room[:, : self._length]
+        return self._steps
 
     def append(self, steps: Tensor, most: Optional[int] = None) -> "TimeBuffer":
         """A buffer with further steps.
@@ -44,7 +52,7 @@ class TimeBuffer:
     def grow(self, count: int, most: Optional[int] = None) -> "TimeBuffer":
         """A buffer with ``count`` further steps that the caller writes at once, see :attr:`room`."""
         old, new = len(self), len(self) + count
-        longer = TimeBuffer(self.steps)
+        longer = TimeBuffer.__new__(TimeBuffer)
         longer._room, longer._taken = self._room, self._taken
         if not self._has_room(new):
             capacity = max(SMALLEST, 1 << new.bit_length())  # doubled, so that copies stay few
@@ -54,7 +62,7 @@ class TimeBuffer:
             longer._room[:, :old] = self.steps
             longer._taken = [old]
         longer._taken[0] = new
-        longer.steps = longer.room[:, :new]
+        longer._steps, longer._length = None, new
         return longer
 
     @property
@@ -78,9 +86,9 @@ class TimeBuffer:
         """The streams ``order`` (B',) long, in a memory of their own with as much room, of which nothing is copied."""
         if self._room is None:
             return TimeBuffer(self.steps.index_select(0, order))
-        chosen = TimeBuffer(self.steps)
-        chosen._room, chosen._taken = self._room.new_empty(order.numel(), *self._room.shape[1:]), [len(self)]
-        chosen.steps = chosen._room[:, : len(self)]
+        room = self._room.new_empty(order.numel(), *self._room.shape[1:])
+        chosen = TimeBuffer(room[:, : len(self)])
+        chosen._room, chosen._taken = room, [len(self)]
         torch.index_select(self.steps, 0, order, out=chosen.steps)
         return chosen
 
