@@ -1,29 +1,11 @@
 // Operators of decoding on the CPU: shapes and memory; see decode_step.h.
 #include "decode_step/decode_step.h"
 
-#include "common/bindings.h"
+#include "decode_step/arguments.h"
 
 #if defined(FM_LIBRARY_CPU)
 namespace fm {
 namespace {
-
-// Steps of the inner loops that are worth a thread.
-constexpr int64_t kWork = 1 << 15;
-
-template <class Part>
-void run(Part part, int64_t count, int64_t work) {
-  torch::stable::parallel_for(0, count, std::max<int64_t>(1, kWork / std::max<int64_t>(work, 1)), part);
-}
-
-// Data of a contiguous float32 tensor of that shape; `what` names it in the error.
-const float* data(const Tensor& t, std::initializer_list<int64_t> shape, const char* what) {
-  bool fits = t.scalar_type() == ScalarType::Float && t.is_contiguous() &&
-              t.dim() == static_cast<int64_t>(shape.size());
-  int64_t axis = 0;
-  for (const int64_t size : shape) fits = fits && t.size(axis++) == size;
-  STD_TORCH_CHECK(fits, "decoding: ", what, " must be a contiguous float32 tensor of the shape its operator describes");
-  return t.const_data_ptr<float>();
-}
 
 std::tuple<Tensor, Tensor> average_step(Tensor x, Tensor decay_high, Tensor decay_low, Tensor expansion,
                                         Tensor projection, Tensor omega, std::optional<Tensor> state) {
@@ -39,12 +21,12 @@ std::tuple<Tensor, Tensor> average_step(Tensor x, Tensor decay_high, Tensor deca
   const Tensor xs = packed(x);
   const std::optional<Tensor> ss = packed(state);
   Tensor y = torch::stable::new_empty(x, {batch, d}), new_state = torch::stable::new_empty(x, {batch, d, n});
-  const AverageStep step{data(xs, {batch, d}, "x"), ss ? data(*ss, {batch, d, n}, "state") : nullptr,
+  const AverageStep step{data(xs, {batch, d}, "x"), data(ss, {batch, d, n}, "state"),
                          data(decay_high, {d, n}, "decay"), data(decay_low, {d, n}, "decay"),
                          data(expansion, {d, n}, "expansion"), data(projection, {d, n}, "projection"),
                          data(omega, {d}, "omega"), y.mutable_data_ptr<float>(), new_state.mutable_data_ptr<float>(),
                          d, n};
-  run([&](int64_t begin, int64_t end) { average_step_cpu(step, begin, end); }, batch * d, n);
+  run_step([&](int64_t begin, int64_t end) { average_step_cpu(step, begin, end); }, batch * d, n);
   return {y, new_state};
 }
 
@@ -72,7 +54,7 @@ Tensor attention_step(Tensor gates, Tensor value, Tensor kappa, Tensor mu, Tenso
                            keys.mutable_data_ptr<float>(), values.mutable_data_ptr<float>(),
                            y.mutable_data_ptr<float>(), d, z, v, room, past,
                            static_cast<AttentionFunction>(function)};
-  run([&](int64_t begin, int64_t end) { attention_step_cpu(step, begin, end); }, batch, (past + 1) * (z + v));
+  run_step([&](int64_t begin, int64_t end) { attention_step_cpu(step, begin, end); }, batch, (past + 1) * (z + v));
   return y;
 }
 
@@ -85,7 +67,7 @@ Tensor mix_step(Tensor residual, Tensor gates, Tensor projected) {
   Tensor out = torch::stable::new_empty(residual, {batch, d});
   const MixStep step{data(rs, {batch, d}, "residual"), data(gs, {batch, width}, "gates"),
                      data(ps, {batch, d}, "projected"), out.mutable_data_ptr<float>(), d, width};
-  run([&](int64_t begin, int64_t end) { mix_step_cpu(step, begin, end); }, batch, d);
+  run_step([&](int64_t begin, int64_t end) { mix_step_cpu(step, begin, end); }, batch, d);
   return out;
 }
 
