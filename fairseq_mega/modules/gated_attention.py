@@ -210,7 +210,7 @@ class GatedAttention(nn.Module):
         coefficients = prepared.get(self.ema, "step", self._step_coefficients)
         past = len(keys)
         bias = self.relative_bias(1, past + 1, past, prepared)
-        value = F.silu(self.value_proj(x))
+        value = self.value_proj(x)
         average, ema = step.ema(x, coefficients, None if memory is None else memory.ema)
         gates = self.gate_proj(average)
         attended, keys, values = step.attention(

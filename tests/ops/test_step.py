@@ -55,7 +55,7 @@ def test_attention_step(function, past):
     kappa, mu, old = draw(4, 2, z), draw(5, 2, z), (draw(6, 3, past, z), draw(7, 3, past, v))
     shared, reset = torch.nn.functional.silu(gates[:, width:-width]).split([z, v], dim=-1)
     key = torch.cat([old[0], (mu[1] + kappa[1] * shared).unsqueeze(1)], dim=1)
-    values = torch.cat([old[1], value.unsqueeze(1)], dim=1)
+    values = torch.cat([old[1], torch.nn.functional.silu(value).unsqueeze(1)], dim=1)
     query = (mu[0] + kappa[0] * shared).unsqueeze(1)
     want = attend(query, key, values, function=function, bias=bias, path="reference")[:, 0] * reset, key, values
     results = {}

@@ -47,7 +47,10 @@ FM_INLINE void attention_step(const AttentionStep& s, int64_t begin, int64_t end
       write(query.data() + i, (read(s.mu + i, count) + x * read(s.kappa + i, count)) * scale, count);
       write(key + i, read(s.mu + s.z + i, count) + x * read(s.kappa + s.z + i, count), count);
     });
-    for (int64_t i = 0; i < s.v; ++i) values[s.past * s.v + i] = s.value[b * s.v + i];
+    float* value = values + s.past * s.v;
+    vectors(s.v, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+      write(value + i, silu(read(s.value + b * s.v + i, count)), count);
+    });
     products(keys, s.z, seen, query.data(), s.z, weights.data());
     for (int64_t j = 0; j < seen; ++j) weights[j] += s.bias[j];
     weigh(weights.data(), seen, s.function);

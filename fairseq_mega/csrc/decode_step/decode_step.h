@@ -20,7 +20,7 @@ void average_step_cpu(const AverageStep& step, int64_t begin, int64_t end);  // 
 // From the gates' linear map to what the output's linear map reads.
 struct AttentionStep {
   const float* gates;          // (B, D + z + v + D): update, shared representation, reset, candidate, before SiLU
-  const float* value;          // (B, v), of this step
+  const float* value;          // (B, v), of this step, before SiLU
   const float *kappa, *mu;     // (2, z)
   const float* bias;           // (keys), relative bias of the last query
   float *keys, *values;        // (B, room, z), (B, room, v); row `past` of each is written

@@ -3,7 +3,7 @@
 Three functions compute it (:class:`StepFunctions`), once as a plain reference and once by compiled kernels. The linear
 maps between them are the caller's::
 
-    value = silu(value_proj(x))
+    value = value_proj(x)
     average, ema = step.ema(x, coefficients, ema)
     gates = gate_proj(average)
     attended, keys, values = step.attention(gates, value, kappa, mu, bias, keys, values, function, most)

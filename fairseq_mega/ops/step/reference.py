@@ -47,7 +47,7 @@ def attention_step(
 
     Args:
         gates: (B, D + z + v + D), logits of update gate, shared representation, reset gate, and the candidate.
-        value: (B, v), of the new step.
+        value: (B, v), logits of the new step's value.
         kappa, mu: (2, z), scale and offset of query and key.
         bias: (n + 1,), relative bias of the new query.
         keys, values: (B, n, z) and (B, n, v), the steps before; they stay as they are.
@@ -61,7 +61,7 @@ def attention_step(
     """
     shared, reset = F.silu(_split(gates, kappa.size(-1), value.size(-1))[1]).split([kappa.size(-1), value.size(-1)], -1)
     query, key = (torch.addcmul(offset, shared, scale).unsqueeze(1) for offset, scale in zip(mu, kappa))
-    keys, values = keys.append(key, most), values.append(value.unsqueeze(1), most)
+    keys, values = keys.append(key, most), values.append(F.silu(value).unsqueeze(1), most)
     weights = attention_weights(query, keys.steps, function=function, bias=bias)
     return torch.matmul(weights, values.steps).squeeze(1) * reset, keys, values
 
