@@ -56,6 +56,11 @@ def norm() -> Dict[str, Any]:
     return {"weight": floats(D), "count": counts, "mean": floats(B, G), "variance": floats(B, G)}
 
 
+def linear_map(name: str, outputs: int, inputs: int) -> Dict[str, Any]:
+    weight = torch.ones(outputs, inputs, dtype=torch.int8)
+    return {f"{name}_weight": weight, f"{name}_scale": floats(outputs), f"{name}_bias": floats(outputs)}
+
+
 def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     """Valid arguments of an operator, with every tensor it may be given."""
     gate = {name: floats(B, D) for name in ("x", "update", "candidate", "addend")}
@@ -130,6 +135,30 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "x": floats(B, D),
             "weight": floats(V, D),
             **dict.fromkeys(("need_x", "need_weight", "need_bias"), True),
+        },
+        "gated_attention_step": {
+            "x": floats(B, D),
+            "residual": floats(B, D),
+            **linear_map("value", V, D),
+            **linear_map("gate", 2 * D + Z + V, D),
+            **linear_map("output", D, V),
+            "kappa": floats(2, Z),
+            "mu": floats(2, Z),
+            **average,
+            "omega": floats(D),
+            "state": floats(B, D, N),
+            "bias": floats(3),
+            "keys": floats(B, 4, Z),
+            "values": floats(B, 4, V),
+            "past": 2,
+            "function": 0,
+        },
+        "feed_forward_step": {
+            "x": floats(B, D),
+            "residual": floats(B, D),
+            **linear_map("input", 2 * V, D),
+            **linear_map("output", D, V),
+            "layer_scale": floats(D),
         },
         "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
     }

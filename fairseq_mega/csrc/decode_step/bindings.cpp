@@ -2,6 +2,7 @@
 #include "decode_step/decode_step.h"
 
 #include "decode_step/arguments.h"
+#include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)
 namespace fm {
@@ -71,10 +72,56 @@ Tensor mix_step(Tensor residual, Tensor gates, Tensor projected) {
   return out;
 }
 
+std::tuple<Tensor, Tensor> gated_attention_step(
+    Tensor x, Tensor residual, Tensor value_weight, std::optional<Tensor> value_scale, std::optional<Tensor> value_bias,
+    Tensor gate_weight, std::optional<Tensor> gate_scale, std::optional<Tensor> gate_bias, Tensor output_weight,
+    std::optional<Tensor> output_scale, std::optional<Tensor> output_bias, Tensor kappa, Tensor mu, Tensor decay_high,
+    Tensor decay_low, Tensor expansion, Tensor projection, Tensor omega, std::optional<Tensor> state, Tensor bias,
+    Tensor keys, Tensor values, int64_t past, int64_t function) {
+  const Tensor value = packed_linear(x, value_weight, value_scale, value_bias);
+  const auto [average, new_state] =
+      average_step(x, decay_high, decay_low, expansion, projection, omega, state);
+  const Tensor gates = packed_linear(average, gate_weight, gate_scale, gate_bias);
+  const Tensor attended = attention_step(gates, value, kappa, mu, bias, keys, values, past, function);
+  const Tensor projected = packed_linear(attended, output_weight, output_scale, output_bias);
+  return {mix_step(residual, gates, projected), new_state};
+}
+
+Tensor feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, std::optional<Tensor> input_scale,
+                         std::optional<Tensor> input_bias, Tensor output_weight, std::optional<Tensor> output_scale,
+                         std::optional<Tensor> output_bias, std::optional<Tensor> layer_scale) {
+  const char* op = "feed_forward_step";
+  const Tensor inner = packed_linear(x, input_weight, input_scale, input_bias);
+  const int64_t batch = inner.size(0), width = output_weight.size(1);
+  STD_TORCH_CHECK(inner.size(1) == width || inner.size(1) == 2 * width, op, ": the inner widths ", inner.size(1), " and ",
+                  width, " do not fit");
+  check_devices(op, {{"x", x}, {"residual", residual}, {"layer_scale", layer_scale}});
+  Tensor activated = torch::stable::new_empty(inner, {batch, width});
+  const InnerStep step{data(inner, {batch, inner.size(1)}, "inner"), activated.mutable_data_ptr<float>(), width,
+                       inner.size(1) != width};
+  run_step([&](int64_t begin, int64_t end) { inner_step_cpu(step, begin, end); }, batch, width);
+  Tensor out = packed_linear(activated, output_weight, output_scale, output_bias);
+  const int64_t d = out.size(1);
+  const Tensor rs = packed(residual);
+  const AddStep add{data(rs, {batch, d}, "residual"), data(layer_scale, {d}, "layer_scale"),
+                    out.mutable_data_ptr<float>(), d};
+  run_step([&](int64_t begin, int64_t end) { add_step_cpu(add, begin, end); }, batch, d);
+  return out;
+}
+
 }  // namespace
 }  // namespace fm
 
 FM_LIBRARY(m) {
+  m.def(
+      "gated_attention_step(Tensor x, Tensor residual, Tensor value_weight, Tensor? value_scale, Tensor? value_bias, "
+      "Tensor gate_weight, Tensor? gate_scale, Tensor? gate_bias, Tensor output_weight, Tensor? output_scale, "
+      "Tensor? output_bias, Tensor kappa, Tensor mu, Tensor decay_high, Tensor decay_low, Tensor expansion, "
+      "Tensor projection, Tensor omega, Tensor? state, Tensor bias, Tensor(a!) keys, Tensor(b!) values, int past, "
+      "int function) -> (Tensor, Tensor)");
+  m.def(
+      "feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, Tensor? input_scale, Tensor? input_bias, "
+      "Tensor output_weight, Tensor? output_scale, Tensor? output_bias, Tensor? layer_scale) -> Tensor");
   m.def(
       "average_step(Tensor x, Tensor decay_high, Tensor decay_low, Tensor expansion, Tensor projection, Tensor omega, "
       "Tensor? state) -> (Tensor, Tensor)");
@@ -88,5 +135,7 @@ FM_LIBRARY_CPU(m) {
   m.impl("average_step", TORCH_BOX(&fm::average_step));
   m.impl("attention_step", TORCH_BOX(&fm::attention_step));
   m.impl("mix_step", TORCH_BOX(&fm::mix_step));
+  m.impl("gated_attention_step", TORCH_BOX(&fm::gated_attention_step));
+  m.impl("feed_forward_step", TORCH_BOX(&fm::feed_forward_step));
 }
 #endif

@@ -76,6 +76,28 @@ FM_INLINE void mix_step(const MixStep& s, int64_t begin, int64_t end) {
   }
 }
 
+FM_INLINE void inner_step(const InnerStep& s, int64_t begin, int64_t end) {
+  const int64_t stride = s.gated ? 2 * s.width : s.width;
+  for (int64_t b = begin; b < end; ++b) {
+    const float* from = s.in + b * stride;
+    vectors(s.width, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+      const Floats y = silu(read(from + i, count));
+      write(s.out + b * s.width + i, s.gated ? y * read(from + s.width + i, count) : y, count);
+    });
+  }
+}
+
+FM_INLINE void add_step(const AddStep& s, int64_t begin, int64_t end) {
+  for (int64_t b = begin; b < end; ++b) {
+    const float* residual = s.residual + b * s.width;
+    float* out = s.out + b * s.width;
+    vectors(s.width, [&](int64_t i, int64_t count) __attribute__((always_inline)) {
+      const Floats x = read(out + i, count);
+      write(out + i, read(residual + i, count) + (s.scale ? x * read(s.scale + i, count) : x), count);
+    });
+  }
+}
+
 }  // namespace
 
 void average_step_cpu(const AverageStep& step, int64_t begin, int64_t end) {
@@ -87,5 +109,9 @@ void attention_step_cpu(const AttentionStep& step, int64_t begin, int64_t end) {
 }
 
 void mix_step_cpu(const MixStep& step, int64_t begin, int64_t end) { FM_AT_CPU_LEVEL(mix_step(step, begin, end)); }
+
+void inner_step_cpu(const InnerStep& step, int64_t begin, int64_t end) { FM_AT_CPU_LEVEL(inner_step(step, begin, end)); }
+
+void add_step_cpu(const AddStep& step, int64_t begin, int64_t end) { FM_AT_CPU_LEVEL(add_step(step, begin, end)); }
 
 }  // namespace fm

@@ -40,4 +40,23 @@ struct MixStep {
 
 void mix_step_cpu(const MixStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
 
+// The inside of a feed-forward sub-layer: out = SiLU(in), or SiLU of the first half of in times the second.
+struct InnerStep {
+  const float* in;  // (B, width), gated (B, 2 width)
+  float* out;       // (B, width)
+  int64_t width;
+  bool gated;
+};
+
+void inner_step_cpu(const InnerStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
+
+// out = residual + scale out
+struct AddStep {
+  const float *residual, *scale;  // (B, width), (width) or null for one
+  float* out;                     // (B, width)
+  int64_t width;
+};
+
+void add_step_cpu(const AddStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
+
 }  // namespace fm

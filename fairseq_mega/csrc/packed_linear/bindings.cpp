@@ -1,7 +1,7 @@
 // Operator of linear maps of a few rows on the CPU: shapes and memory; see packed_linear.h.
 #include "packed_linear/packed_linear.h"
 
-#include "common/bindings.h"
+#include "packed_linear/operator.h"
 
 FM_LIBRARY(m) { m.def("packed_linear(Tensor x, Tensor weight, Tensor? scale, Tensor? bias) -> Tensor"); }
 
@@ -17,6 +17,9 @@ WeightType weight_type(const char* op, const Tensor& weight) {
   STD_TORCH_CHECK(weight.scalar_type() == ScalarType::Char, op, ": weight must be float32, bfloat16 or int8");
   return WeightType::kInt8;
 }
+
+}  // namespace
+
 Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::optional<Tensor> bias) {
   const char* op = "packed_linear";
   check_devices(op, {{"x", x}, {"weight", weight}, {"scale", scale}, {"bias", bias}});
@@ -49,7 +52,6 @@ Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::
   return y;
 }
 
-}  // namespace
 }  // namespace fm
 
 FM_LIBRARY_CPU(m) { m.impl("packed_linear", TORCH_BOX(&fm::packed_linear)); }
