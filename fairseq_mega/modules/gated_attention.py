@@ -18,6 +18,7 @@ from .ema import MultiDimensionalDampedEMA
 from .layer import PLAIN, LayerContext
 from .linear import linear
 from .norm import build_norm, norm_for_products, type_of_products
+from .packed_linear import step_maps
 from .padding import finite_padding
 from .prepared import Prepared
 from .relative_bias import build_relative_bias
@@ -210,13 +211,20 @@ class GatedAttention(nn.Module):
         coefficients = prepared.get(self.ema, "step", self._step_coefficients)
         past = len(keys)
         bias = self.relative_bias(1, past + 1, past, prepared)
-        value = self.value_proj(x)
-        average, ema = step.ema(x, coefficients, None if memory is None else memory.ema)
-        gates = self.gate_proj(average)
-        attended, keys, values = step.attention(
-            gates, value, self.kappa, self.mu, bias, keys, values, self.function, self.kept_steps
-        )
-        out = step.mix(residual, gates, self.output_proj(attended)).unsqueeze(1)
+        state = None if memory is None else memory.ema
+        attention_arguments = (bias, keys, values, self.function, self.kept_steps)
+        maps = None if step.gated_attention is None else step_maps(x, self.value_proj, self.gate_proj, self.output_proj)
+        if step.gated_attention is not None and maps is not None:
+            out, ema, keys, values = step.gated_attention(
+                x, residual, maps, self.kappa, self.mu, coefficients, state, *attention_arguments
+            )
+        else:
+            value = self.value_proj(x)
+            average, ema = step.ema(x, coefficients, state)
+            gates = self.gate_proj(average)
+            attended, keys, values = step.attention(gates, value, self.kappa, self.mu, *attention_arguments)
+            out = step.mix(residual, gates, self.output_proj(attended))
+        out = out.unsqueeze(1)
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out if self.prenorm else self.norm(out), LayerMemory(ema), cache)
 

@@ -20,9 +20,17 @@ from fairseq_mega.ops.native import DTYPES
 
 from . import native, reference
 from .coefficients import StepCoefficients, step_coefficients
+from .native import StepMap
 from .time_buffer import TimeBuffer
 
-__all__ = ["StepCoefficients", "StepFunctions", "TimeBuffer", "step_coefficients", "step_functions"]
+__all__ = [
+    "StepCoefficients",
+    "StepFunctions",
+    "StepMap",
+    "TimeBuffer",
+    "step_coefficients",
+    "step_functions",
+]
 
 PATHS = Operator("decoding", Path("reference"), Path("native", kernels_obstacle, DTYPES))
 
@@ -33,11 +41,18 @@ class StepFunctions(NamedTuple):
     ema: Callable[..., Tuple[Tensor, Tensor]]
     attention: Callable[..., Tuple[Tensor, TimeBuffer, TimeBuffer]]
     mix: Callable[..., Tensor]
+    # Whole sub-layers, see .native; the reference leaves them to the caller.
+    gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
 
 
 FUNCTIONS: Dict[str, StepFunctions] = {
     "reference": StepFunctions(reference.gated_ema_step, reference.attention_step, reference.mix_step),
-    "native": StepFunctions(native.gated_ema_step, native.attention_step, native.mix_step),
+    "native": StepFunctions(
+        native.gated_ema_step,
+        native.attention_step,
+        native.mix_step,
+        native.gated_attention_step,
+    ),
 }
 
 

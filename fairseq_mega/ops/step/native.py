@@ -1,6 +1,6 @@
-"""The step of a gated attention by the compiled kernels; arguments and results as in :mod:`.reference`, all float32."""
+"""Single steps by the compiled kernels; arguments and results as in :mod:`.reference`, all float32."""
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from torch import Tensor
 
@@ -9,6 +9,14 @@ from fairseq_mega.ops.attention import FUNCTIONS
 
 from .coefficients import StepCoefficients
 from .time_buffer import TimeBuffer
+
+
+class StepMap(NamedTuple):
+    """A linear map as the kernels take it, see :func:`fairseq_mega.ops.packed_linear.packed_linear`."""
+
+    weight: Tensor  # (outputs, inputs), float32, bfloat16 or int8
+    scale: Optional[Tensor]  # (outputs,) float32
+    bias: Optional[Tensor]  # (outputs,) float32
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
@@ -37,3 +45,37 @@ def attention_step(
 def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
     """As :func:`fairseq_mega.ops.step.reference.mix_step`."""
     return native.operators.mix_step(residual, gates, projected)
+
+
+def gated_attention_step(
+    x: Tensor,
+    residual: Tensor,
+    maps: Tuple[StepMap, ...],
+    kappa: Tensor,
+    mu: Tensor,
+    coefficients: StepCoefficients,
+    state: Optional[Tensor],
+    bias: Tensor,
+    keys: TimeBuffer,
+    values: TimeBuffer,
+    function: str,
+    most: Optional[int],
+) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
+    """One step of a gated attention, from its normalised input to its residual sum, in one call.
+
+    Args:
+        x, residual: (B, D).
+        maps: of value, gates and output.
+        kappa, mu, bias, keys, values, function, most: of the attention.
+        coefficients, state: of the EMA.
+
+    Returns:
+        (B, D), the state of the EMA, and the keys and values with the new step.
+    """
+    past, index = len(keys), FUNCTIONS.index(function)
+    keys, values = keys.grow(1, most), values.grow(1, most)
+    value, gates, output = maps
+    out, state = native.operators.gated_attention_step(
+        x, residual, *value, *gates, *output, kappa, mu, *coefficients, state, bias, keys.room, values.room, past, index
+    )
+    return out, state, keys, values
