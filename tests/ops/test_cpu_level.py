@@ -17,6 +17,7 @@ TESTS = {
     "timestep_norm": ("kernels_equal_recurrence", "kernels_in_half_precision"),
     "gate": ("kernels_equal_formula", "half_precision_computes_in_float32"),
     "attention_native": ("long_rows", "sixteen_bits"),
+    "decoding": ("steps_equal_the_whole",),
     "step": ("ema_step", "attention_step", "mix_step"),
     "packed_linear": ("kernel_equals_the_definition",),
     "linear": ("products_equal_the_definition",),

@@ -8,6 +8,7 @@ import torch
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.ops import native, step
+from fairseq_mega.ops.packed_linear import MOST_ROWS
 from tests.support.layers import reorder, run
 from tests.support.numerics import assert_close
 
@@ -76,14 +77,18 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
 
     class Counting:
         def __getattr__(self, name):
-            if name == "attention_step":
+            if name in ("attention_step", "gated_attention_step"):
                 calls.append(name)
             return getattr(compiled, name)
 
     monkeypatch.setattr(native, "operators", Counting())
+    many = hidden(MOST_ROWS + 1, 2, 11).float()  # the linear maps are PyTorch's, then
+    stream(built, many, (1,) * 2)
+    assert calls == ["attention_step"] * 2
+    calls.clear()
     x = hidden(2, 9, 11).float()
     stream(built, x, (1,) * 9)
-    assert len(calls) == 9
+    assert calls == ["gated_attention_step"] * 9
     for name, data in (("reference", x), ("auto", x.double())):
         path(name)
         stream(built.to(data.dtype), data, (1,) * 9)
@@ -91,6 +96,19 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
     with torch.enable_grad():
         run(built.float(), x[:, :1], return_state=True)
     assert len(calls) == 9
+
+
+@pytest.mark.parametrize("function", ["softmax", "laplace"])
+def test_many_rows_equal_few_rows(function, path):
+    """Where the linear maps are left to PyTorch, single steps give what whole calls and other rows give."""
+    path("native")
+    built = attention(attention_function=function, chunk_size=4)
+    x = hidden(MOST_ROWS + 1, 6, 11).float()
+    many, last = stream(built, x, (1,) * 6)
+    few, before = stream(built, x[:3], (1,) * 6)
+    torch.testing.assert_close(many[:3], few)
+    torch.testing.assert_close(last.memory.ema[:3], before.memory.ema)
+    torch.testing.assert_close(last.cache.keys.steps[:3], before.cache.keys.steps)
 
 
 @pytest.mark.parametrize("name", ["native", "reference"])
