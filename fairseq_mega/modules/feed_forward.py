@@ -1,14 +1,18 @@
 """The feed-forward sub-layer."""
 
+from typing import Optional
+
 from torch import Tensor, nn
 
-from fairseq_mega.ops.gate import recomputing
+from fairseq_mega.ops.gate import recomputing, silu
+from fairseq_mega.ops.step import step_functions
 
 from .activation import get_activation
 from .config import MegaLayerConfig
 from .dropout import Dropout
 from .linear import linear
 from .norm import build_norm, norm_for_products
+from .packed_linear import step_maps
 
 
 class NormalizedFeedForward(nn.Module):
@@ -35,6 +39,20 @@ class NormalizedFeedForward(nn.Module):
         residual = x
         if self.prenorm:
             x = norm_for_products(self.norm, x)
-        x = self.hidden_dropout(self.activation(self.fc1(x)))
-        x = self.dropout(recomputing(self.fc2, x)) + residual
+        stepped = self._step(x, residual) if x.size(1) == 1 and not self.training else None
+        if stepped is not None:
+            x = stepped
+        else:
+            x = self.hidden_dropout(self.activation(recomputing(self.fc1, x)))
+            x = self.dropout(recomputing(self.fc2, x)) + residual
         return x if self.prenorm else self.norm(x)
+
+    def _step(self, x: Tensor, residual: Tensor) -> Optional[Tensor]:
+        """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
+        if self.activation is not silu or self.dropout.active or self.hidden_dropout.active:
+            return None
+        step = step_functions(x)
+        if step is None or step.feed_forward is None:
+            return None
+        maps = step_maps(x, self.fc1, self.fc2)
+        return None if maps is None else step.feed_forward(x[:, 0], residual[:, 0], maps).unsqueeze(1)

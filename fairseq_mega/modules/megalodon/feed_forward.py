@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout
+from fairseq_mega.modules.packed_linear import step_maps
+from fairseq_mega.ops.step import step_functions
 
 from .config import MegalodonLayerConfig
 from .initialization import matrix
@@ -40,7 +42,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Transform x (B, L, D) and add ``residual`` (B, L, D), the input of the layer: the two-hop residual."""
-        inner = self.input_proj(self.norm(x))
+        x = self.norm(x)
+        stepped = self._step(x, residual) if x.size(1) == 1 and not self.training else None
+        if stepped is not None:
+            return stepped
+        inner = self.input_proj(x)
         if self.gated:
             inner, gate = inner.chunk(2, dim=-1)
             inner = F.silu(inner) * gate
@@ -48,3 +54,13 @@ class FeedForward(nn.Module):
             inner = F.silu(inner)
         out = self.dropout(self.output_proj(self.hidden_dropout(inner)))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
+
+    def _step(self, x: Tensor, residual: Tensor) -> Optional[Tensor]:
+        """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
+        if self.dropout.active or self.hidden_dropout.active:
+            return None
+        step = step_functions(x)
+        maps = None if step is None or step.feed_forward is None else step_maps(x, self.input_proj, self.output_proj)
+        if step is None or step.feed_forward is None or maps is None:
+            return None
+        return step.feed_forward(x[:, 0], residual[:, 0], maps, self.scale).unsqueeze(1)

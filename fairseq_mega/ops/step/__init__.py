@@ -43,6 +43,7 @@ class StepFunctions(NamedTuple):
     mix: Callable[..., Tensor]
     # Whole sub-layers, see .native; the reference leaves them to the caller.
     gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
+    feed_forward: Optional[Callable[..., Tensor]] = None
 
 
 FUNCTIONS: Dict[str, StepFunctions] = {
@@ -52,6 +53,7 @@ FUNCTIONS: Dict[str, StepFunctions] = {
         native.attention_step,
         native.mix_step,
         native.gated_attention_step,
+        native.feed_forward_step,
     ),
 }
 

@@ -79,3 +79,15 @@ def gated_attention_step(
         x, residual, *value, *gates, *output, kappa, mu, *coefficients, state, bias, keys.room, values.room, past, index
     )
     return out, state, keys, values
+
+
+def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...], scale: Optional[Tensor] = None) -> Tensor:
+    """``residual + scale * W2 SiLU(W1 x)``, with SiLU of one half times the other where W1 has twice W2's inputs.
+
+    Args:
+        x, residual: (B, D).
+        maps: W1 and W2.
+        scale: (D,), None for one.
+    """
+    first, second = maps
+    return native.operators.feed_forward_step(x, residual, *first, *second, scale)
