@@ -1,0 +1,44 @@
+#pragma once
+// One step of decoding on the CPU: MEGALODON's normalised gated attention (Eq. 2, 5 to 9, 16 to 18) between its linear
+// maps, in two parts. All tensors are float32 but the decay.
+#include <cstdint>
+
+namespace fm {
+
+// h' = q h + p x, y = Re(sum_n g h') + omega x, then the RMS norm over the features, or SiLU.
+struct ComplexAverageStep {
+  const float *x, *state;          // (B, D), (B, D, N, 2) or null
+  const double* decay;             // (D, N, 2): a long text multiplies by it thousands of times
+  const float *expansion;          // (D, N)
+  const float* projection;         // (D, N, 2): real part, minus the imaginary part
+  const float *omega, *scale;      // (D), of the skip; (D) or null for one, of the norm
+  float *y, *new_state;            // (B, D), (B, D, N, 2)
+  int64_t width, n;
+  bool rms;                        // else SiLU
+};
+
+void complex_average_step_cpu(const ComplexAverageStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
+
+// From the gates' linear map to what the output's linear map reads.
+struct NormalizedAttentionStep {
+  const float* gates;             // (B, z + v + D): shared representation, output gate, candidate
+  const float* value;             // (B, v), of this step, before SiLU
+  const float *scale, *offset;    // (2, z), of query and key
+  const float* turn;              // (z / heads / 2, 2): cosine and sine of this step's angles
+  float *keys, *values;           // (B, room, z), (B, room, v); row `past` of each is written
+  float* y;                       // (B, v): attention times output gate
+  int64_t gates_width, z, v, heads, room, past;
+};
+
+void normalized_attention_step_cpu(const NormalizedAttentionStep& step, int64_t begin, int64_t end);  // batch rows
+
+// out = residual + (candidate + out)
+struct CandidateStep {
+  const float *residual, *gates;  // (B, D), as above
+  float* out;                     // (B, D)
+  int64_t width, gates_width;
+};
+
+void candidate_step_cpu(const CandidateStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
+
+}  // namespace fm
