@@ -24,8 +24,9 @@ def registered(key):
     return {n for n in names if n.startswith("fairseq_mega::") and
             torch._C._dispatch_has_kernel_for_dispatch_key(n, key)}
 
-only_cpu = {f"fairseq_mega::{name}" for name in ("average_step", "attention_step", "mix_step", "packed_linear")}
-with_gradients = ("silu", "query_key", "attention_groups")
+steps = ("average_step", "attention_step", "mix_step", "gated_attention_step", "normalized_attention_step")
+only_cpu = {f"fairseq_mega::{name}" for name in (*steps, "feed_forward_step", "packed_linear")}
+with_gradients = ("silu", "query_key", "attention_groups", "linear", "row_norm")
 only_cpu |= {f"fairseq_mega::{name}{way}" for name in with_gradients for way in ("", "_backward")}
 python = {f"fairseq_mega::{name}" for name in ("attention", "attention_backward")}
 on_cpu, on_cuda = registered("CPU") - only_cpu - python, registered("CUDA") - python
