@@ -10,17 +10,18 @@ from fairseq_mega.modules.attention_cache import AttentionCache, cached
 from fairseq_mega.modules.dropout import Dropout
 from fairseq_mega.modules.layer import PLAIN, LayerContext
 from fairseq_mega.modules.norm import rms_norm
+from fairseq_mega.modules.packed_linear import step_linear, step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.step import TimeBuffer
+from fairseq_mega.ops.step import TimeBuffer, step_functions
 
 from . import step
 from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
 from .initialization import matrix
 from .norms import GroupNorm, RMSNorm, TimestepNorm, at_least_float32
-from .rotary import rotate
+from .rotary import rotate, rotations
 
 
 class AttentionOutput(NamedTuple):
@@ -137,19 +138,40 @@ class NormalizedGatedAttention(nn.Module):
         past = len(keys)
         normed, statistics = self.norm(x, None, None if memory is None else memory.norm)
         normed = normed[:, 0]
-        value = F.silu(self.value_proj(normed))
-        coefficients = prepared.get(self.ema, "step", lambda: step.complex_step(self.ema.coefficients()))
-        average, ema = step.ema_step(normed, coefficients, self.ema.omega, None if memory is None else memory.ema)
-        shared, gate, candidate = self.gate_proj(self.ema_norm(average)).split(self.widths, dim=-1)
+        state = None if memory is None else memory.ema
         scale, offset = prepared.get(self, "query and key", self._scale_and_offset)
         reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
+        function = step_functions(normed)
+        fused = None if function is None else function.normalized_attention
+        maps = None if fused is None else step_maps(normed, self.value_proj, self.gate_proj, self.output_proj)
+        if fused is not None and maps is not None:
+            turns = rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
+            kernels = prepared.get(self.ema, "kernels", lambda: step.kernel_coefficients(self.ema))
+            kernels = kernels._replace(**self._after_ema(prepared))
+            out, ema, keys, values = fused(
+                normed, x[:, 0], maps, scale, offset, turns, kernels, state, keys, values, self.kept_steps
+            )
+            cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
+            return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
+        value = F.silu(step_linear(self.value_proj, normed))
+        coefficients = prepared.get(self.ema, "step", lambda: step.complex_step(self.ema.coefficients()))
+        average, ema = step.ema_step(normed, coefficients, self.ema.omega, state)
+        gates = step_linear(self.gate_proj, self.ema_norm(average))
+        shared, gate, candidate = gates.split(self.widths, dim=-1)
         query, key = step.query_and_key_step(shared, scale, offset, past, reach, self.rope_base)
         keys = keys.append(key.unsqueeze(1), self.kept_steps)
         values = values.append(value.unsqueeze(1), self.kept_steps)
         attended = step.attend_step(query, keys.steps, values.steps, self.heads)
-        out = x[:, 0] + (candidate + self.output_proj(attended * F.silu(gate)))
+        out = x[:, 0] + (candidate + step_linear(self.output_proj, attended * F.silu(gate)))
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
+
+    def _after_ema(self, prepared: Prepared) -> Dict[str, Any]:
+        """The norm after the EMA as a kernel takes it."""
+        if not isinstance(self.ema_norm, RMSNorm):
+            return {"norm_scale": None, "rms": False}
+        norm = self.ema_norm
+        return {"norm_scale": prepared.get(norm, "scale", lambda: norm.scale), "rms": True}
 
     def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:
         """Scale and offset (2, H, E) of query and key; the scale holds what makes a norm of a root mean square."""

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from fairseq_mega.modules.norm import rms_norm
 from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.step import ComplexStepCoefficients
 
+from .complex_ema import ComplexEMA
 from .rotary import rotations
 
 
@@ -24,6 +26,19 @@ def complex_step(coefficients: EMACoefficients) -> ComplexStep:
     log_decay, expansion, projection = coefficients
     parts = torch.view_as_real(projection.conj().resolve_conj()).flatten(1)
     return ComplexStep(torch.exp(log_decay.to(torch.complex128)), expansion, parts)
+
+
+def kernel_coefficients(ema: ComplexEMA) -> ComplexStepCoefficients:
+    """Those of :func:`complex_step` as the kernel takes them; what follows the EMA is the caller's to fill in."""
+    decay, expansion, projection = complex_step(ema.coefficients())
+    return ComplexStepCoefficients(
+        torch.view_as_real(decay).contiguous(),
+        expansion.contiguous(),
+        projection.unflatten(1, (-1, 2)).contiguous(),
+        ema.omega.detach(),
+        norm_scale=None,
+        rms=False,
+    )
 
 
 def ema_step(x: Tensor, coefficients: ComplexStep, omega: Tensor, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:

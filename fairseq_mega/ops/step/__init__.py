@@ -8,6 +8,10 @@ maps between them are the caller's::
     gates = gate_proj(average)
     attended, keys, values = step.attention(gates, value, kappa, mu, bias, keys, values, function, most)
     y = step.mix(residual, gates, output_proj(attended))
+
+The kernels also compute whole sub-layers in one call, linear maps included, as calling them takes a good part of a
+step's time: ``gated_attention`` all five lines, ``normalized_attention`` those of MEGALODON, ``feed_forward`` a
+feed-forward sub-layer.
 """
 
 from typing import Callable, Dict, NamedTuple, Optional, Tuple
@@ -20,10 +24,11 @@ from fairseq_mega.ops.native import DTYPES
 
 from . import native, reference
 from .coefficients import StepCoefficients, step_coefficients
-from .native import StepMap
+from .native import ComplexStepCoefficients, StepMap
 from .time_buffer import TimeBuffer
 
 __all__ = [
+    "ComplexStepCoefficients",
     "StepCoefficients",
     "StepFunctions",
     "StepMap",
@@ -43,6 +48,7 @@ class StepFunctions(NamedTuple):
     mix: Callable[..., Tensor]
     # Whole sub-layers, see .native; the reference leaves them to the caller.
     gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
+    normalized_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
     feed_forward: Optional[Callable[..., Tensor]] = None
 
 
@@ -53,6 +59,7 @@ FUNCTIONS: Dict[str, StepFunctions] = {
         native.attention_step,
         native.mix_step,
         native.gated_attention_step,
+        native.normalized_attention_step,
         native.feed_forward_step,
     ),
 }

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from fairseq_mega.ops import native
@@ -79,6 +80,68 @@ def gated_attention_step(
         x, residual, *value, *gates, *output, kappa, mu, *coefficients, state, bias, keys.room, values.room, past, index
     )
     return out, state, keys, values
+
+
+class ComplexStepCoefficients(NamedTuple):
+    """What a step of a complex EMA, its skip and its norm take."""
+
+    decay: Tensor  # (D, N, 2), float64
+    expansion: Tensor  # (D, N)
+    projection: Tensor  # (D, N, 2), real part and minus the imaginary part
+    omega: Tensor  # (D,)
+    norm_scale: Optional[Tensor]  # (D,), None for one
+    rms: bool  # an RMS norm follows, else SiLU
+
+
+def normalized_attention_step(
+    x: Tensor,
+    residual: Tensor,
+    maps: Tuple[StepMap, ...],
+    scale: Tensor,
+    offset: Tensor,
+    turns: Tensor,
+    coefficients: ComplexStepCoefficients,
+    state: Optional[Tensor],
+    keys: TimeBuffer,
+    values: TimeBuffer,
+    most: Optional[int],
+) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
+    """One step of MEGALODON's attention, from its normalised input to its residual sum, in one call.
+
+    Args:
+        x, residual: (B, D).
+        maps: of value, gates and output.
+        scale, offset: (2, H, E), of query and key.
+        turns: (reach, E / 2) complex, of the positions in a chunk.
+        coefficients: of the EMA, and what follows it.
+        state: (B, D, N) complex, None for zeros.
+        keys, values, most: as in :func:`gated_attention_step`.
+
+    Returns:
+        (B, D), the state of the EMA, and the keys and values with the new step.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, 5 to 9 and 16 to 18.
+    """
+    past = len(keys)
+    keys, values = keys.grow(1, most), values.grow(1, most)
+    value, gates, output = maps
+    before = None if state is None else torch.view_as_real(state)
+    out, after = native.operators.normalized_attention_step(
+        x,
+        residual,
+        *value,
+        *gates,
+        *output,
+        scale,
+        offset,
+        torch.view_as_real(turns),
+        *coefficients,
+        before,
+        keys.room,
+        values.room,
+        past,
+    )
+    return out, torch.view_as_complex(after), keys, values
 
 
 def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...], scale: Optional[Tensor] = None) -> Tensor:
