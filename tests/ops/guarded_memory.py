@@ -18,11 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import gated_residual, linear, query_key, row_norm, silu
-from fairseq_mega.ops.packed_linear import KINDS, PackedMatrix, pack, packed_linear
+from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.support.layers import run
 
@@ -159,16 +161,31 @@ def run_norms(dtype: torch.dtype) -> None:
             x = draw(4, 65, width + 2 * gap, dtype=dtype)[..., gap : gap + width]  # more rows than one part has
             coefficients = (draw(width) for _ in range(columns))
             backward(row_norm(x, *coefficients, centred=centred, eps=1e-5, dtype=result, path="native"))
+
+
+def stream(layer: Any, dtype: torch.dtype, batch: int) -> None:
+    """Single steps of a layer, past the end of a chunk of five."""
+    layer, out = layer.eval().to(dtype), None
+    for _ in range(12):
+        out = run(layer, torch.randn(batch, 1, 19).to(dtype), out, return_state=True)
+
+
 @torch.no_grad()
 def run_decoding(dtype: torch.dtype) -> None:
-    """Single steps of layers of odd widths, past the end of a chunk; the kernels for whole steps take float32 only."""
-    for chunk, function, dims in itertools.product((-1, 5), ("softmax", "laplace", "relu2"), (1, 3)):
-        config = MegaLayerConfig(
-            embed_dim=19, hidden_dim=13, z_dim=5, ema_dim=dims, ffn_dim=9, chunk_size=chunk, attention_function=function
-        )
-        layer, out = MegaLayer(config).eval().to(dtype), None
-        for _ in range(12):
-            out = run(layer, torch.randn(3, 1, 19).to(dtype), out, return_state=True)
+    """Single steps of layers of odd widths, in one call and in parts; the kernels for whole steps take float32 only."""
+    widths: Dict[str, Any] = {"embed_dim": 19, "hidden_dim": 13, "ffn_dim": 9}
+    batches = (3, MOST_ROWS + 1)  # of more rows the linear maps are PyTorch's
+    for batch, chunk, function, dims in itertools.product(batches, (-1, 5), ("softmax", "laplace", "relu2"), (1, 3)):
+        shape = {**widths, "z_dim": 5, "ema_dim": dims, "chunk_size": chunk}
+        stream(MegaLayer(MegaLayerConfig(**shape, attention_function=function)), dtype, batch)
+    variants: Tuple[Dict[str, Any], ...] = (
+        {"z_dim": 6, "ema_dim": 3, "chunk_size": 5},
+        {"z_dim": 10, "ema_dim": 1, "ema_norm": "silu", "swiglu": True},
+        {"z_dim": 6, "ema_dim": 2, "norm_affine": False, "layer_scale": True},
+        {"z_dim": 12, "ema_dim": 3, "heads": 2, "hidden_dim": 14},
+    )
+    for batch, variant in itertools.product(batches, variants):
+        stream(MegalodonLayer(MegalodonLayerConfig(**{**widths, "norm_groups": 19, **variant})), dtype, batch)
 
 
 @torch.no_grad()
