@@ -19,7 +19,7 @@ class IncrementalDecoder:
         """Fill an empty memory as if ``tokens`` (B, t) had been read."""
         attentions = [part for part in self.model.decoder.modules() if isinstance(part, MultiheadAttention)]
         if not attentions:
-            self.step(tokens)
+            self.model.decoder(tokens, incremental_state=self.memory, features_only=True)
         for attention in attentions:
             shape = (tokens.size(0), attention.num_heads, tokens.size(1), attention.head_dim)
             names = ("prev_key", "prev_value")

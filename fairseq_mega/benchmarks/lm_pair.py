@@ -10,9 +10,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_mega.benchmarks.megalodon_lm import megalodon_options
 from fairseq_mega.models.decode_weights import pack_weights
 from fairseq_mega.modules.packed_linear import PackedLinear
+from fairseq_mega.ops.packed_linear import KINDS
 
 MODELS = ("mega", "mega-full", "transformer")
-PACKED = {"mega-bf16": "bf16", "mega-int8": "int8"}
+PACKED = {f"{name}-{kind}": (name, kind) for name in ("mega", "megalodon") for kind in KINDS}
 OTHERS = (*PACKED, "megalodon")  # measured where they are asked for
 
 
@@ -20,9 +21,9 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
     """A model with tied plain tables, without dropout.
 
     Args:
-        name: "mega" with chunks ("mega-bf16" and "mega-int8" with packed matrices), "mega-full" with one chunk for
-            everything, "megalodon", in chunks, or "transformer", fairseq's transformer_lm with an FFN as wide as makes
-            the layers equal in parameters.
+        name: "mega" or "megalodon" with chunks ("-bf16" and "-int8" behind it with packed matrices), "mega-full" with
+            one chunk for everything, or "transformer", fairseq's transformer_lm with an FFN as wide as makes the
+            layers equal in parameters.
         width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformer has d / 32 heads.
         layers: how many.
         chunk: of "mega".
@@ -32,6 +33,11 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
     Returns:
         A fairseq language model.
     """
+    if name in PACKED:
+        plain, kind = PACKED[name]
+        model = build(plain, width, layers, chunk, symbols, longest)
+        pack_weights(model, kind)
+        return model
     dictionary = Dictionary()
     for number in range(symbols - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
@@ -60,10 +66,7 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
         no_affine_final_norm=True,
         rel_pos_bias="rotary",
     )
-    model = ARCH_MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task)
-    if name in PACKED:
-        pack_weights(model, PACKED[name])
-    return model
+    return ARCH_MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task)
 
 
 def layer_parameters(model: Any) -> int:
