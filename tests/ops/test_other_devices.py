@@ -53,7 +53,7 @@ def groups() -> Dict[str, Any]:
 
 def norm() -> Dict[str, Any]:
     counts = torch.ones(B, dtype=torch.int64)
-    return {"weight": floats(D), "count": counts, "mean": floats(B, G), "variance": floats(B, G)}
+    return {"weight": floats(D), "count": counts, "mean": floats(B, G).double(), "variance": floats(B, G).double()}
 
 
 def linear_map(name: str, outputs: int, inputs: int) -> Dict[str, Any]:
@@ -103,8 +103,8 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "timestep_norm": {"x": floats(B, L, D), **norm(), "bias": floats(D), **last},
         "timestep_norm_backward": {
             **grads,
-            "grad_mean": floats(B, G),
-            "grad_variance": floats(B, G),
+            "grad_mean": floats(B, G).double(),
+            "grad_variance": floats(B, G).double(),
             "x": floats(B, L, D),
             **norm(),
             **last,

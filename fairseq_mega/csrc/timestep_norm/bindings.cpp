@@ -17,17 +17,27 @@ struct NormCall {
             weight.const_data_ptr<float>(),
             bias.const_data_ptr<float>(),
             count.const_data_ptr<int64_t>(),
-            mean.const_data_ptr<float>(),
-            variance.const_data_ptr<float>(),
+            mean.const_data_ptr<double>(),
+            variance.const_data_ptr<double>(),
             data_or_null<bool>(padding)};
   }
 };
 
-void check_floats(const Tensor& t, const std::vector<int64_t>& size, const char* op, const char* name) {
-  STD_TORCH_CHECK(t.scalar_type() == ScalarType::Float, op, ": ", name, " must be float32");
+void check_size(const Tensor& t, const std::vector<int64_t>& size, const char* op, const char* name) {
   bool fits = t.dim() == static_cast<int64_t>(size.size());
   for (int64_t i = 0; fits && i < t.dim(); ++i) fits = t.size(i) == size[i];
   STD_TORCH_CHECK(fits, op, ": ", name, size.size() == 1 ? " must be (D,)" : " must be (B, G)");
+}
+
+void check_parameter(const Tensor& t, const TimestepNormShape& shape, const char* op, const char* name) {
+  STD_TORCH_CHECK(t.scalar_type() == ScalarType::Float, op, ": ", name, " must be float32");
+  check_size(t, {shape.width}, op, name);
+}
+
+// The statistics stay in double precision between calls: rounded after each, those of a long stream would drift.
+void check_statistic(const Tensor& t, const TimestepNormShape& shape, const char* op, const char* name) {
+  STD_TORCH_CHECK(t.scalar_type() == ScalarType::Double, op, ": ", name, " must be float64");
+  check_size(t, {shape.batch, shape.groups}, op, name);
 }
 
 NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& count, const Tensor& mean,
@@ -49,10 +59,10 @@ NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   STD_TORCH_CHECK(mean.dim() == 2 && mean.size(1) >= 1 && shape.width % mean.size(1) == 0, op,
                   ": mean must be (B, G) with G a divisor of D");
   shape.groups = mean.size(1);
-  check_floats(weight, {shape.width}, op, "weight");
-  check_floats(bias, {shape.width}, op, "bias");
-  check_floats(mean, {shape.batch, shape.groups}, op, "mean");
-  check_floats(variance, {shape.batch, shape.groups}, op, "variance");
+  check_parameter(weight, shape, op, "weight");
+  check_parameter(bias, shape, op, "bias");
+  check_statistic(mean, shape, op, "mean");
+  check_statistic(variance, shape, op, "variance");
   STD_TORCH_CHECK(count.scalar_type() == ScalarType::Long && count.dim() == 1 && count.size(0) == shape.batch, op,
                   ": count must be (B,) in int64");
   if (padding.has_value()) {
@@ -84,7 +94,7 @@ struct NormCpu {
 struct NormCuda {
   static int64_t parts(const TimestepNormShape& shape) { return timestep_norm_parts_cuda(shape); }
   static Tensor workspace(const NormCall& call, bool backward) {
-    return floats(call.mean, {timestep_norm_workspace_cuda(call.shape, backward) / 4 + 1});
+    return floats(call.weight, {timestep_norm_workspace_cuda(call.shape, backward) / 4 + 1});
   }
   static void forward(const NormCall& call, const TimestepNormOutputs& out) {
     DeviceOf guard(call.x);
@@ -111,8 +121,8 @@ std::tuple<Tensor, Tensor, Tensor> timestep_norm(Tensor x, Tensor weight, Tensor
   STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   Tensor y = torch::stable::empty_like(call.x);
   Tensor new_mean = torch::stable::empty_like(call.mean), new_variance = torch::stable::empty_like(call.mean);
-  Device::forward(call, {y.mutable_data_ptr(), new_mean.mutable_data_ptr<float>(),
-                         new_variance.mutable_data_ptr<float>()});
+  Device::forward(call, {y.mutable_data_ptr(), new_mean.mutable_data_ptr<double>(),
+                         new_variance.mutable_data_ptr<double>()});
   return {y, new_mean, new_variance};
 }
 
@@ -130,17 +140,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
                      {"grad_y", grad_y},
                      {"the gradient of the final mean", grad_final_mean},
                      {"the gradient of the final variance", grad_final_variance}});
-  check_floats(grad_final_mean, {shape.batch, shape.groups}, op, "the gradient of the final mean");
-  check_floats(grad_final_variance, {shape.batch, shape.groups}, op, "the gradient of the final variance");
+  check_statistic(grad_final_mean, shape, op, "the gradient of the final mean");
+  check_statistic(grad_final_variance, shape, op, "the gradient of the final variance");
   const Tensor g = packed(grad_y), gm = packed(grad_final_mean), gv = packed(grad_final_variance);
   Tensor grad_x = torch::stable::empty_like(call.x);
   const int64_t parts = Device::parts(shape);
   Tensor grad_weight = floats(call.weight, {parts, shape.width}), grad_bias = floats(call.weight, {parts, shape.width});
   Tensor grad_mean = torch::stable::empty_like(call.mean), grad_variance = torch::stable::empty_like(call.mean);
-  Device::backward(call, {g.const_data_ptr(), gm.const_data_ptr<float>(), gv.const_data_ptr<float>(),
+  Device::backward(call, {g.const_data_ptr(), gm.const_data_ptr<double>(), gv.const_data_ptr<double>(),
                           grad_x.mutable_data_ptr(), grad_weight.mutable_data_ptr<float>(),
-                          grad_bias.mutable_data_ptr<float>(), grad_mean.mutable_data_ptr<float>(),
-                          grad_variance.mutable_data_ptr<float>()});
+                          grad_bias.mutable_data_ptr<float>(), grad_mean.mutable_data_ptr<double>(),
+                          grad_variance.mutable_data_ptr<double>()});
   const std::vector<int64_t> first{0};
   return {grad_x, torch::stable::sum(grad_weight, first), torch::stable::sum(grad_bias, first), grad_mean,
           grad_variance};

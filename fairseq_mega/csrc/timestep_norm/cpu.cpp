@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kTile = 32;              // steps of a tile
 constexpr int64_t kBlockWidth = 128;   // features of a block, unless one group has more
+constexpr int kPiece = 64;             // features summed in float32; the pieces are summed in double precision
 
 int64_t groups_per_block(const TimestepNormShape& shape) {
   return std::max<int64_t>(1, std::min(shape.groups, kBlockWidth / shape.features()));
@@ -50,7 +51,7 @@ struct Steps {
   std::vector<double> mean;                    // m_t
   std::vector<float> variance;                 // v_t
   std::vector<float> high, low, scale, moved;  // M_t in two parts, r_t, M_t - M_{t-1}
-  std::vector<float> sum, moment;              // A_t, B_t
+  std::vector<double> sum, moment;             // A_t, B_t
   std::vector<float> offset, slope;            // nu / K, 2 tau / K
   double share[kTile];                         // 1 / n_t, 0 for a padded step
 
@@ -188,7 +189,7 @@ FM_INLINE void normalise(int steps, int groups, int features, const double* shar
 
 // A_t and B_t, and the tile's part of the gradients of weight and bias.
 FM_INLINE void reduce(int steps, int groups, int features, const float* high, const float* low, const float* scale,
-                      const float* weight, const float* x, const float* grad, float* sum, float* moment,
+                      const float* weight, const float* x, const float* grad, double* sum, double* moment,
                       float* grad_weight, float* grad_bias) {
   for (int row = 0; row < steps * groups; ++row) {
     const int channel = row % groups * features;
@@ -196,23 +197,27 @@ FM_INLINE void reduce(int steps, int groups, int features, const float* high, co
     const float *values = x + int64_t{row} * features, *gradients = grad + int64_t{row} * features;
     const float* w = weight + channel;
     float *gw = grad_weight + channel, *gb = grad_bias + channel;
-    float a = 0.f, b = 0.f;
+    sum[row] = moment[row] = 0.0;
+    for (int from = 0; from < features; from += kPiece) {
+      const int to = std::min(features, from + kPiece);
+      float a = 0.f, b = 0.f;
 #pragma omp simd reduction(+ : a, b)
-    for (int i = 0; i < features; ++i) {
-      const float distance = (values[i] - m) - rest, h = gradients[i] * (1.f + w[i]);
-      a += h;
-      b += h * distance;
-      gw[i] += gradients[i] * distance * r;
-      gb[i] += gradients[i];
+      for (int i = from; i < to; ++i) {
+        const float distance = (values[i] - m) - rest, h = gradients[i] * (1.f + w[i]);
+        a += h;
+        b += h * distance;
+        gw[i] += gradients[i] * distance * r;
+        gb[i] += gradients[i];
+      }
+      sum[row] += a;
+      moment[row] += b;
     }
-    sum[row] = a;
-    moment[row] = b;
   }
 }
 
 // From the last step of the tile to the first: takes A_t and B_t into tau and nu and notes what they add to grad_x.
 FM_INLINE void retreat(int steps, int groups, int features, const double* share, const float* scale,
-                       const float* moved, const float* sum, const float* moment, double* nu, double* tau,
+                       const float* moved, const double* sum, const double* moment, double* nu, double* tau,
                        float* offset, float* slope) {
   const double part = 1.0 / features;
   for (int t = steps - 1; t >= 0; --t) {
@@ -280,8 +285,8 @@ FM_INLINE void forward_block(const Block& block, const TimestepNormInputs& in, c
   }
   for (int g = 0; g < block.groups; ++g) {
     const int64_t at = block.statistic(g);
-    out.mean[at] = running.count > 0 ? static_cast<float>(running.mean[g]) : in.mean[at];
-    out.variance[at] = running.count > 0 ? static_cast<float>(running.variance[g]) : in.variance[at];
+    out.mean[at] = running.count > 0 ? running.mean[g] : in.mean[at];
+    out.variance[at] = running.count > 0 ? running.variance[g] : in.variance[at];
   }
 }
 
@@ -299,8 +304,8 @@ FM_INLINE void backward_block(const Block& block, const TimestepNormInputs& in, 
   const int64_t total = running.count;
   std::vector<double> nu(groups), tau(groups), grad_weight(block.width), grad_bias(block.width);
   for (int g = 0; g < groups && total > 0; ++g) {
-    nu[g] = static_cast<double>(out.grad_final_mean[block.statistic(g)]) / static_cast<double>(total);
-    tau[g] = static_cast<double>(out.grad_final_variance[block.statistic(g)]) / static_cast<double>(total);
+    nu[g] = out.grad_final_mean[block.statistic(g)] / static_cast<double>(total);
+    tau[g] = out.grad_final_variance[block.statistic(g)] / static_cast<double>(total);
   }
   const float* weight = in.weight + block.channel();
   std::vector<float> tile_weight(block.width), tile_bias(block.width);
@@ -331,8 +336,8 @@ FM_INLINE void backward_block(const Block& block, const TimestepNormInputs& in, 
   for (int g = 0; g < groups; ++g) {  // without a step, the statistics go through unchanged
     const int64_t at = block.statistic(g);
     const double carried = static_cast<double>(count);
-    out.grad_mean[at] = total > 0 ? static_cast<float>(nu[g] * carried) : out.grad_final_mean[at];
-    out.grad_variance[at] = total > 0 ? static_cast<float>(tau[g] * carried) : out.grad_final_variance[at];
+    out.grad_mean[at] = total > 0 ? nu[g] * carried : out.grad_final_mean[at];
+    out.grad_variance[at] = total > 0 ? tau[g] * carried : out.grad_final_variance[at];
   }
 }
 

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) prefix_kernel(Problem<T> p, i
 }
 
 template <class T>
-__global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, T* y, float* mean, float* variance) {
+__global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, T* y, double* mean, double* variance) {
   FM_DYNAMIC_SHARED(unsigned char, memory);
   __shared__ Segment carried[kMaxGroups];
   const Place here(p);
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, 
   if (here.end_tile == p.tiles && threadIdx.x < here.groups) {
     const Segment last = carried[threadIdx.x];
     const int64_t at = here.sequence * p.groups + here.group + threadIdx.x;
-    mean[at] = last.count > 0.0 ? static_cast<float>(last.mean) : p.mean[at];
-    variance[at] = last.count > 0.0 ? static_cast<float>(last.variance) : p.variance[at];
+    mean[at] = last.count > 0.0 ? last.mean : p.mean[at];
+    variance[at] = last.count > 0.0 ? last.variance : p.variance[at];
   }
 }
 
@@ -97,10 +97,10 @@ __global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, 
 template <class T>
 struct Gradients {
   const T* grad_y;
-  const float *grad_final_mean, *grad_final_variance;
+  const double *grad_final_mean, *grad_final_variance;
   T* grad_x;
   float *grad_weight, *grad_bias;  // (B ranges, D)
-  float *grad_mean, *grad_variance;
+  double *grad_mean, *grad_variance;
   Adjoint* tiles;  // (B, tiles, G): what each tile does to (tau, nu), then tau and nu after it; null if one block has all
 };
 
@@ -291,8 +291,8 @@ __global__ void __launch_bounds__(kNormThreads, 2) backward_kernel(Problem<T> p,
     const double count = static_cast<double>(p.count[here.sequence]);
     const double total = p.before[(here.sequence * (p.tiles + 1) + p.tiles) * p.groups + here.group + own].count;
     // Without a step, the statistics go through unchanged.
-    g.grad_mean[at] = total > 0.0 ? static_cast<float>(carried[own].nu * count) : g.grad_final_mean[at];
-    g.grad_variance[at] = total > 0.0 ? static_cast<float>(carried[own].tau * count) : g.grad_final_variance[at];
+    g.grad_mean[at] = total > 0.0 ? carried[own].nu * count : g.grad_final_mean[at];
+    g.grad_variance[at] = total > 0.0 ? carried[own].tau * count : g.grad_final_variance[at];
   }
 }
 

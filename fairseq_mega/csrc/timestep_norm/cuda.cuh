@@ -95,7 +95,7 @@ struct Problem {
   const T* x;
   const float *weight, *bias;
   const int64_t* count;
-  const float *mean, *variance;
+  const double *mean, *variance;
   const bool* padding;
   Segment* before;                    // (B, tiles + 1, G): statistics before each tile, and after all; null if unknown
 };
@@ -235,7 +235,7 @@ __device__ __forceinline__ Segment carried_in(const Problem<T>& p, const Place& 
   const int64_t at = here.sequence * p.groups + here.group + group;
   const double count = static_cast<double>(p.count[here.sequence]);
   if (count == 0.0) return {0.0, 0.0, 0.0};
-  return {count, static_cast<double>(p.mean[at]), static_cast<double>(p.variance[at])};
+  return {count, p.mean[at], p.variance[at]};
 }
 
 }  // namespace fm

@@ -21,9 +21,9 @@
 // and at the end the gradients of the carried mean and variance are nu and tau times the carried count. Only the inputs
 // are saved; M_t and S_t are computed again.
 //
-// Numbers: running means, variances and nu, tau in double precision, so that a million steps far from zero keep their
-// digits (the step's share is far below a float32's last place there); element-wise work in float32, as differences from
-// a mean that is kept as a high and a low float32.
+// Numbers: running means, variances and nu, tau in double precision, between calls too, so that a million steps far
+// from zero keep their digits, read at once or one by one (the step's share is far below a float32's last place there);
+// element-wise work in float32, as differences from a mean that is kept as a high and a low float32.
 #include "common/common.h"
 
 namespace fm {
@@ -37,30 +37,30 @@ struct TimestepNormShape {
 };
 
 struct TimestepNormInputs {
-  const void* x;         // (B, L, D), dtype
-  const float* weight;   // (D,), the scale minus one
-  const float* bias;     // (D,); not read by the backward pass
-  const int64_t* count;  // (B,)
-  const float* mean;     // (B, G)
-  const float* variance; // (B, G)
-  const bool* padding;   // (B, L), true = padded, or null
+  const void* x;           // (B, L, D), dtype
+  const float* weight;     // (D,), the scale minus one
+  const float* bias;       // (D,); not read by the backward pass
+  const int64_t* count;    // (B,)
+  const double* mean;      // (B, G)
+  const double* variance;  // (B, G)
+  const bool* padding;     // (B, L), true = padded, or null
 };
 
 struct TimestepNormOutputs {
-  void* y;          // (B, L, D), dtype
-  float* mean;      // (B, G) after the last step
-  float* variance;  // (B, G)
+  void* y;           // (B, L, D), dtype
+  double* mean;      // (B, G) after the last step
+  double* variance;  // (B, G)
 };
 
 struct TimestepNormGradients {
-  const void* grad_y;                // (B, L, D), dtype
-  const float* grad_final_mean;      // (B, G)
-  const float* grad_final_variance;  // (B, G)
-  void* grad_x;                      // (B, L, D), dtype
-  float* grad_weight;                // (P, D), to be summed over the P parts of the work
-  float* grad_bias;                  // (P, D)
-  float* grad_mean;                  // (B, G)
-  float* grad_variance;              // (B, G)
+  const void* grad_y;                 // (B, L, D), dtype
+  const double* grad_final_mean;      // (B, G)
+  const double* grad_final_variance;  // (B, G)
+  void* grad_x;                       // (B, L, D), dtype
+  float* grad_weight;                 // (P, D), to be summed over the P parts of the work
+  float* grad_bias;                   // (P, D)
+  double* grad_mean;                  // (B, G)
+  double* grad_variance;              // (B, G)
 };
 
 // The range [begin, end) of sequence x group blocks, of which there are timestep_norm_tasks_cpu(shape). P = B.

@@ -26,8 +26,8 @@ def cases() -> Iterator[Case]:
             "x": normal(1, batch, length, width, dtype=dtype) * 1.5 + 0.5,
             "weight": normal(2, width) / 2,
             "bias": normal(3, width) / 2,
-            "mean": normal(4, batch, groups),
-            "variance": normal(5, batch, groups).square() + 0.2,
+            "mean": normal(4, batch, groups).double(),
+            "variance": normal(5, batch, groups).double().square() + 0.2,
         }
         count = torch.arange(batch) * 5 % 11
         padding = None
@@ -36,7 +36,7 @@ def cases() -> Iterator[Case]:
             padding[0, 0] = True
             padding[0] |= torch.tensor(batch == 3)
         grads = {"y": normal(7, batch, length, width, dtype=dtype)}
-        grads.update(mean=normal(8, batch, groups), variance=normal(9, batch, groups))
+        grads.update(mean=normal(8, batch, groups).double(), variance=normal(9, batch, groups).double())
         leaves = exact(inputs)
         wanted = with_gradients(by_definition(leaves, count, padding), grads, leaves)
 
