@@ -16,7 +16,7 @@ class LayerMemory(NamedTuple):
     """Memory of one causal layer: small, of fixed size, differentiable."""
 
     ema: Tensor  # (B, D, N), float32, or complex64 of a complex EMA
-    norm: Optional[TimestepNormState] = None  # statistics of a timestep norm
+    norm: Optional[TimestepNormState] = None  # statistics of a timestep norm, in float64
 
 
 class CrossAttentionCache(NamedTuple):

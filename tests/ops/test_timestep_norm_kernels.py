@@ -31,9 +31,10 @@ def test_operators_are_registered_properly(masked, kernel_device):
     inputs = leaves({name: value.to(kernel_device) for name, value in draw(5).items()}, torch.float32)
     count = torch.tensor(COUNTS, device=kernel_device)
     mask = padding("interior", 5).to(kernel_device) if masked else None
-    tensors = (inputs["x"], inputs["weight"], inputs["bias"], count, inputs["mean"], inputs["variance"], mask, 1e-5)
+    mean, variance = (inputs[name].detach().double().requires_grad_() for name in ("mean", "variance"))
+    tensors = (inputs["x"], inputs["weight"], inputs["bias"], count, mean, variance, mask, 1e-5)
     torch.library.opcheck(native.operators.timestep_norm.default, tensors)
-    x, mean = inputs["x"].detach(), inputs["mean"].detach()
+    x, mean = inputs["x"].detach(), mean.detach()
     rest = [value.detach() if isinstance(value, torch.Tensor) else value for value in tensors[3:]]
     backward = native.operators.timestep_norm_backward.default
     torch.library.opcheck(backward, (torch.ones_like(x), mean, mean, x, inputs["weight"].detach(), *rest))
@@ -83,14 +84,9 @@ def test_errors(monkeypatch):
 def test_kernels_are_the_choice_where_they_can_be(kernel_device):
     tensors = {name: value.float().to(kernel_device) for name, value in draw(20).items()}
     assert torch.equal(run(tensors, None)["y"], run(tensors, "native")["y"])
+    x, weight, bias, *statistics = (tensors[name] for name in ("x", "weight", "bias", "mean", "variance"))
+    count = torch.tensor(COUNTS, device=kernel_device)
     with pytest.raises(RuntimeError, match="must be float32"):
-        native.operators.timestep_norm(
-            tensors["x"],
-            tensors["weight"].double(),
-            tensors["bias"],
-            torch.tensor(COUNTS, device=kernel_device),
-            tensors["mean"],
-            tensors["variance"],
-            None,
-            1e-5,
-        )
+        native.operators.timestep_norm(x, weight.double(), bias, count, *statistics, None, 1e-5)
+    with pytest.raises(RuntimeError, match="mean must be float64"):
+        native.operators.timestep_norm(x, weight, bias, count, *statistics, None, 1e-5)

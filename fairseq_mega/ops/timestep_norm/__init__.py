@@ -31,13 +31,14 @@ def timestep_norm(
     """Normalise every step with the mean and variance of its feature group over all steps up to it.
 
     Args:
-        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), L may be 0.
+        x: (B, L, D), any floating dtype; computed in float32 (float64 for float64) but for the statistics, which are in
+            float64 always. L may be 0.
         weight: (D,), the scale minus one.
         bias: (D,).
         groups: G, a divisor of D; a group is D / G features side by side.
         state: statistics of the steps before, to continue a stream or as a prior that counts as ``count`` steps: count
-            (B,) int64, mean (B, G), variance (B, G). None starts afresh: 0, 0, 1; where a count is 0, mean and variance
-            play no part.
+            (B,) int64, mean (B, G), variance (B, G), widened to float64. None starts afresh: 0, 0, 1; where a count is
+            0, mean and variance play no part.
         padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics pass over it.
         eps: added to the variance.
         path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" for the compiled kernels where
@@ -45,8 +46,8 @@ def timestep_norm(
             :mod:`fairseq_mega.ops.dispatch`).
 
     Returns:
-        y (B, L, D) in the dtype of x, and the state after the last step, its mean and variance in float32 (float64);
-        gradients flow into and out of both.
+        y (B, L, D) in the dtype of x, and the state after the last step, its mean and variance in float64; gradients
+        flow into and out of both.
 
     Raises:
         ValueError: for groups that do not divide D, a weight, bias, state or mask that does not fit x, or an unknown
@@ -63,7 +64,7 @@ def timestep_norm(
         _check_groups(x, groups)
         state = fresh_statistics(x, groups)
     _check(x, weight, bias, groups, state, padding_mask)
-    state = TimestepNormState(state.count, state.mean.to(dtype), state.variance.to(dtype))
+    state = TimestepNormState(state.count, state.mean.double(), state.variance.double())
     weight, bias = weight.to(dtype), bias.to(dtype)
 
     if x.numel() == 0:  # the product has no element, and gradients of zero
@@ -80,8 +81,7 @@ def timestep_norm(
 
 def fresh_statistics(x: Tensor, groups: int) -> TimestepNormState:
     """The statistics of ``groups`` groups before the first step of sequences x (B, L, D)."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    mean = x.new_zeros(x.size(0), groups, dtype=dtype)
+    mean = x.new_zeros(x.size(0), groups, dtype=torch.float64)
     return TimestepNormState(mean.new_zeros(x.size(0), dtype=torch.int64), mean, torch.ones_like(mean))
 
 

@@ -13,9 +13,9 @@ from .reference import TimestepNormState
 def timestep_norm_native(
     x: Tensor, weight: Tensor, bias: Tensor, state: TimestepNormState, padding_mask: Optional[Tensor], eps: float
 ) -> Tuple[Tensor, TimestepNormState]:
-    """The norm by the compiled kernels; everything but x in float32, gradients save the inputs only.
+    """The norm by the compiled kernels; gradients save the inputs only.
 
-    Arguments and result as those of the reference; x and y may also be bfloat16 or float16.
+    Arguments and result as those of the reference, weight and bias in float32; x and y may also be bfloat16 or float16.
     """
     y, mean, variance = native.operators.timestep_norm(
         x, weight, bias, state.count, state.mean, state.variance, padding_mask, eps

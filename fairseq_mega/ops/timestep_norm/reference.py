@@ -7,23 +7,26 @@ from torch import Tensor
 
 
 class TimestepNormState(NamedTuple):
-    """Statistics of the steps seen so far, per sequence; ``count`` is in steps, not in elements."""
+    """Statistics of the steps seen so far, per sequence; ``count`` is in steps, not in elements.
+
+    In float64 for x of any precision: rounded to float32 after every call, those of a long stream would drift.
+    """
 
     count: Tensor  # type: ignore[assignment]  # (B,) int64; it hides tuple.count
-    mean: Tensor  # (B, G)
-    variance: Tensor  # (B, G), biased
+    mean: Tensor  # (B, G) float64
+    variance: Tensor  # (B, G) float64, biased
 
 
 def timestep_norm_reference(
     x: Tensor, weight: Tensor, bias: Tensor, state: TimestepNormState, padding_mask: Optional[Tensor], eps: float
 ) -> Tuple[Tensor, TimestepNormState]:
-    """The norm by its recurrence over time; one dtype throughout, see :func:`fairseq_mega.ops.timestep_norm`.
+    """The norm by its recurrence over time, see :func:`fairseq_mega.ops.timestep_norm`.
 
     Args:
-        x: (B, L, D), finite where padded.
-        weight: (D,), the scale minus one.
-        bias: (D,).
-        state: what came before; its mean and variance are (B, G).
+        x: (B, L, D), float32 or float64, finite where padded.
+        weight: (D,) in the dtype of x, the scale minus one.
+        bias: (D,) in the dtype of x.
+        state: what came before; its mean and variance are (B, G), float64.
         padding_mask: (B, L) bool, True = padding, or None.
         eps: added to the variance.
 
@@ -38,13 +41,13 @@ def timestep_norm_reference(
     for t in range(x.size(1)):
         step = x[:, t].view(batch, groups, -1)
         new_count = count + 1
-        share = (1.0 / new_count.to(x.dtype)).unsqueeze(-1)
-        step_mean, step_variance = step.mean(-1), step.var(-1, unbiased=False)
+        share = (1.0 / new_count.double()).unsqueeze(-1)
+        step_mean, step_variance = step.mean(-1).double(), step.var(-1, unbiased=False).double()
         moved = (step_mean - mean).square()
         new_variance = (1 - share) * variance + share * step_variance + (1 - share) * share * moved
         new_mean = (1 - share) * mean + share * step_mean
         y = (step - new_mean.unsqueeze(-1)) * torch.rsqrt(new_variance + eps).unsqueeze(-1)
-        y = y.view(batch, -1) * (weight + 1) + bias
+        y = y.view(batch, -1).to(x.dtype) * (weight + 1) + bias
         if padding_mask is not None:
             padded = padding_mask[:, t]
             new_count = torch.where(padded, count, new_count)

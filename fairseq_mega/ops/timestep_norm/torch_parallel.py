@@ -9,9 +9,9 @@ from .reference import TimestepNormState
 
 
 class Statistics(NamedTuple):
-    """Number of steps, mean and biased variance of one segment of time per position and group."""
+    """Number of steps, mean and biased variance of one segment of time per position and group, all in float64."""
 
-    size: Tensor  # (B, L) float64, exact for any number of steps
+    size: Tensor  # (B, L)
     mean: Tensor  # (B, L, G)
     variance: Tensor  # (B, L, G)
 
@@ -27,7 +27,7 @@ def merge(left: Statistics, right: Statistics) -> Statistics:
     Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
     """
     size = left.size + right.size
-    share = (right.size / size.clamp(min=1)).unsqueeze(-1).to(left.mean.dtype)
+    share = (right.size / size.clamp(min=1)).unsqueeze(-1)
     moved = right.mean - left.mean
     variance = left.variance + (right.variance - left.variance) * share + moved.square() * share * (1 - share)
     return Statistics(size, left.mean + moved * share, variance)
@@ -66,20 +66,26 @@ def timestep_norm_torch(
     carried = (state.count > 0).unsqueeze(-1)  # (B, 1)
     # The result does not depend on the origin, its rounding does: measure from the carried mean or the first step.
     first = present.to(torch.int32).argmax(1).view(-1, 1, 1).expand(-1, 1, groups)
-    origin = torch.where(carried, state.mean, by_group.mean(-1).gather(1, first).squeeze(1)).detach()
+    first_mean = by_group.mean(-1).gather(1, first).squeeze(1)
+    origin = torch.where(carried, state.mean.to(x.dtype), first_mean).detach()
     by_group = by_group - origin.view(-1, 1, groups, 1)
 
     step_variance, step_mean = torch.var_mean(by_group, dim=-1, correction=0)
     absent = ~present.unsqueeze(-1)
-    steps = Statistics(present.double(), step_mean.masked_fill(absent, 0.0), step_variance.masked_fill(absent, 0.0))
+    steps = Statistics(
+        present.double(),
+        step_mean.double().masked_fill(absent, 0.0),
+        step_variance.double().masked_fill(absent, 0.0),
+    )
     before = Statistics(
         state.count.double().unsqueeze(-1),
-        torch.where(carried, state.mean - origin, torch.zeros_like(origin)).unsqueeze(1),
-        torch.where(carried, state.variance, torch.zeros_like(origin)).unsqueeze(1),
+        (state.mean - origin).masked_fill(~carried, 0.0).unsqueeze(1),
+        state.variance.masked_fill(~carried, 0.0).unsqueeze(1),
     )
     seen = merge(before, prefixes(steps))
 
-    y = (by_group - seen.mean.unsqueeze(-1)) * torch.rsqrt(seen.variance + eps).unsqueeze(-1)
+    distance = by_group - seen.mean.unsqueeze(-1).to(x.dtype)
+    y = distance * torch.rsqrt(seen.variance + eps).unsqueeze(-1).to(x.dtype)
     y = (y.flatten(2) * (weight + 1) + bias).masked_fill(absent, 0.0)
     count = state.count + present.sum(1)
     empty = (count == 0).unsqueeze(-1)
