@@ -32,7 +32,7 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "fft": (("ops/test_fft_conv.py",), ""),
     "attention-native": (("ops/test_attention_native.py",), ""),
     "attention": (("ops/test_attention.py", "ops/test_attention_kernels.py", "ops/test_attention_dropping.py"), ""),
-    "norm": (tuple(f"ops/test_timestep_norm{part}.py" for part in ("", "_kernels", "_streams")), ""),
+    "norm": (tuple(f"ops/test_timestep_norm{part}.py" for part in ("", "_kernels", "_streams", "_digits")), ""),
     "gate-decoding": (("ops/test_gate.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
     "modules": (("modules",), ""),

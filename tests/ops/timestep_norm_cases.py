@@ -42,6 +42,24 @@ def run(tensors, path, counts=COUNTS, mask=None):
     return {"y": y, "mean": state.mean, "variance": state.variance}
 
 
+def exact(x, groups, origin, count=0, mean=0.0, variance=0.0):
+    """Normalised x by sums in float64 around ``origin`` (weight and bias 0), independent of the recurrence.
+
+    ``mean`` and ``variance``, of the ``count`` steps before, are numbers or of shape (B, 1, G).
+
+    Returns:
+        y (B, L, D), and mean and variance (B, G) of all steps.
+    """
+    values = x.double().unflatten(-1, (groups, -1)) - origin
+    n = count + torch.arange(1, x.size(1) + 1, dtype=torch.float64).view(1, -1, 1)
+    sums = values.mean(-1).cumsum(1) + count * (mean - origin)
+    squares = values.square().mean(-1).cumsum(1) + count * (variance + (mean - origin) ** 2)
+    means = sums / n
+    variances = squares / n - means.square()
+    y = (values - means.unsqueeze(-1)) / (variances + 1e-5).sqrt().unsqueeze(-1)
+    return y.flatten(2), means[:, -1] + origin, variances[:, -1]
+
+
 def gradients_from_all(outputs, inputs, dtype):
     """Gradients where every output has a random one, that of y exact in `dtype`."""
     generator = torch.Generator().manual_seed(0)
@@ -51,12 +69,16 @@ def gradients_from_all(outputs, inputs, dtype):
 
 
 def outputs_and_gradients(tensors, x_dtype, precision, dtype, path, device, counts, mask):
-    """Both by name, with x in ``x_dtype``, all else in ``precision``, and y's gradient exact in ``dtype``."""
+    """Both by name, with x in ``x_dtype``, all else in ``precision``, and y's gradient exact in ``dtype``.
+
+    The statistics are in float64, but no more precise than ``precision``, in which those of a step are computed.
+    """
     inputs = leaves({name: value.to(device) for name, value in tensors.items()}, precision)
     inputs["x"] = inputs["x"].detach().to(x_dtype).requires_grad_()
     outputs = run(inputs, path, counts, None if mask is None else mask.to(device))
-    assert outputs["y"].dtype == x_dtype
+    assert outputs["y"].dtype == x_dtype and outputs["mean"].dtype == outputs["variance"].dtype == torch.float64
     found = gradients_from_all(outputs, inputs, dtype)
+    outputs.update({name: outputs[name].to(precision) for name in ("mean", "variance")})
     return tuple({name: value.detach().cpu() for name, value in part.items()} for part in (outputs, found))
 
 
