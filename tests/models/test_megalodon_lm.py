@@ -200,6 +200,24 @@ def test_bfloat16_and_autocast(softmax):
     assert (log_probs(model.bfloat16(), read) - exact).abs().max() < 0.1
 
 
+@torch.no_grad()
+def test_no_step_of_a_long_stream_rounds_its_statistics():
+    """Mean 100, token by token, half of it after a change of precision, which is the weights' alone."""
+    model, read = build().eval(), tokens(2, 240)
+    embedding = model.decoder.embedding
+    for parameter in embedding.parameters():
+        parameter.copy_((parameter + 100).bfloat16())
+    seen = embedding(read).double().unflatten(-1, (2, -1))
+    state: Any = None
+    for step, token in enumerate(read.split(1, dim=1)):
+        if step == 120:  # a chunk begins
+            model, state = model.bfloat16(), state._replace(cache=None)
+        _, state = model.decoder.advance(token, state)
+    statistics = state.memory.layers[0].norm
+    torch.testing.assert_close(statistics.mean, seen.mean(dim=(1, 3)), rtol=0, atol=1e-6)
+    assert all(part.dtype == torch.float64 for part in (*statistics[1:], *state.memory.final_norm[1:]))
+
+
 def test_float16_is_refused():
     with pytest.raises(ValueError, match="^--fp16 or --amp: .* give --bf16, or use float32$"):
         build().half()(tokens(2, 6))

@@ -8,7 +8,7 @@ import torch
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.relay import Form, pack, tensors_of, unpack, with_tensors
 from fairseq_mega.modules.state import LayerMemory
-from fairseq_mega.ops.timestep_norm import TimestepNormState
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics
 from fairseq_mega.tasks.chunk_parallel import bounds
 from tests.support import tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
@@ -139,8 +139,25 @@ def test_the_first_piece_goes_on_from_the_memory_that_it_is_given():
     assert_close("hidden", torch.cat(pieces, dim=1), whole[:, 5:])
 
 
+def test_statistics_cross_in_float64_and_so_does_their_gradient():
+    mean, variance, weight = torch.rand(3, 3, 1, dtype=torch.float64)
+    mean.requires_grad_()
+
+    def work(piece, relay):
+        if piece == 0:
+            x = torch.zeros(1, requires_grad=True)
+            relay.send("norm", x, TimestepNormState(torch.ones(3).long(), mean, variance)).sum().backward()
+            return mean.grad
+        arrived = relay.receive("norm", None, fresh_statistics(torch.zeros(3, 1, 2), groups=1))
+        (arrived.mean * weight).sum().backward()
+        return arrived.mean
+
+    (gradient, arrived), _ = run_pieces(work, 2)
+    assert torch.equal(arrived, mean) and torch.equal(gradient, weight)
+
+
 def test_a_message_keeps_every_bit():
-    statistics = TimestepNormState(torch.tensor([2**40 + 1, 3, 0]), torch.rand(3, 1), torch.rand(3, 1))
+    statistics = TimestepNormState(torch.tensor([2**40 + 1, 3, 0]), *torch.rand(2, 3, 1, dtype=torch.float64))
     memory = LayerMemory(torch.randn(3, 2, 2, dtype=torch.complex64).conj(), statistics)
     parts = tensors_of(memory)
     forms = [Form.of(part) for part in parts]
