@@ -1,0 +1,77 @@
+"""Parts of sequences, such as documents, as rows of their own for operators that read a row from its beginning."""
+
+from typing import Iterable, List, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Group(NamedTuple):
+    """Parts of similar length, R rows of W steps; a shorter one repeats its last step."""
+
+    numbers: Tensor  # (R,) long, which parts
+    steps: Tensor  # (R, W) long, in the flattened axes of batch and time
+    absent: Tensor  # (R, W) bool, True beyond the end of a part
+
+
+class Parts:
+    """The consecutive parts of the sequences of a batch.
+
+    Parts whose lengths lie between the same powers of two share a group, so that a group has less than twice as many
+    steps as its parts, and one long part does not widen the rows of many short ones.
+
+    Args:
+        begins: (B, L) bool, B and L at least 1, True at the first step of a part; step 0 begins one in any case.
+
+    Attributes:
+        row: (P,) long, the sequence of each of the P parts, which are counted along the flattened batch.
+        last: (B,) long, the last part of each sequence.
+        groups: one or more calls of an operator.
+    """
+
+    def __init__(self, begins: Tensor) -> None:
+        batch, length = begins.shape
+        self.begins = begins
+        every = torch.cat([torch.ones_like(begins[:, :1]), begins[:, 1:]], dim=1).flatten()
+        first = every.nonzero().squeeze(1)
+        lengths = torch.diff(first, append=first.new_tensor([batch * length]))
+        self.row = first // length
+        self.last = every.view(batch, length).sum(1).cumsum(0) - 1
+        self.groups: List[Group] = []
+        doublings = torch.frexp((2 * lengths - 1).double()).exponent  # 1 for length 1, 2 for 2, 3 for 3 and 4, ...
+        for doubling in doublings.unique().tolist():
+            numbers = (doublings == doubling).nonzero().squeeze(1)
+            ends = lengths[numbers].unsqueeze(1)
+            offsets = torch.arange(int(ends.max()), device=begins.device)
+            steps = first[numbers].unsqueeze(1) + torch.minimum(offsets, ends - 1)
+            self.groups.append(Group(numbers, steps, offsets >= ends))
+        present = torch.cat([~group.absent.flatten() for group in self.groups]).nonzero().squeeze(1)
+        steps = torch.cat([group.steps.flatten() for group in self.groups])[present]
+        self._places = torch.empty_like(steps).index_put((steps,), present)  # of each step among those of all groups
+        numbers = torch.cat([group.numbers for group in self.groups])
+        self._order = torch.empty_like(numbers).index_put((numbers,), torch.arange(len(numbers), device=numbers.device))
+
+    def take(self, x: Tensor, group: Group) -> Tensor:
+        """The rows (R, W, ...) of a group from x (B, L, ...)."""
+        return x.flatten(0, 1).index_select(0, group.steps.flatten()).unflatten(0, group.steps.shape)
+
+    def join(self, rows: Iterable[Tensor]) -> Tensor:
+        """The sequences (B, L, ...) from the rows (R, W, ...) of all groups, in their order."""
+        steps = torch.cat([part.flatten(0, 1) for part in rows])
+        return steps.index_select(0, self._places).unflatten(0, self.begins.shape)
+
+    def join_results(self, results: Iterable[Tensor]) -> Tensor:
+        """Results (P, ...) by number of the part, from those (R, ...) of all groups, in their order."""
+        return torch.cat(list(results))[self._order]
+
+    def carried(self, before: Tensor, fresh: Tensor) -> Tensor:
+        """What each part begins with, (P, ...): what a sequence brings along goes to its first part alone.
+
+        Args:
+            before: (B, ...), for a sequence that does not begin anew at step 0.
+            fresh: of the same shape, for every other part.
+        """
+        first = F.pad(torch.diff(self.row), (1, 0), value=1) > 0
+        goes_on = first & ~self.begins[:, 0][self.row]
+        return torch.where(goes_on.view(-1, *(1,) * (before.dim() - 1)), before[self.row], fresh[self.row])
