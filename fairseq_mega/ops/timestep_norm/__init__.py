@@ -7,7 +7,9 @@ from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
 from fairseq_mega.ops.native import DTYPES
+from fairseq_mega.ops.parts import Parts
 
+from .documents import timestep_norm_documents
 from .native import timestep_norm_native
 from .reference import TimestepNormState, timestep_norm_reference
 from .torch_parallel import timestep_norm_torch
@@ -25,6 +27,7 @@ def timestep_norm(
     *,
     state: Optional[TimestepNormState] = None,
     padding_mask: Optional[Tensor] = None,
+    documents: Optional[Parts] = None,
     eps: float = 1e-5,
     path: Optional[str] = None,
 ) -> Tuple[Tensor, TimestepNormState]:
@@ -40,6 +43,8 @@ def timestep_norm(
             (B,) int64, mean (B, G), variance (B, G), widened to float64. None starts afresh: 0, 0, 1; where a count is
             0, mean and variance play no part.
         padding_mask: (B, L) bool, True = padding: the output is 0 there, and the statistics pass over it.
+        documents: of x, each with statistics of its own; the first one of a sequence goes on with ``state`` unless it
+            begins at step 0. None: each sequence is one.
         eps: added to the variance.
         path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" for the compiled kernels where
             they can be used and PyTorch elsewhere, None for the environment's choice (see
@@ -69,6 +74,14 @@ def timestep_norm(
 
     if x.numel() == 0:  # the product has no element, and gradients of zero
         return x * (weight.sum() + bias.sum()).to(x.dtype), state
+    if documents is not None:
+
+        def normalize(
+            rows: Tensor, before: TimestepNormState, absent: Optional[Tensor]
+        ) -> Tuple[Tensor, TimestepNormState]:
+            return timestep_norm(rows, weight, bias, groups, state=before, padding_mask=absent, eps=eps, path=path)
+
+        return timestep_norm_documents(normalize, x, state, fresh_statistics(x, groups), documents, padding_mask)
     if path == "native":
         return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
     run = timestep_norm_reference if path == "reference" else timestep_norm_torch

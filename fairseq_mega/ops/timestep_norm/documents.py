@@ -1,0 +1,46 @@
+"""The timestep norm of sequences made of documents, each with statistics of its own."""
+
+from typing import Callable, Optional, Tuple
+
+from torch import Tensor
+
+from fairseq_mega.ops.parts import Parts
+
+from .reference import TimestepNormState
+
+Normalize = Callable[[Tensor, TimestepNormState, Optional[Tensor]], Tuple[Tensor, TimestepNormState]]
+
+
+def timestep_norm_documents(
+    normalize: Normalize,
+    x: Tensor,
+    state: TimestepNormState,
+    fresh: TimestepNormState,
+    documents: Parts,
+    padding_mask: Optional[Tensor],
+) -> Tuple[Tensor, TimestepNormState]:
+    """Normalise every document for itself, documents of similar length in one call.
+
+    Args:
+        normalize: takes x, statistics and padding mask, and returns the result and the statistics after it.
+        x: (B, L, D).
+        state: of the steps before, for sequences whose first document began there.
+        fresh: of the same shapes, for all other documents.
+        documents: of x.
+        padding_mask: (B, L) bool, True = padding, or None.
+
+    Returns:
+        (B, L, D), and the statistics of the last document of each sequence.
+    """
+    begin = TimestepNormState(*(documents.carried(*pair) for pair in zip(state, fresh)))
+    outputs, ends = [], []
+    for group in documents.groups:
+        absent = group.absent
+        if padding_mask is not None:
+            absent = absent | documents.take(padding_mask, group)
+        before = TimestepNormState(*(part[group.numbers] for part in begin))
+        y, after = normalize(documents.take(x, group), before, absent if bool(absent.any()) else None)
+        outputs.append(y)
+        ends.append(after)
+    last = (documents.join_results(parts)[documents.last] for parts in zip(*ends))
+    return documents.join(outputs), TimestepNormState(*last)
