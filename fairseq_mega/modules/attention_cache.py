@@ -6,6 +6,7 @@ from torch import Tensor
 
 from fairseq_mega.ops.step import TimeBuffer
 
+from .documents import Documents
 from .padding import extend_mask
 from .prepared import Prepared
 
@@ -27,6 +28,13 @@ class AttentionCache(NamedTuple):
         keys, values, mask, prepared = self
         mask = None if mask is None or done == length else mask[:, done:]
         return AttentionCache(keys.after(done), values.after(done), mask, prepared)
+
+    def forgetting(self, documents: Optional[Documents]) -> "AttentionCache":
+        """The cache after a call on ``documents``, without what those that have ended left in it."""
+        ended = None if documents is None else documents.ended(len(self.keys))
+        if ended is None:
+            return self
+        return self._replace(padding_mask=ended if self.padding_mask is None else ended | self.padding_mask)
 
 
 def cached(

@@ -4,6 +4,7 @@ from typing import NamedTuple, Optional, Protocol
 
 from torch import Tensor
 
+from .documents import Documents
 from .relay import Relay
 from .state import LayerCache, LayerMemory
 
@@ -16,6 +17,7 @@ class LayerContext(NamedTuple):
     encoder_padding_mask: Optional[Tensor] = None  # (B, S) bool, True = padding
     return_state: bool = False  # also return memory and cache, to read on from here; causal layers only
     need_weights: bool = False  # also return the cross-attention weights
+    documents: Optional[Documents] = None  # that begin within the rows of x; causal layers only
     relay: Optional[Relay] = None  # x is one process's piece of a sequence: memory arrives and leaves through it
 
 

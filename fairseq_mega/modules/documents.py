@@ -1,0 +1,91 @@
+"""Documents within the rows of a batch, between which a causal layer lets nothing pass."""
+
+from typing import Callable, Dict, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_mega.ops.parts import Parts
+
+Attend = Callable[..., Tensor]  # of query, key, value and padding mask
+
+
+class Documents:
+    """Where documents begin in (B, L) steps; the same object for all layers of a pass.
+
+    Memory is that of a row's present document. Chunks and positions are counted from the beginning of the row, as
+    chunks are what is cut when processes share a sequence; a chunk that holds several documents is attended to apart.
+
+    Args:
+        begins: (B, L) bool, True at the first step of a document, which discards what came before.
+    """
+
+    def __init__(self, begins: Tensor) -> None:
+        self.begins = begins
+        self._parts: Dict[Tuple[int, int], Parts] = {}
+
+    def parts(self, past: int = 0, chunk_size: int = -1) -> Parts:
+        """The documents, or with a chunk size what lies within one document and one chunk.
+
+        Args:
+            past: steps before those of ``begins`` that count as well, the first of them begins a chunk.
+            chunk_size: -1 for no chunks.
+        """
+        key = (past, chunk_size)
+        if key not in self._parts:
+            begins = F.pad(self.begins, (past, 0))
+            if chunk_size > 0:
+                begins[:, ::chunk_size] = True
+            self._parts[key] = Parts(begins)
+        return self._parts[key]
+
+    def attend(
+        self,
+        attend: Attend,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding_mask: Optional[Tensor],
+        chunk_size: int,
+    ) -> Tensor:
+        """Causal attention within documents and chunks.
+
+        Args:
+            attend: attention within single chunks.
+            query: (B, L, z).
+            key, value: (B, past + L, z) and (B, past + L, v); the first of them begins a chunk.
+            padding_mask: (B, past + L) bool, True = padding, or None.
+            chunk_size: -1 for no chunks.
+        """
+        past = key.size(1) - query.size(1)
+        query = F.pad(query, (0, 0, past, 0))  # queries of the past, whose results are dropped
+        parts = self.parts(past, chunk_size)
+        outputs: List[Tensor] = []
+        for group in parts.groups:  # nothing sees a step that a shorter row repeats, as all of them are at its end
+            mask = None if padding_mask is None else parts.take(padding_mask, group)
+            outputs.append(attend(*(parts.take(part, group) for part in (query, key, value)), mask))
+        return parts.join(outputs)[:, past:]
+
+    def ended(self, kept: int) -> Optional[Tensor]:
+        """Which of the last ``kept`` steps belong to documents that have ended: (B, kept) bool, None for no step."""
+        steps = torch.arange(self.begins.size(1), 0, -1, device=self.begins.device)  # how many are left, with itself
+        present = torch.where(self.begins, steps, kept).amin(dim=1, keepdim=True).clamp(max=kept)
+        ended = torch.arange(kept, 0, -1, device=steps.device) > present
+        return ended if ended.any() else None
+
+
+def documents_of(tokens: Tensor, symbol: Optional[int], fresh: bool) -> Optional[Documents]:
+    """The documents of tokens (B, L), or None where no document begins within a row.
+
+    Args:
+        tokens: long.
+        symbol: with which each document begins; None for rows of one document.
+        fresh: nothing comes before the first token.
+    """
+    if symbol is None:
+        return None
+    begins = tokens.eq(symbol)
+    if fresh:
+        begins[:, :1] = False
+    return Documents(begins) if begins.any() else None
