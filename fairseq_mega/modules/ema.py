@@ -79,6 +79,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         x: Tensor,
         *,
         padding_mask: Optional[Tensor] = None,
+        reset_mask: Optional[Tensor] = None,
         state: Optional[Tensor] = None,
         return_state: bool = False,
         prepared: Optional[Prepared] = None,
@@ -88,6 +89,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         Args:
             x: (B, L, D).
             padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
+            reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) memory before the first step.
             return_state: also return the memory after the last step.
             prepared: keeps the coefficients for the next steps of a stream.
@@ -100,13 +102,14 @@ class MultiDimensionalDampedEMA(nn.Module):
             coefficients = self.coefficients()
         else:
             coefficients = prepared.get(self, "coefficients", self.coefficients)
-        if return_state and x.size(1) == 1 and padding_mask is None:
+        if return_state and x.size(1) == 1 and padding_mask is None and reset_mask is None:
             out, new_state = gated_ema_step(x[:, 0], coefficients, self.omega, state)
             return out.unsqueeze(1), new_state
         y, last_state = damped_ema(
             x,
             coefficients,
             padding_mask=padding_mask,
+            reset_mask=reset_mask,
             bidirectional=self.bidirectional,
             shift=self.shift,
             truncation=self.truncation,

@@ -92,7 +92,7 @@ class GatedAttention(nn.Module):
 
         Args:
             x: (B, L, D), of any value where padded.
-            context: padding, and whether memory and cache are wanted back; causal only.
+            context: padding, documents, and whether memory and cache are wanted back; causal only.
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call.
 
@@ -101,7 +101,7 @@ class GatedAttention(nn.Module):
                 asked for a memory.
         """
         d, z, v = self.widths
-        padding_mask = context.padding_mask
+        padding_mask, documents = context.padding_mask, context.documents
         if padding_mask is not None:
             x = finite_padding(x, padding_mask)
         residual = x
@@ -118,6 +118,7 @@ class GatedAttention(nn.Module):
         average, ema = self.ema(
             x,
             padding_mask=padding_mask,
+            reset_mask=None if documents is None else documents.begins,
             state=None if memory is None else memory.ema,
             return_state=context.return_state or context.relay is not None,
             prepared=prepared,
@@ -131,7 +132,11 @@ class GatedAttention(nn.Module):
         if prepared is not None:
             cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
-        attended = recomputing(self._attend, query, key, self.hidden_dropout(value), padding_mask, prepared)
+        seen = (query, key, self.hidden_dropout(value), padding_mask)
+        if documents is None:
+            attended = recomputing(self._attend, *seen, prepared)
+        else:
+            attended = documents.attend(self._attend, *seen, self.chunk_size)
 
         projected = recomputing(self.output_proj, silu(reset, attended))
         if self.activation is silu and not self.dropout.active:
@@ -142,7 +147,7 @@ class GatedAttention(nn.Module):
             out = self.norm(out)
         if ema is None or cache is None:
             return AttentionOutput(out)
-        return AttentionOutput(out, LayerMemory(ema), cache.unfinished(self.chunk_size))
+        return AttentionOutput(out, LayerMemory(ema), cache.unfinished(self.chunk_size).forgetting(documents))
 
     def _attend(
         self,
@@ -150,7 +155,7 @@ class GatedAttention(nn.Module):
         key: Tensor,
         value: Tensor,
         padding_mask: Optional[Tensor],
-        prepared: Optional[Prepared],
+        prepared: Optional[Prepared] = None,
     ) -> Tensor:
         """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""
         queries, keys = query.size(1), key.size(1)
@@ -187,6 +192,8 @@ class GatedAttention(nn.Module):
         if x.size(1) != 1 or not context.return_state or self.training or not self.causal or self.ema.ema_dim == 0:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
+            return None
+        if context.documents is not None:
             return None
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
         if padded or self.activation is not silu or self.kappa.dtype != x.dtype:

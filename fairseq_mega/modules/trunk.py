@@ -24,8 +24,9 @@ class Trunk:
     """Layers and a final norm, under those names in the :class:`torch.nn.Module` that inherits from it.
 
     A final norm that keeps statistics of a stream says so by an attribute ``keeps_statistics = True``; it is called as
-    ``norm(x, padding_mask, statistics)`` and returns its output and the new statistics, batch first, None at the
-    beginning. For a relay it has ``fresh_statistics(x)``, those at the beginning.
+    ``norm(x, padding_mask, statistics)``, with the documents of the rows as a fourth argument where they hold several,
+    and returns its output and the new statistics, batch first, None at the beginning. For a relay it has
+    ``fresh_statistics(x)``, those at the beginning.
     """
 
     layers: nn.ModuleList
@@ -98,5 +99,6 @@ class Trunk:
         relay = context.relay
         if relay is not None:
             statistics = relay.receive(norm, statistics, norm.fresh_statistics(x))
-        x, statistics = norm(x, context.padding_mask, statistics)
+        documents = () if context.documents is None else (context.documents,)
+        x, statistics = norm(x, context.padding_mask, statistics, *documents)
         return x if relay is None else relay.send(norm, x, statistics), statistics
