@@ -80,11 +80,11 @@ class NormalizedGatedAttention(nn.Module):
 
         Args:
             x: (B, L, D), finite where padded.
-            context: padding, and whether memory and cache are wanted back; causal only.
+            context: padding, documents, and whether memory and cache are wanted back; causal only.
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call.
         """
-        padding_mask = context.padding_mask
+        padding_mask, documents = context.padding_mask, context.documents
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
@@ -93,11 +93,12 @@ class NormalizedGatedAttention(nn.Module):
         if context.relay is not None:
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
-        normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm)
+        normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm, documents)
         value = F.silu(self.value_proj(normed))
         average, ema = self.ema(
             normed,
             padding_mask=padding_mask,
+            reset_mask=None if documents is None else documents.begins,
             state=None if memory is None else memory.ema,
             return_state=context.return_state or context.relay is not None,
             prepared=prepared,
@@ -112,20 +113,26 @@ class NormalizedGatedAttention(nn.Module):
         if prepared is not None:
             cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
-        gated = self.hidden_dropout(self._attend(query, key, value, padding_mask) * F.silu(gate))
+        if documents is None:
+            attended = self._attend(query, key, value, padding_mask)
+        else:
+            attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
+        gated = self.hidden_dropout(attended * F.silu(gate))
         out = x + self.dropout(candidate + self.output_proj(gated))
         if ema is None or cache is None:
             return AttentionOutput(out)
-        return AttentionOutput(out, LayerMemory(ema, statistics), cache.unfinished(self.chunk_size))
+        cache = cache.unfinished(self.chunk_size).forgetting(documents)
+        return AttentionOutput(out, LayerMemory(ema, statistics), cache)
 
     def _is_plain_step(self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
         """Whether x is one step of decoding for :meth:`_step`, without gradients, padding or dropout."""
         if x.size(1) != 1 or x.size(0) == 0 or not context.return_state or torch.is_grad_enabled():
             return False
+        apart = context.documents is not None
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
         dropping = self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active
         elsewhere = torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type)
-        return not (padded or dropping or elsewhere)
+        return not (apart or padded or dropping or elsewhere)
 
     def _step(
         self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared

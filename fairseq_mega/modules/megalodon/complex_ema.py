@@ -60,6 +60,7 @@ class ComplexEMA(nn.Module):
         x: Tensor,
         *,
         padding_mask: Optional[Tensor] = None,
+        reset_mask: Optional[Tensor] = None,
         state: Optional[Tensor] = None,
         return_state: bool = False,
         prepared: Optional[Prepared] = None,
@@ -69,6 +70,7 @@ class ComplexEMA(nn.Module):
         Args:
             x: (B, L, D).
             padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
+            reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) complex memory before the first step.
             return_state: also return the memory after the last step.
             prepared: keeps the coefficients for the next steps of a stream.
@@ -85,6 +87,7 @@ class ComplexEMA(nn.Module):
             x,
             coefficients,
             padding_mask=padding_mask,
+            reset_mask=reset_mask,
             bidirectional=self.bidirectional,
             shift=self.bidirectional,
             state=state,

@@ -5,6 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from fairseq_mega.modules.documents import Documents
 from fairseq_mega.modules.norm import EPS, on_gpu, rms_norm
 from fairseq_mega.ops.gate import row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
@@ -76,16 +77,24 @@ class TimestepNorm(ScaledNorm):
         self.groups = groups
 
     def forward(
-        self, x: Tensor, padding_mask: Optional[Tensor] = None, statistics: Optional[TimestepNormState] = None
+        self,
+        x: Tensor,
+        padding_mask: Optional[Tensor] = None,
+        statistics: Optional[TimestepNormState] = None,
+        documents: Optional[Documents] = None,
     ) -> Tuple[Tensor, Optional[TimestepNormState]]:
-        """Normalise (B, L, D); padded positions (mask (B, L), True = padding) become zero and count for nothing.
+        """Normalise (B, L, D); padded positions (mask (B, L), True = padding) become zero and count for nothing, and
+        each document has statistics of its own.
 
         Returns:
             The result and the statistics after the last step; ``statistics`` are those before the first one.
         """
         weight = x.new_zeros(self.dim) if self.weight is None else self.weight
         bias = x.new_zeros(self.dim) if self.bias is None else self.bias
-        return timestep_norm(x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, eps=EPS)
+        parts = None if documents is None else documents.parts()
+        return timestep_norm(
+            x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, documents=parts, eps=EPS
+        )
 
     def fresh_statistics(self, x: Tensor) -> TimestepNormState:
         """The statistics before the first step of sequences x (B, L, D)."""
@@ -102,9 +111,13 @@ class GroupNorm(TimestepNorm):
     """
 
     def forward(
-        self, x: Tensor, padding_mask: Optional[Tensor] = None, statistics: Optional[TimestepNormState] = None
+        self,
+        x: Tensor,
+        padding_mask: Optional[Tensor] = None,
+        statistics: Optional[TimestepNormState] = None,
+        documents: Optional[Documents] = None,
     ) -> Tuple[Tensor, Optional[TimestepNormState]]:
-        """As :meth:`TimestepNorm.forward`, without statistics."""
+        """As :meth:`TimestepNorm.forward`, without statistics and documents."""
         grouped = at_least_float32(x).unflatten(-1, (self.groups, -1))  # (B, L, G, D / G)
         if padding_mask is None:
             variance, mean = torch.var_mean(grouped, dim=(1, 3), correction=0, keepdim=True)
