@@ -7,6 +7,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.documents import documents_of
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import PLAIN, LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
@@ -42,6 +43,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
+        self.document_symbol: Optional[int] = None  # begins a document, where the rows hold several
         self.embedding = embedding
         self.packed_output = None
         self.add_layers(layers, final_norm, checkpoint_activations)
@@ -52,7 +54,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
 
         Args:
             tokens: (B, L) long, L any length; padded where nothing follows in that row.
-            context: the encoder's output, and which results are wanted; padding is found here.
+            context: the encoder's output, and which results are wanted; padding and documents are found here.
             state: of the tokens before, None at the beginning of the streams.
 
         Raises:
@@ -60,7 +62,8 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         """
         padding_mask = padding_of(tokens, self.padding_idx)
         x = self.embedding(tokens, padding_mask)
-        return self.run_layers(x, context._replace(padding_mask=padding_mask), state)
+        documents = documents_of(tokens, self.document_symbol, state is None and context.relay is None)
+        return self.run_layers(x, context._replace(padding_mask=padding_mask, documents=documents), state)
 
     def run_incrementally(
         self, tokens: Tensor, incremental_state: Optional[IncrementalState], context: LayerContext = PLAIN

@@ -48,7 +48,9 @@ class LanguageModelDecoder(DecoderStack):
         super().__init__(dictionary, embedding, layers, final_norm, cfg.checkpoint_activations)
         width = cfg.decoder_embed_dim
         self.longest = UNLIMITED if longest is None else longest
-        self.chunk_size = cfg.decoder_chunk_size
+        self.chunk_size = cfg.get("decoder_chunk_size", -1)
+        if cfg.get("reset_at_document_ends", False):
+            self.document_symbol = dictionary.eos()
         self.shared_output = cfg.share_decoder_input_output_embed
         self.adaptive_softmax = adaptive_softmax(cfg, dictionary, width, embedding.tokens)
         if self.adaptive_softmax is None and not self.shared_output:

@@ -23,6 +23,19 @@ class LanguageModelOptions(DecoderTables):
     tokens_per_sample: int = II("task.tokens_per_sample")
 
 
+@dataclass
+class DocumentOptions(FairseqDataclass):
+    """Options of language models that can tell documents apart."""
+
+    reset_at_document_ends: bool = field(
+        default=False,
+        metadata={
+            "help": "</s>, the end of every line, ends a document: neither attention nor memory nor statistics of "
+            "norms reach from one into the next"
+        },
+    )
+
+
 def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
     """Fill and check a configuration of any origin; see :func:`complete`.
 

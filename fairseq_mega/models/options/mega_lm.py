@@ -13,7 +13,13 @@ from .shape import MegaDecoderShape
 
 
 @dataclass
-class MegaLanguageModelConfig(language_model.LanguageModelOptions, MegaDecoderShape, MegaDropouts, MegaLayerOptions):
+class MegaLanguageModelConfig(
+    language_model.LanguageModelOptions,
+    language_model.DocumentOptions,
+    MegaDecoderShape,
+    MegaDropouts,
+    MegaLayerOptions,
+):
     """Command-line options of ``--arch mega_lm``, named as in the published code."""
 
     no_affine_final_norm: bool = field(default=False, metadata={"help": "final norm without parameters"})

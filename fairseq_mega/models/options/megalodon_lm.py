@@ -8,14 +8,14 @@ from omegaconf import DictConfig
 
 from .completion import check_at_least
 from .dropouts import MegalodonDropouts
-from .language_model import LanguageModelOptions, complete_language_model
+from .language_model import DocumentOptions, LanguageModelOptions, complete_language_model
 from .layers import MegalodonLayerOptions
 from .shape import MegalodonDecoderShape
 
 
 @dataclass
 class MegalodonLanguageModelConfig(
-    LanguageModelOptions, MegalodonDecoderShape, MegalodonDropouts, MegalodonLayerOptions
+    LanguageModelOptions, DocumentOptions, MegalodonDecoderShape, MegalodonDropouts, MegalodonLayerOptions
 ):
     """Command-line options of ``--arch megalodon_lm``."""
 
