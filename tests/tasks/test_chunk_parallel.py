@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Dict, List
 
@@ -16,8 +17,10 @@ from tests.support import tiny_lm, tiny_megalodon
 from tests.support.numerics import assert_close
 from tests.support.processes import run_forked, start_forked
 
-PAD, CHUNK = 1, 5
+PAD, EOS, CHUNK = 1, 2, 5
 BUILD: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build}
+WHOLE = list(BUILD)
+BUILD.update({f"{kind} documents": partial(BUILD[kind], reset_at_document_ends=True) for kind in WHOLE})
 LENGTHS = (37, 20, 8)  # a last piece that ends within a chunk, whole chunks, fewer chunks than pieces
 
 
@@ -34,6 +37,7 @@ def batch(length, replica=0):
     """A batch of fairseq's form, padded on the right."""
     text = tiny_lm.tokens(3, length + 1, seed=replica)
     text[1, length // 2 :] = PAD
+    text[2, 4::8] = EOS  # one where the second of two pieces begins
     tokens, target = text[:, :-1].contiguous(), text[:, 1:].contiguous()
     count = int(target.ne(PAD).sum())
     return {"net_input": {"src_tokens": tokens}, "target": target, "ntokens": count}
@@ -57,12 +61,12 @@ def sums(model, sample):
     return parts
 
 
-def share(rank, sizes):
+def share(rank, sizes, kinds):
     """The sums of groups of each size, for every model and length."""
     found: Dict[str, Any] = {}
     for size in sizes:
         parallel = ChunkParallel(ProcessWire(size, timeout=60), CHUNK, PAD)
-        for kind in BUILD:
+        for kind in kinds:
             model = build(kind)
             for length in LENGTHS:
                 sample = parallel.begin(batch(length, replica=rank // size))
@@ -70,12 +74,12 @@ def share(rank, sizes):
     return found
 
 
-@pytest.mark.parametrize("processes, sizes", [(2, [2]), (4, [4, 2])])
-def test_all_sums_are_those_of_one_process(processes, sizes, tmp_path):
+@pytest.mark.parametrize("processes, sizes, kinds", [(2, [2], list(BUILD)), (4, [4, 2], WHOLE)])
+def test_all_sums_are_those_of_one_process(processes, sizes, kinds, tmp_path):
     """With groups of 2 among 4 processes, two groups read batches of their own."""
-    results = run_forked(share, processes, tmp_path, sizes)
+    results = run_forked(share, processes, tmp_path, sizes, kinds)
     for size in sizes:
-        for kind in BUILD:
+        for kind in kinds:
             model = build(kind)
             for length in LENGTHS:
                 of_one: Dict[str, Any] = {}
