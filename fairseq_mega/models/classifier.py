@@ -1,6 +1,6 @@
 """Classifiers of sequences: the way from input to logits, and checks of checkpoints."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 import torch
 from fairseq.models import BaseFairseqModel
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.classifier_head import ClassifierHead, sentence_vector
 from fairseq_mega.modules.classifier_inputs import RealNumberEmbedding, character_table
+from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import check_state_dict, fingerprint
@@ -28,6 +29,14 @@ def input_table(cfg: DictConfig, task: Any) -> nn.Module:
 def padding_index(task: Any) -> Optional[int]:
     """The token that pads the task's input, or None for real numbers."""
     return None if task.input_type == "image" else task.dictionary.pad()
+
+
+def encoder_of(
+    cfg: DictConfig, task: Any, embedding: nn.Module, layers: Iterable[nn.Module], norm: str, chunk_size: int = -1
+) -> SequenceEncoder:
+    """The encoder of a classifier with ClassifierOptions: pre-norm models end with a norm, named by ``norm``."""
+    final_norm = build_norm(norm, cfg.encoder_embed_dim) if cfg.normalize_before else None
+    return SequenceEncoder(embedding, layers, final_norm, padding_index(task), chunk_size, cfg.checkpoint_activations)
 
 
 class SequenceClassifier(BaseFairseqModel):

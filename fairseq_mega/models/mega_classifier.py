@@ -8,10 +8,8 @@ from omegaconf import DictConfig
 
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
-from fairseq_mega.modules.norm import build_norm
-from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .classifier import SequenceClassifier, input_table, padding_index
+from .classifier import SequenceClassifier, encoder_of, input_table
 from .options.classifier import check_classifier
 from .options.layer_config import layer_config
 from .options.mega_classifier import MegaClassifierConfig, complete_classifier
@@ -32,12 +30,6 @@ class MegaClassifier(SequenceClassifier):
         check_classifier(cfg, task)
         config = layer_config(cfg, "encoder", "max_positions")
         norm = config.norm if cfg.normalize_embedding else None
-        encoder = SequenceEncoder(
-            TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False, norm=norm),
-            [MegaLayer(config) for _ in range(cfg.encoder_layers)],
-            build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
-            padding_index(task),
-            config.chunk_size,
-            config.checkpoint_activations,
-        )
-        return cls(cfg, task, encoder)
+        embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False, norm=norm)
+        layers = [MegaLayer(config) for _ in range(cfg.encoder_layers)]
+        return cls(cfg, task, encoder_of(cfg, task, embedding, layers, config.norm, config.chunk_size))

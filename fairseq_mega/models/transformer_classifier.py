@@ -7,11 +7,9 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.classifier_inputs import PositionedEmbedding
-from fairseq_mega.modules.norm import build_norm
-from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 
-from .classifier import SequenceClassifier, input_table, padding_index
+from .classifier import SequenceClassifier, encoder_of, input_table
 from .options.classifier import check_classifier
 from .options.completion import complete
 from .options.layer_config import transformer_layer_config
@@ -39,11 +37,6 @@ class TransformerClassifier(SequenceClassifier):
             layers = [TransformerLayer(config)] * cfg.encoder_layers
         else:
             layers = [TransformerLayer(config) for _ in range(cfg.encoder_layers)]
-        encoder = SequenceEncoder(
-            PositionedEmbedding(input_table(cfg, task), cfg.max_positions, cfg.dropout, cfg.encoder_sinusoidal_pos),
-            layers,
-            build_norm(config.norm, config.embed_dim) if config.normalize_before else None,
-            padding_index(task),
-            checkpoint_activations=cfg.checkpoint_activations,
-        )
-        return cls(cfg, task, encoder)
+        table = input_table(cfg, task)
+        embedding = PositionedEmbedding(table, cfg.max_positions, cfg.dropout, cfg.encoder_sinusoidal_pos)
+        return cls(cfg, task, encoder_of(cfg, task, embedding, layers, config.norm))
