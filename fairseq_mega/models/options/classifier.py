@@ -11,7 +11,7 @@ from fairseq_mega.modules.classifier_head import POOLINGS
 from .completion import check_at_least
 from .layers import ActivationChoice, LayerOptions
 from .revised import revised
-from .shape import EncoderSize
+from .shape import EncoderSize, LongestInput
 
 INPUT_TYPES = ("text", "image")
 InputChoice = ChoiceEnum(list(INPUT_TYPES))
@@ -30,15 +30,13 @@ BOUNDS = {
 @revised(
     defaults={"encoder_embed_dim": 128, "encoder_layers": 4},
     aliases={"normalize_before": "--encoder-normalize-before"},
+    help={"max_positions": "longest input: longer text is cut there, a longer image is refused"},
 )
-class ClassifierOptions(EncoderSize, LayerOptions):
+class ClassifierOptions(EncoderSize, LayerOptions, LongestInput):
     """Command-line options of every classifier, named as in the published code."""
 
     input_type: Optional[InputChoice] = field(  # type: ignore[valid-type]
         default=None, metadata={"help": "tokens (text) or real numbers (image; speech too); default: the task's"}
-    )
-    max_positions: int = field(
-        default=1024, metadata={"help": "longest input: longer text is cut there, a longer image is refused"}
     )
     sen_rep_type: PoolingChoice = field(  # type: ignore[valid-type]
         default="mp",

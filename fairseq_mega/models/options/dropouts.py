@@ -8,10 +8,16 @@ from .revised import revised
 
 
 @dataclass
-class LayerDropouts(FairseqDataclass):
-    """Dropouts that every layer has."""
+class OutputDropout(FairseqDataclass):
+    """Dropout of embeddings and of what the layers give."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings and of each sub-layer's output"})
+
+
+@dataclass
+class LayerDropouts(OutputDropout):
+    """Dropouts of layers with attention."""
+
     attention_dropout: float = field(default=0.0, metadata={"help": "dropout of attention weights"})
 
 

@@ -40,13 +40,19 @@ class LayerOptions(RecomputationOptions):
 
 
 @dataclass
-class MegaLayerOptions(LayerOptions):
+class NormOptions(FairseqDataclass):
+    """Which norm the layers have."""
+
+    normalization_type: NormChoice = field(default="layernorm", metadata={"help": "norm of all sub-layers"})  # type: ignore[valid-type]
+
+
+@dataclass
+class MegaLayerOptions(NormOptions, LayerOptions):
     """Options of MEGA's layers and of the embeddings below them, named as in the published code."""
 
     attention_activation_fn: FunctionChoice = field(  # type: ignore[valid-type]
         default="softmax", metadata={"help": "attention function"}
     )
-    normalization_type: NormChoice = field(default="layernorm", metadata={"help": "norm of all sub-layers"})  # type: ignore[valid-type]
     normalize_embedding: bool = field(
         default=False, metadata={"help": "norm on the embeddings (post-norm models only)"}
     )

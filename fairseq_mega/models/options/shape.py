@@ -20,7 +20,21 @@ class EncoderSize(FairseqDataclass):
 
 
 @dataclass
-class MegaEncoderShape(EncoderSize):
+class LongestInput(FairseqDataclass):
+    """How long the input of a model of single sequences gets."""
+
+    max_positions: int = field(default=1024, metadata={"help": "longest input"})
+
+
+@dataclass
+class EncoderState(FairseqDataclass):
+    """How large the state of an encoder's recurrences is."""
+
+    encoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
+
+
+@dataclass
+class MegaEncoderShape(EncoderState, EncoderSize):
     """Shape of an encoder of MEGA layers."""
 
     encoder_hidden_dim: int = field(default=1024, metadata={"help": "width v of the attention's values"})
@@ -28,7 +42,6 @@ class MegaEncoderShape(EncoderSize):
         default=None, metadata={"help": "inner width of the FFN, 0 for none (default: --encoder-hidden-dim)"}
     )
     encoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
-    encoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
     encoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
 
 
