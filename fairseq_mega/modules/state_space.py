@@ -1,0 +1,103 @@
+"""A diagonal state space (S4D) with its learned parameters."""
+
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mega.ops.ema import EMACoefficients, damped_ema
+from fairseq_mega.ops.ema.state_space import state_space_coefficients
+
+INITIALIZATIONS = ("lin", "inv")
+
+
+def frequencies(initialization: str, modes: int) -> Tensor:
+    """Frequencies (M,) of the modes 0..M-1 in float64.
+
+    Args:
+        initialization: "lin", equally spaced as the Fourier series' (``pi n``), or "inv", the inverse law of HiPPO-LegS
+            (``N / pi (N / (2 n + 1) - 1)`` for N = 2 M).
+
+    Source: Gu et al. (NeurIPS 2022), Eq. 8 and 9.
+    """
+    n = torch.arange(modes, dtype=torch.float64)
+    if initialization == "lin":
+        return math.pi * n
+    return 2 * modes / math.pi * (2 * modes / (2 * n + 1) - 1)
+
+
+class SlowParameter(nn.Module):
+    """A parameter ``start + rate change`` that Adam, whose steps do not know their gradient's scale, moves ``rate`` as
+    fast as others; weight decay draws it back to its start.
+
+    Args:
+        start: the first value.
+        rate: of its changes.
+    """
+
+    def __init__(self, start: Tensor, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.start: Tensor
+        self.register_buffer("start", start)
+        self.change = nn.Parameter(torch.zeros_like(start))
+
+    def forward(self) -> Tensor:
+        """The present value."""
+        return torch.add(self.start, self.change, alpha=self.rate)
+
+
+class DiagonalStateSpace(nn.Module):
+    """``y = 2 Re(C h) + omega x`` with ``h' = A h + x``: M = N / 2 modes per feature and their conjugates.
+
+    Args:
+        embed_dim: width D of input and output.
+        state_dim: N, an even number.
+        bidirectional: look into the future too, the present position left out there.
+        initialization: of the frequencies, one of INITIALIZATIONS; every mode decays at 1/2.
+        least_step, largest_step: bounds of the features' steps, drawn uniformly in logarithms.
+        rate: of the steps' and the modes' changes beside other parameters'.
+
+    Source: Gu et al. (NeurIPS 2022), sections 3 and 4. B is 1: only its product with C counts.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        state_dim: int = 64,
+        *,
+        bidirectional: bool = False,
+        initialization: str = "lin",
+        least_step: float = 0.001,
+        largest_step: float = 0.1,
+        rate: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.bidirectional = bidirectional
+        modes = state_dim // 2
+        low, high = math.log(least_step), math.log(largest_step)
+        turning = frequencies(initialization, modes).to(torch.get_default_dtype())
+        self.log_step = SlowParameter(torch.empty(embed_dim, 1).uniform_(low, high), rate)
+        self.log_decay = SlowParameter(torch.full((embed_dim, modes), math.log(0.5)), rate)
+        self.frequency = SlowParameter(turning.repeat(embed_dim, 1), rate)
+        self.projection = nn.Parameter(torch.empty((1 + bidirectional) * embed_dim, modes, 2))  # C
+        self.omega = nn.Parameter(torch.empty(embed_dim))  # D of the paper
+        nn.init.normal_(self.projection, std=math.sqrt(0.5))
+        nn.init.normal_(self.omega)
+
+    def coefficients(self) -> EMACoefficients:
+        """Coefficients of the recurrence from the present parameters."""
+        return state_space_coefficients(self.log_step(), self.log_decay(), self.frequency(), self.projection)
+
+    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """Run the system over x (B, L, D); padded inputs, ``padding_mask`` (B, L) bool, enter it as zero."""
+        y, _ = damped_ema(
+            x,
+            self.coefficients(),
+            padding_mask=padding_mask,
+            bidirectional=self.bidirectional,
+            shift=self.bidirectional,
+        )
+        return torch.addcmul(y, x, self.omega.to(x.dtype))
