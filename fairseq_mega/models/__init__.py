@@ -4,9 +4,25 @@ from fairseq_mega.compat.imports import import_fairseq
 
 import_fairseq()
 
-from . import mega, mega_classifier, mega_lm, megalodon_classifier, megalodon_lm, transformer_classifier  # noqa: E402
+from . import (  # noqa: E402
+    mega,
+    mega_classifier,
+    mega_lm,
+    megalodon_classifier,
+    megalodon_lm,
+    s4d_classifier,
+    transformer_classifier,
+)
 from .presets import register_presets  # noqa: E402
 
 register_presets()
 
-__all__ = ["mega", "mega_classifier", "mega_lm", "megalodon_classifier", "megalodon_lm", "transformer_classifier"]
+__all__ = [
+    "mega",
+    "mega_classifier",
+    "mega_lm",
+    "megalodon_classifier",
+    "megalodon_lm",
+    "s4d_classifier",
+    "transformer_classifier",
+]

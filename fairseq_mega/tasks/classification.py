@@ -69,7 +69,7 @@ class ClassificationTask(FairseqTask):
         if not isinstance(model, SequenceClassifier):
             raise ValueError(
                 f"--task {self.cfg.get('_name')} needs a classifier, {type(model).__name__} is none: give --arch "
-                f"mega_lra, transformer_lra or one of their presets"
+                f"mega_lra, transformer_lra, s4d_lra or one of their presets"
             )
         self.longest, self.classes, self.pooling = model.longest, model.classes, model.pooling
         return model

@@ -18,6 +18,7 @@ from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.relative_bias import SimpleRelativeBias, build_relative_bias
+from fairseq_mega.modules.s4d_layer import S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 from tests.support.tiny_classifier import build
 
@@ -27,11 +28,13 @@ MODELS = {
     "mega_lra": [("encoder", "max_positions")],
     "megalodon_lm": [("decoder", "max_target_positions")],
     "megalodon_lra": [("encoder", "max_positions")],
+    "s4d_lra": [("encoder", "max_positions")],
     "transformer_lra": [("encoder", "max_positions")],
 }
 WITHOUT_OPTION = {("transformer_lra", "norm"), ("megalodon_lm", "ema_norm")}
 CONFIGS = {
     **dict.fromkeys(("megalodon_lm", "megalodon_lra"), MegalodonLayerConfig),
+    "s4d_lra": S4dLayerConfig,
     "transformer_lra": TransformerLayerConfig,
 }
 

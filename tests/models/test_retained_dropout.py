@@ -26,9 +26,13 @@ BUILDERS: Dict[str, Callable[..., Any]] = {
     "language model": tiny_lm.build,
     "translation": tiny_mega.build,
     "classifier": tiny_classifier.build,
+    "S4D classifier": lambda **options: tiny_classifier.build("s4d_lra", **options),
     "transformer classifier": lambda **options: tiny_classifier.build("transformer_lra", **options),
 }
-UNKNOWN = [("transformer classifier", "hidden_dropout")]
+UNKNOWN = [
+    ("transformer classifier", "hidden_dropout"),
+    *(("S4D classifier", f"{part}_dropout") for part in ("attention", "hidden", "activation")),
+]
 
 
 def prepared(model, **options):

@@ -30,6 +30,10 @@ OF_BOTH_SIDES = {
     "attention_drops": "attention_drops",
     "ema_norm": "ema_norm",
     "init_mode": "init_mode",
+    "initialization": "state_space_init",
+    "least_step": "least_step",
+    "largest_step": "largest_step",
+    "rate": "state_space_rate",
 }
 PRECISIONS = {"float16": "--fp16 or --amp", "bfloat16": "--bf16"}
 

@@ -6,6 +6,7 @@ from omegaconf import DictConfig
 
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.s4d_layer import S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
 from .flags import naming_flags
@@ -75,6 +76,26 @@ def transformer_layer_config(cfg: DictConfig) -> TransformerLayerConfig:
         dropout=cfg.dropout,
         attention_dropout=cfg.attention_dropout,
         activation_dropout=cfg.activation_dropout,
+    )
+
+
+@naming_flags("encoder", "max_positions")
+def s4d_layer_config(cfg: DictConfig) -> S4dLayerConfig:
+    """Shape of one layer of a completed S4dClassifierConfig, checked.
+
+    Raises:
+        ValueError: where an option is out of range.
+    """
+    return S4dLayerConfig(
+        embed_dim=cfg.encoder_embed_dim,
+        ema_dim=cfg.encoder_n_dim,
+        initialization=str(cfg.state_space_init),
+        least_step=cfg.least_step,
+        largest_step=cfg.largest_step,
+        rate=cfg.state_space_rate,
+        norm=str(cfg.normalization_type),
+        normalize_before=cfg.normalize_before,
+        dropout=cfg.dropout,
     )
 
 

@@ -1,0 +1,38 @@
+"""S4D classifiers of the Long Range Arena: a diagonal state space on the kernels of the complex EMA."""
+
+from argparse import Namespace
+from typing import Any, Union
+
+from fairseq.models import register_model
+from omegaconf import DictConfig
+
+from fairseq_mega.modules.embedding import TokenEmbedding
+from fairseq_mega.modules.s4d_layer import S4dLayer
+
+from .classifier import SequenceClassifier, encoder_of, input_table
+from .options.classifier import check_classifier
+from .options.completion import complete
+from .options.layer_config import s4d_layer_config
+from .options.s4d_classifier import S4dClassifierConfig
+
+
+@register_model("s4d_lra", dataclass=S4dClassifierConfig)
+class S4dClassifier(SequenceClassifier):
+    """S4D classifier: ``--arch s4d_lra`` and its presets, ``preset_names("s4d_lra")``.
+
+    Source: Gu et al., "On the Parameterization and Initialization of Diagonal State Space Models" (NeurIPS 2022).
+    """
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "S4dClassifier":
+        """Build a model for a task that classifies.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other or the task.
+        """
+        cfg = complete(S4dClassifierConfig, cfg)
+        check_classifier(cfg, task)
+        config = s4d_layer_config(cfg)
+        embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False)
+        layers = [S4dLayer(config) for _ in range(cfg.encoder_layers)]
+        return cls(cfg, task, encoder_of(cfg, task, embedding, layers, config.norm))
