@@ -10,7 +10,7 @@ from fairseq_mega.models.presets import preset_names
 from fairseq_mega.modules.classifier_inputs import sinusoids
 from fairseq_mega.modules.errors import FieldError
 from tests.support.layers import run
-from tests.support.tiny_classifier import build, padded, parameters, texts
+from tests.support.tiny_classifier import build, padded, parameters, texts, with_inputs
 from tests.support.tiny_mega import lively
 
 MATCHED = [name for name in preset_names("transformer_lra") if "matched" in name or name.endswith("pf128")]
@@ -71,12 +71,10 @@ def test_sizes_are_like_megas(arch):
     assert str(transformer.head) == str(mega.head) and transformer.longest == mega.longest
 
 
-@pytest.mark.parametrize("arch", preset_names("transformer_lra"))
-def test_every_architecture_runs(arch):
-    values = Namespace()
-    ARCH_CONFIG_REGISTRY[arch](values)
-    model = build(arch, values.input_type, encoder_layers=1)
-    logits = model(padded(texts((9, 33))) if values.input_type == "text" else torch.randn(2, 32))
+@pytest.mark.parametrize("arch, kind", with_inputs(preset_names("transformer_lra")))
+def test_every_architecture_runs(arch, kind):
+    model = build(arch, kind, encoder_layers=1)
+    logits = model(padded(texts((9, 33))) if kind == "text" else torch.randn(2, 32))
     assert logits.shape == (2, model.classes) and torch.isfinite(logits).all()
     logits.sum().backward()
     assert all(p.grad is not None for p in model.parameters())

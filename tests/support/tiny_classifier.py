@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
+from fairseq_mega.models.options.classifier import INPUT_TYPES
+from fairseq_mega.models.presets import preset
 from tests.support.tiny_mega import PAD, dictionary
 
 TINY = {
@@ -32,6 +34,15 @@ TINY = {
         "classifier_out_dim": 6,
         "max_positions": 40,
         "sentence_class_num": 3,
+    },
+    "s4d_lra": {
+        "encoder_embed_dim": 8,
+        "encoder_n_dim": 6,
+        "encoder_layers": 2,
+        "classifier_out_dim": 6,
+        "max_positions": 40,
+        "sentence_class_num": 3,
+        "normalize_before": True,
     },
     "transformer_lra": {
         "encoder_embed_dim": 8,
@@ -63,6 +74,11 @@ def build(arch="mega_lra", kind="text", documents=1, symbols=20, seed=0, **optio
     if arch in ARCH_CONFIG_REGISTRY:
         ARCH_CONFIG_REGISTRY[arch](values)
     return ARCH_MODEL_REGISTRY[arch].build_model(values, task(kind, documents, symbols))
+
+
+def with_inputs(archs):
+    """Pairs of an architecture and a kind of input: both kinds where the architecture leaves it open."""
+    return [(arch, kind) for arch in archs for kind in INPUT_TYPES if preset(arch).get("input_type", kind) == kind]
 
 
 def parameters(module):

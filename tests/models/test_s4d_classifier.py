@@ -1,0 +1,78 @@
+"""The S4D classifiers: sizes of the published shapes, every architecture, padding, two documents, bad options."""
+
+import pytest
+import torch
+
+from fairseq_mega.models.presets import preset, preset_names
+from tests.support.tiny_classifier import build, padded, parameters, texts, with_inputs
+from tests.support.tiny_mega import lively
+
+CLASSES = {"s4d_lra_listop": 10, "s4d_lra_cifar10": 10}
+
+
+def size(arch, kind, symbols=24):
+    """Parameters: table or line; steps, modes, both projections, skip, gated map and norm a layer; final norm, head."""
+    values = preset(arch)
+    d, modes = values["encoder_embed_dim"], values["encoder_n_dim"] // 2
+    layer = d + 2 * d * modes + 2 * d * modes * 2 + d + 2 * d * (d + 1) + 2 * d
+    table = 2 * d if kind == "image" else symbols * d
+    final = 2 * d if values["normalize_before"] else 0
+    documents = 2 if arch.endswith("aan") else 1
+    return table + values["encoder_layers"] * layer + final + documents * d * CLASSES.get(arch, 2)
+
+
+@pytest.mark.parametrize("arch, kind", with_inputs(preset_names("s4d_lra")))
+def test_sizes(arch, kind):
+    with torch.device("meta"):
+        model = build(arch, kind, 2 if arch.endswith("aan") else 1)
+    assert parameters(model) == size(arch, kind)
+
+
+@pytest.mark.parametrize("arch, kind", with_inputs(preset_names("s4d_lra")))
+def test_every_architecture_runs(arch, kind):
+    model = build(arch, kind, encoder_layers=1, encoder_embed_dim=8)
+    logits = model(padded(texts((9, 33))) if kind == "text" else torch.randn(2, 32))
+    assert logits.shape == (2, model.classes) and torch.isfinite(logits).all()
+    logits.square().sum().backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_padding_and_batches_change_nothing():
+    model = lively(build("s4d_lra"))
+    rows = texts((1, 2, 5, 11, 17))
+    alone = torch.cat([model(row.unsqueeze(0)) for row in rows])
+    for extra in (0, 6):
+        torch.testing.assert_close(model(padded(rows, extra)), alone, atol=1e-10, rtol=0)
+
+
+def test_retrieval():
+    model = lively(build("s4d_lra", documents=2))
+    first, second = padded(texts((5, 3), seed=1)), padded(texts((9, 2), seed=2))
+    features = torch.cat([model.represent(second), model.represent(first)], dim=-1)
+    torch.testing.assert_close(model(first, src1_tokens=second), features @ model.head.output.weight.T)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_half_precision(precision):
+    model = build("s4d_lra", "image").eval()
+    numbers = torch.randn(2, 40)
+    wanted = model(numbers)
+    torch.testing.assert_close(model.to(precision)(numbers).float(), wanted, atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"encoder_n_dim": 5}, "--encoder-n-dim 5: modes come in conjugate pairs"),
+        ({"encoder_n_dim": 0}, "--encoder-n-dim 0: modes come in conjugate pairs"),
+        ({"least_step": 0.2}, "--least-step 0.2: steps lie above 0 and up to --largest-step 0.1"),
+        ({"least_step": 0.0}, "--least-step 0.0: steps lie above 0"),
+        ({"state_space_rate": 0.0}, "--state-space-rate 0.0: must be above 0"),
+        ({"dropout": 1.0}, "--dropout 1.0: a dropout probability lies in"),
+        ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: must be at least 1"),
+        ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),
+    ],
+)
+def test_bad_options(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build("s4d_lra", **changes)
