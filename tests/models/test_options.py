@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 import pytest
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 from fairseq_mega.models import options
 from fairseq_mega.models.options.revised import revised
 
 FOLDER = Path(options.__file__).parent
+OURS = [name for name, config in MODEL_DATACLASS_REGISTRY.items() if config.__module__.startswith("fairseq_mega.")]
 
 
 @dataclass
@@ -57,3 +59,12 @@ def test_each_option_is_declared_once():
                         declared.setdefault(option, []).append(node.name)
     assert len(declared) > 50, len(declared)
     assert {option: classes for option, classes in declared.items() if len(classes) > 1} == {}
+
+
+def test_switches_are_off_by_default():
+    """fairseq's flag of an option that is on would switch it off: --normalize-before, say, would be post-norm."""
+    switches = [
+        (model, option) for model in OURS for option in fields(MODEL_DATACLASS_REGISTRY[model]) if option.type is bool
+    ]
+    assert {model for model, _ in switches} == {*OURS} >= {"s4d_lra", "megalodon_lm"}
+    assert [(model, option.name) for model, option in switches if option.default is not False] == []
