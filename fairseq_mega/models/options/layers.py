@@ -64,13 +64,19 @@ class MegaLayerOptions(NormOptions, LayerOptions):
 
 
 @dataclass
-class MegalodonLayerOptions(RecomputationOptions):
+class RotaryOptions(FairseqDataclass):
+    """Options of layers whose positions turn queries and keys."""
+
+    rope_base: float = field(default=10000.0, metadata={"help": "base of the rotary positions"})
+
+
+@dataclass
+class MegalodonLayerOptions(RotaryOptions, RecomputationOptions):
     """Options of MEGALODON's layers."""
 
     norm_num_groups: int = field(
         default=32, metadata={"help": "groups of features that share their statistics over time"}
     )
-    rope_base: float = field(default=10000.0, metadata={"help": "base of the rotary positions"})
     swiglu: bool = field(default=False, metadata={"help": "a gate within the FFN: three matrices instead of two"})
     layer_scale: bool = field(default=False, metadata={"help": "a learned scale of the FFN's output, 0.1 / 2^layer"})
     no_affine_norm: bool = field(default=False, metadata={"help": "norms without learned scale and shift"})

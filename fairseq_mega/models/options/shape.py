@@ -82,10 +82,23 @@ class DecoderSize(FairseqDataclass):
 
 
 @dataclass
-class MegaDecoderShape(DecoderSize):
-    """Shape of a decoder of MEGA layers that stands alone."""
+class DecoderWidth(DecoderSize):
+    """Size of any decoder that stands alone."""
 
     decoder_embed_dim: int = field(default=512, metadata={"help": "width d"})
+
+
+@dataclass
+class DecoderHeads(FairseqDataclass):
+    """How many heads the attention of a decoder's layers has."""
+
+    decoder_attention_heads: int = field(default=1, metadata={"help": "attention heads"})
+
+
+@dataclass
+class MegaDecoderShape(DecoderWidth):
+    """Shape of a decoder of MEGA layers that stands alone."""
+
     decoder_hidden_dim: int = field(default=1024, metadata={"help": "width v of the attention's values"})
     decoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
     decoder_n_dim: int = field(default=16, metadata={"help": "EMA dimensions N per feature, 0 for no EMA"})
@@ -99,10 +112,17 @@ class MegaDecoderShape(DecoderSize):
         "decoder_ffn_embed_dim": "inner width of the FFN (default: --decoder-hidden-dim)",
     }
 )
-class MegalodonDecoderShape(MegaDecoderShape):
+class MegalodonDecoderShape(DecoderHeads, MegaDecoderShape):
     """Shape of a decoder of MEGALODON layers."""
 
-    decoder_attention_heads: int = field(default=1, metadata={"help": "attention heads"})
+
+@dataclass
+@revised(
+    defaults={"decoder_attention_heads": 8},
+    help={"decoder_ffn_embed_dim": "inner width of the FFN (default: 8/3 of d, rounded up to a multiple of 256)"},
+)
+class LlamaDecoderShape(DecoderHeads, DecoderWidth):
+    """Shape of a decoder of Llama-style layers."""
 
 
 @dataclass
