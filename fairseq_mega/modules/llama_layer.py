@@ -1,0 +1,111 @@
+"""A layer of a Llama-style Transformer, to compare MEGALODON's with."""
+
+from dataclasses import dataclass
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention_cache import cached
+from .dropout import Dropout
+from .errors import FieldError, check_probability
+from .layer import PLAIN, LayerContext, LayerOutput
+from .linear import linear
+from .megalodon.norms import at_least_float32
+from .megalodon.rotary import rotate
+from .norm import RMSNorm
+from .padding import finite_padding
+from .prepared import Prepared
+from .state import LayerCache, LayerMemory
+
+
+@dataclass(frozen=True)
+class LlamaLayerConfig:
+    """Shape and regularisation of a Llama-style layer.
+
+    Raises:
+        FieldError: where a value is out of range; the message names field, value and remedy.
+    """
+
+    embed_dim: int
+    heads: int
+    ffn_dim: int
+    rope_base: float = 10000.0
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
+            if value < 1:
+                raise FieldError(field, "{field} {value}: must be at least 1", value=value)
+        if self.embed_dim % (2 * self.heads) != 0:
+            message = "{field} {value}: must be a multiple of 2 x {heads} = {count}"
+            raise FieldError("embed_dim", message, value=self.embed_dim, count=2 * self.heads)
+        if not self.rope_base > 1.0:
+            raise FieldError("rope_base", "{field} {value}: must be greater than 1", value=self.rope_base)
+        check_probability("dropout", self.dropout)
+        check_probability("attention_dropout", self.attention_dropout)
+
+
+class LlamaLayer(nn.Module):
+    """Causal attention with rotary positions and a SwiGLU feed-forward network, RMS norms before both, no biases.
+
+    Args:
+        config: shape and regularisation.
+
+    Source: Llama 2 (Touvron et al., 2023), section 2.2, the baseline of MEGALODON's section 4; the attention is torch's
+    ``scaled_dot_product_attention``, which chooses its own fast path. It remembers nothing but its keys and values.
+    """
+
+    def __init__(self, config: LlamaLayerConfig) -> None:
+        super().__init__()
+        d, f = config.embed_dim, config.ffn_dim
+        self.heads, self.rope_base = config.heads, config.rope_base
+        self.attention_norm, self.feed_forward_norm = RMSNorm(d), RMSNorm(d)
+        self.input_proj = linear(d, 3 * d, bias=False)  # query, key, value
+        self.output_proj = linear(d, d, bias=False)
+        self.gate_proj = linear(d, 2 * f, bias=False)  # gate, inner
+        self.inner_proj = linear(f, d, bias=False)
+        self.dropout = Dropout(config.dropout)
+        self.attention_dropout = Dropout(config.attention_dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: LayerContext = PLAIN,
+        memory: Optional[LayerMemory] = None,
+        cache: Optional[LayerCache] = None,
+    ) -> LayerOutput:
+        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`."""
+        mask = context.padding_mask
+        if mask is not None:
+            x = finite_padding(x, mask)
+        past = None if cache is None else cache.attention
+        first = 0 if past is None else len(past.keys)
+        both, value = self.input_proj(self.attention_norm(x)).split([2 * x.size(-1), x.size(-1)], dim=-1)
+        turned = rotate(at_least_float32(both).unflatten(-1, (2, self.heads, -1)), first, -1, self.rope_base)
+        query, key = turned.flatten(-2).to(value.dtype).unbind(-2)
+        if past is not None or context.return_state:
+            past = cached(past, key, value, mask, Prepared(), None)
+            key, value, mask = past.keys.steps, past.values.steps, past.padding_mask
+        x = x + self.dropout(self.output_proj(self.attend(query, key, value, mask)))
+        gate, inner = self.gate_proj(self.feed_forward_norm(x)).chunk(2, dim=-1)
+        x = x + self.dropout(self.inner_proj(F.silu(gate) * inner))
+        return LayerOutput(x, None, None if past is None or not context.return_state else LayerCache(past))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """Attention of the last steps (B, L, d) to all of (B, n, d)."""
+        length, total = query.size(1), key.size(1)
+        mask = None
+        if padding_mask is not None or 1 < length < total:
+            steps = torch.arange(total, device=key.device)
+            mask = steps <= steps[total - length :].unsqueeze(-1)  # (L, n)
+            if padding_mask is not None:  # a padded step attends to itself: a row without any key has no softmax
+                absent = padding_mask[:, None, None, :] & (steps != steps[total - length :].unsqueeze(-1))
+                mask = mask & ~absent
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
+        rate = self.attention_dropout.rate
+        causal = mask is None and length == total
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, is_causal=causal)
+        return out.transpose(1, 2).flatten(-2)
