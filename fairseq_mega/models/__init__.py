@@ -5,6 +5,7 @@ from fairseq_mega.compat.imports import import_fairseq
 import_fairseq()
 
 from . import (  # noqa: E402
+    llama_lm,
     mega,
     mega_classifier,
     mega_lm,
@@ -18,6 +19,7 @@ from .presets import register_presets  # noqa: E402
 register_presets()
 
 __all__ = [
+    "llama_lm",
     "mega",
     "mega_classifier",
     "mega_lm",

@@ -15,6 +15,7 @@ from fairseq_mega.models.options.mega import MegaConfig
 from fairseq_mega.modules.activation import get_activation
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.llama_layer import LlamaLayerConfig
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.relative_bias import SimpleRelativeBias, build_relative_bias
@@ -23,6 +24,7 @@ from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 from tests.support.tiny_classifier import build
 
 MODELS = {
+    "llama_lm": [("decoder", "max_target_positions")],
     "mega": [("encoder", "max_source_positions"), ("decoder", "max_target_positions")],
     "mega_lm": [("decoder", "max_target_positions")],
     "mega_lra": [("encoder", "max_positions")],
@@ -33,6 +35,7 @@ MODELS = {
 }
 WITHOUT_OPTION = {("transformer_lra", "norm"), ("megalodon_lm", "ema_norm")}
 CONFIGS = {
+    "llama_lm": LlamaLayerConfig,
     **dict.fromkeys(("megalodon_lm", "megalodon_lra"), MegalodonLayerConfig),
     "s4d_lra": S4dLayerConfig,
     "transformer_lra": TransformerLayerConfig,

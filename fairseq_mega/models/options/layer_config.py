@@ -5,6 +5,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.llama_layer import LlamaLayerConfig
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.s4d_layer import S4dLayerConfig
 from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
@@ -133,3 +134,21 @@ def megalodon_layer_config(cfg: DictConfig, side: str, positions: str, **more: A
         )
 
     return build()
+
+
+@naming_flags("decoder", "max_target_positions")
+def llama_layer_config(cfg: DictConfig) -> LlamaLayerConfig:
+    """Shape of one layer of a completed LlamaLanguageModelConfig, checked.
+
+    Raises:
+        ValueError: where an option is out of range.
+    """
+    width, ffn_dim = cfg.decoder_embed_dim, cfg.decoder_ffn_embed_dim
+    return LlamaLayerConfig(
+        embed_dim=width,
+        heads=cfg.decoder_attention_heads,
+        ffn_dim=-(-8 * width // 768) * 256 if ffn_dim is None else ffn_dim,
+        rope_base=cfg.rope_base,
+        dropout=cfg.dropout,
+        attention_dropout=cfg.attention_dropout,
+    )

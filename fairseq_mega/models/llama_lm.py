@@ -1,0 +1,48 @@
+"""Llama-style Transformer language model, the baseline of MEGALODON (Ma et al., NeurIPS 2024, section 4)."""
+
+from argparse import Namespace
+from typing import Union
+
+from fairseq.data import Dictionary
+from fairseq.models import register_model
+from omegaconf import DictConfig
+
+from fairseq_mega.modules.embedding import TokenEmbedding
+from fairseq_mega.modules.llama_layer import LlamaLayer
+from fairseq_mega.modules.norm import RMSNorm
+
+from .mega_lm import MegaLanguageModel
+from .mega_lm_decoder import LanguageModelDecoder
+from .options.language_model import complete_language_model
+from .options.layer_config import llama_layer_config
+from .options.llama_lm import LlamaLanguageModelConfig
+from .tables import decoder_table
+
+
+class LlamaLanguageModelDecoder(LanguageModelDecoder):
+    """Causal Transformer layers with full attention between the tables of a language model.
+
+    Args:
+        cfg: a completed LlamaLanguageModelConfig.
+        dictionary: of the tokens.
+    """
+
+    def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
+        config = llama_layer_config(cfg)
+        width = config.embed_dim
+        tokens = decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width)
+        embedding = TokenEmbedding(tokens, cfg.dropout, scale=False, dim=width)
+        layers = [LlamaLayer(config) for _ in range(cfg.decoder_layers)]
+        super().__init__(cfg, dictionary, embedding, layers, RMSNorm(width))
+
+
+@register_model("llama_lm", dataclass=LlamaLanguageModelConfig)
+class LlamaLanguageModel(MegaLanguageModel):
+    """Llama-style language model: ``--arch llama_lm``, for ``--task language_modeling`` and, as it reads streams too,
+    ``--task mega_language_modeling``; its keys and values grow with the stream.
+    """
+
+    @classmethod
+    def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
+        """The decoder of a configuration of any origin."""
+        return LlamaLanguageModelDecoder(complete_language_model(LlamaLanguageModelConfig, cfg), dictionary)
