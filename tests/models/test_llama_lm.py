@@ -1,0 +1,137 @@
+"""The Llama-style language model: its layer written out step after step, streams, padding, sizes, bad options."""
+
+import math
+from typing import Dict, List
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.llama_layer import LlamaLayer, LlamaLayerConfig
+from tests.support.numerics import assert_close, gradients, leaves
+from tests.support.tiny_llama import build
+from tests.support.tiny_lm import ADAPTIVE, advance, log_probs, tokens
+from tests.support.tiny_mega import PAD, lively
+
+D, HEADS, FFN = 8, 2, 10
+
+
+def turned(x, position, base):
+    """The pairs (2 i, 2 i + 1) of x (E,) as complex numbers, turned by ``position base^(-2 i / E)``."""
+    angles = position * base ** (-torch.arange(0, x.numel(), 2, dtype=torch.float64) / x.numel())
+    pairs = torch.complex(x[0::2].double(), x[1::2].double()) * torch.polar(torch.ones_like(angles), angles)
+    return torch.stack([pairs.real, pairs.imag], -1).flatten().to(x.dtype)
+
+
+def written_out(parameters, x, base):
+    """The layer for one sequence (L, D), a position and a head at a time."""
+
+    def norm(v, name):
+        return v / torch.sqrt((v * v).mean() + 1e-5) * parameters[f"{name}.weight"]
+
+    keys, values, outputs = [], [], []
+    for position, step in enumerate(x):
+        parts = (parameters["input_proj.weight"] @ norm(step, "attention_norm")).view(3, HEADS, -1)
+        keys.append([turned(head, position, base) for head in parts[1]])
+        values.append(parts[2])
+        heads = []
+        for head in range(HEADS):
+            query = turned(parts[0, head], position, base)
+            logits = torch.stack([query @ key[head] for key in keys]) / math.sqrt(query.numel())
+            weights = torch.exp(logits) / torch.exp(logits).sum()
+            heads.append(sum(weight * value[head] for weight, value in zip(weights, values)))
+        hidden = step + parameters["output_proj.weight"] @ torch.cat(heads)
+        gate, inner = (parameters["gate_proj.weight"] @ norm(hidden, "feed_forward_norm")).chunk(2)
+        outputs.append(hidden + parameters["inner_proj.weight"] @ (gate * torch.sigmoid(gate) * inner))
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_layer_is_the_formula(dtype, length):
+    torch.manual_seed(0)
+    layer = lively(LlamaLayer(LlamaLayerConfig(D, HEADS, FFN, rope_base=100.0))).train()
+    x = torch.randn(2, length, D, dtype=torch.float64)
+    results: List[Dict[str, Tensor]] = []
+    for function in (
+        layer,
+        lambda rows: torch.stack([written_out(dict(layer.named_parameters()), r, 100.0) for r in rows]),
+    ):
+        layer.to(torch.float64 if results else dtype)
+        inputs = leaves({"x": x}, torch.float64 if results else dtype)
+        out = function(inputs["x"])
+        out = getattr(out, "hidden", out)
+        results.append({"output": out, **gradients(out, {**inputs, **dict(layer.named_parameters())})})
+        results[-1] = {name: value.detach().clone() for name, value in results[-1].items()}
+    for name, want in results[1].items():
+        assert_close(name, results[0][name], want)
+
+
+@pytest.mark.parametrize("options", [{}, ADAPTIVE, {"share_decoder_input_output_embed": False}])
+def test_pieces_equal_the_whole(options):
+    model = lively(build(**options))
+    read = tokens(2, 23)
+    whole = log_probs(model, read)
+    for pieces in ((11, 12), (3, 8, 12), (1,) * 23):
+        ends = torch.tensor(pieces).cumsum(0) - 1
+        torch.testing.assert_close(advance(model, read.split(pieces, dim=1)), whole[:, ends], atol=2e-6, rtol=0)
+
+
+def test_future_and_padding_change_nothing():
+    model = lively(build())
+    read = tokens(2, 17)
+    changed = read.clone()
+    changed[:, 12] = 2 + (changed[:, 12] - 1) % 20
+    before, after = log_probs(model, read), log_probs(model, changed)
+    torch.testing.assert_close(before[:, :12], after[:, :12], atol=1e-7, rtol=0)
+    assert (before[:, 12:] - after[:, 12:]).abs().amax(dim=-1).min() > 1e-6
+    for pad, kept in (((0, 6), slice(0, 17)), ((6, 0), slice(6, None))):
+        padded = torch.nn.functional.pad(read, pad, value=PAD)
+        torch.testing.assert_close(log_probs(model, padded)[:, kept], before, atol=2e-6, rtol=0)
+
+
+def test_recomputation_and_dropout():
+    models = [
+        lively(build(dropout=0.2, attention_dropout=0.1, checkpoint_activations=on)).train() for on in (False, True)
+    ]
+    found = []
+    for model in models:
+        torch.manual_seed(3)
+        model(tokens(2, 9))[0].square().mean().backward()
+        found.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, msg=name)
+    eager = models[0](tokens(2, 9))[0]
+    assert (eager - models[0].eval()(tokens(2, 9))[0]).abs().max() > 1e-3
+
+
+def test_default_ffn_is_llamas():
+    """Llama 7B: d = 4096, an FFN of 11,008."""
+    with torch.device("meta"):
+        model = build(decoder_embed_dim=4096, decoder_attention_heads=32, decoder_layers=1, decoder_ffn_embed_dim=None)
+    layer = model.decoder.layers[0]
+    assert layer.inner_proj.in_features == 11008
+    assert sum(p.numel() for p in layer.parameters()) == 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"decoder_attention_heads": 3},
+            "--decoder-embed-dim 8: must be a multiple of 2 x --decoder-attention-heads = 6",
+        ),
+        ({"decoder_ffn_embed_dim": 0}, "--decoder-ffn-embed-dim 0: must be at least 1"),
+        ({"rope_base": 1.0}, "--rope-base 1.0: must be greater than 1"),
+        ({"decoder_layers": 0}, "--decoder-layers 0: must be at least 1"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_bad_dropout_names_the_field():
+    with pytest.raises(FieldError, match="dropout"):
+        LlamaLayerConfig(8, 2, 10, dropout=1.0)
