@@ -42,8 +42,9 @@ def _parse_named(original, parser, *args, **kwargs):
 
 
 def _ours():
-    """Architectures of this package, in alphabetical order."""
+    """Architectures of this package in alphabetical order, those of MEGA and MEGALODON before the baselines."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     package = __name__.split(".")[0]
-    return sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == package)
+    names = [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == package]
+    return sorted(names, key=lambda name: (not name.startswith("mega"), name))
