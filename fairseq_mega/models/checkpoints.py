@@ -37,6 +37,23 @@ def add_empty_buffers(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
             state_dict.setdefault(key, tensor)
 
 
+def check_dictionary(model: nn.Module, state_dict: Dict[str, Tensor], key: str, symbols: int) -> None:
+    """Raise a ValueError if a checkpoint was trained with another dictionary; one that names none gets the model's.
+
+    Args:
+        model: with the fingerprint of its dictionary in the buffer ``key``.
+        state_dict: of the checkpoint.
+        key: name of the buffer.
+        symbols: in the model's dictionary.
+    """
+    own = model.state_dict()[key]
+    if not state_dict.setdefault(key, own).equal(own.cpu()):
+        raise ValueError(
+            f"this checkpoint was trained with another dict.txt than that of the data folder ({symbols} symbols): give "
+            f"the folder it was trained on, or binarise the text with its dictionary (fairseq-preprocess --srcdict)"
+        )
+
+
 def fingerprint(dictionary: Dictionary) -> Tensor:
     """A number (1,) int64 that differs between dictionaries of different symbols or order."""
     digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).digest()

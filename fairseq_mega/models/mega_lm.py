@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat import architectures
 
-from .checkpoints import add_empty_buffers, check_state_dict
+from .checkpoints import add_empty_buffers, check_dictionary, check_state_dict
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder
 from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
@@ -64,13 +64,7 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         own = self.state_dict()
         add_empty_buffers(self, state_dict)
         super().upgrade_state_dict_named(state_dict, name)
-        key = "decoder.dictionary_fingerprint"
-        if not state_dict.setdefault(key, own[key]).equal(own[key].cpu()):
-            raise ValueError(
-                f"this checkpoint was trained with another dict.txt than that of the data folder "
-                f"({len(self.decoder.dictionary)} symbols): give the folder it was trained on, or binarise the text "
-                f"with its dictionary (fairseq-preprocess --srcdict)"
-            )
+        check_dictionary(self, state_dict, "decoder.dictionary_fingerprint", len(self.decoder.dictionary))
         for key in own:
             if not key.endswith("relative_bias.weight") or key not in state_dict:
                 continue
