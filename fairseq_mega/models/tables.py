@@ -122,7 +122,7 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     return utils.load_embedding(vectors, dictionary, table)
 
 
-def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int) -> TokenEmbedding:
-    """Input embeddings (B, L, width) of the encoder or decoder over a table."""
+def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int, types: int = 0) -> TokenEmbedding:
+    """Input embeddings (B, L, width) of the encoder or decoder over a table; ``types``: see TokenEmbedding."""
     norm = str(cfg.normalization_type) if cfg.normalize_embedding else None
-    return TokenEmbedding(tokens, cfg.dropout, not cfg.no_scale_embedding, norm, width)
+    return TokenEmbedding(tokens, cfg.dropout, not cfg.no_scale_embedding, norm, width, types)

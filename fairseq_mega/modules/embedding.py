@@ -20,6 +20,8 @@ class TokenEmbedding(nn.Module):
         scale: multiply by sqrt(D).
         norm: kind of norm on the embeddings, None for none.
         dim: width D of the result; a table of another width d is followed by a linear map. Default: d.
+        types: rows of a table of token types (types, D), 0 for none. Every token is of the first type; the others are
+            kept for models that were trained with them elsewhere.
 
     Source: the published code; no positions are added, see the relative biases.
     """
@@ -31,6 +33,7 @@ class TokenEmbedding(nn.Module):
         scale: bool = True,
         norm: Optional[str] = None,
         dim: Optional[int] = None,
+        types: int = 0,
     ) -> None:
         super().__init__()
         table_dim = int(tokens.embedding_dim)  # type: ignore[arg-type]
@@ -41,6 +44,10 @@ class TokenEmbedding(nn.Module):
             self.projection = nn.Linear(table_dim, dim, bias=False)
             nn.init.xavier_uniform_(self.projection.weight)
         self.scale = math.sqrt(dim) if scale else 1.0
+        self.types: Optional[nn.Embedding] = None
+        if types:
+            self.types = nn.Embedding(types, dim)
+            nn.init.normal_(self.types.weight, std=0.02)
         self.norm = build_norm(norm, dim) if norm is not None else None
         self.dropout = Dropout(dropout)
 
@@ -55,6 +62,8 @@ class TokenEmbedding(nn.Module):
         x = self.scale * self.tokens(tokens)
         if self.projection is not None:
             x = self.projection(x)
+        if self.types is not None:
+            x = x + self.types.weight[0]
         if self.norm is not None:
             x = self.norm(x)
         return zero_padding(self.dropout(x), padding_mask)
