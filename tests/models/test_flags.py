@@ -28,6 +28,7 @@ MODELS = {
     "mega": [("encoder", "max_source_positions"), ("decoder", "max_target_positions")],
     "mega_lm": [("decoder", "max_target_positions")],
     "mega_lra": [("encoder", "max_positions")],
+    "mega_masked_lm": [("encoder", "max_positions")],
     "megalodon_lm": [("decoder", "max_target_positions")],
     "megalodon_lra": [("encoder", "max_positions")],
     "s4d_lra": [("encoder", "max_positions")],

@@ -1,0 +1,104 @@
+"""A bidirectional MEGA encoder that predicts masked symbols, for fairseq's task masked_lm."""
+
+from argparse import Namespace
+from typing import Any, Dict, Optional, Tuple, Union
+
+from fairseq.models import BaseFairseqModel, register_model
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.norm import build_norm
+from fairseq_mega.modules.sequence_encoder import SequenceEncoder
+from fairseq_mega.modules.symbol_head import SymbolHead
+
+from .checkpoints import check_dictionary, check_state_dict, fingerprint
+from .options.flags import naming_flags
+from .options.layer_config import layer_config
+from .options.mega_masked_lm import MegaMaskedLanguageModelConfig, complete_masked_language_model
+from .tables import plain_table, token_embedding
+
+
+@register_model("mega_masked_lm", dataclass=MegaMaskedLanguageModelConfig)
+class MegaMaskedLanguageModel(BaseFairseqModel):
+    """MEGA encoder with a head: ``--arch mega_masked_lm`` and its presets, ``preset_names("mega_masked_lm")``.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 3, bidirectional; head: SymbolHead.
+    """
+
+    def __init__(self, encoder: SequenceEncoder, prediction: SymbolHead, longest: int, known: Tensor) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.prediction = prediction
+        self.longest = longest
+        self.register_buffer("dictionary_fingerprint", known)
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaMaskedLanguageModel":
+        """Build a model for fairseq's task masked_lm.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other.
+        """
+        cfg = complete_masked_language_model(cfg)
+        config = layer_config(cfg, "encoder", "max_positions")
+        symbols = task.source_dictionary
+        with_norm = config.normalize_before and not cfg.no_final_norm
+        table = plain_table(symbols, config.embed_dim)
+        encoder = SequenceEncoder(
+            token_embedding(cfg, table, config.embed_dim, cfg.token_types),
+            [MegaLayer(config) for _ in range(cfg.encoder_layers)],
+            build_norm(config.norm, config.embed_dim) if with_norm else None,
+            symbols.pad(),
+            config.chunk_size,
+            config.checkpoint_activations,
+        )
+        shared = table.weight if cfg.share_encoder_input_output_embed else None
+        head = SymbolHead(config.embed_dim, len(symbols), not cfg.no_hidden_layer, shared)
+        return cls(encoder, head, cfg.max_positions, fingerprint(symbols))
+
+    @naming_flags("encoder", "max_positions")
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        masked_tokens: Optional[Tensor] = None,
+        **unused: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Logits of the symbol at each place.
+
+        Args:
+            src_tokens: (B, L) long, padded on the right.
+            src_lengths: (B,), not needed.
+            masked_tokens: (B, L) bool, the places asked for; None for all.
+
+        Returns:
+            (B, L, V), or (N, V) of N places asked for; and an empty dictionary, as fairseq's encoders have it.
+
+        Raises:
+            ValueError: if the simple relative bias does not cover the length.
+        """
+        x, _ = self.encoder(src_tokens)
+        return self.prediction(x if masked_tokens is None else x[masked_tokens]), {}
+
+    def get_normalized_probs(
+        self, net_output: Tuple[Tensor, Dict[str, Any]], log_probs: bool, sample: Optional[Dict[str, Any]] = None
+    ) -> Tensor:
+        """(Log) probabilities from the result of :meth:`forward`, in float32 at least."""
+        logits = net_output[0]
+        logits = logits if logits.element_size() > 2 else logits.float()
+        return logits.log_softmax(-1) if log_probs else logits.softmax(-1)
+
+    def max_positions(self) -> int:
+        """Longest input the model takes."""
+        return self.longest
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Refuse checkpoints that do not fit, with a message that says why.
+
+        Raises:
+            ValueError: if the tensors are not this model's, or its dictionary was another.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        check_dictionary(self, state_dict, "dictionary_fingerprint", self.prediction.output.out_features)
+        check_state_dict(self, state_dict)

@@ -1,0 +1,32 @@
+"""From hidden states to logits of the symbols at their own places."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from .linear import linear
+
+
+class SymbolHead(nn.Module):
+    """``W tanh(H x + b) + c``, or ``W x + c`` without a hidden layer.
+
+    Args:
+        dim: width d of the hidden states.
+        symbols: number of symbols V.
+        hidden: with the hidden layer H (d, d).
+        table: a parameter, embeddings (V, d) that are W as well; None: W has values of its own.
+
+    Source: the head of transformers' former MegaForMaskedLM; all own matrices Normal(0, 0.02), biases 0.
+    """
+
+    def __init__(self, dim: int, symbols: int, hidden: bool, table: Optional[Tensor] = None) -> None:
+        super().__init__()
+        self.hidden = linear(dim, dim) if hidden else None
+        self.output = linear(dim, symbols)
+        if table is not None:
+            self.output.weight = table
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Hidden states (..., d) to logits (..., V)."""
+        return self.output(x if self.hidden is None else torch.tanh(self.hidden(x)))
