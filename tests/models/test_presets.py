@@ -13,7 +13,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL
 from fairseq_mega.models import presets
 from tests.support.helpers import make_parallel_corpus
 
-MODELS = ("mega", "mega_lm", "mega_lra", "megalodon_lm", "megalodon_lra", "s4d_lra", "transformer_lra")
+MODELS = (
+    "mega", "mega_lm", "mega_lra", "mega_masked_lm", "megalodon_lm", "megalodon_lra", "s4d_lra", "transformer_lra",
+)
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
 # A person's configuration of a run; "model=..." then names a preset.
@@ -34,7 +36,7 @@ hydra: {run: {dir: .}}
 def test_each_architecture_has_its_preset():
     ours = {arch for arch, model in ARCH_MODEL_NAME_REGISTRY.items() if model in MODELS}
     assert {path.stem for path in presets.FOLDER.glob("*.yaml")} == set(ALL) == ours - set(MODELS)
-    assert len(ALL) == 52
+    assert len(ALL) == 54
 
 
 @pytest.mark.parametrize("name", ALL)
