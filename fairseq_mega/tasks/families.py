@@ -4,10 +4,12 @@ from typing import Callable, NamedTuple, Optional, Sequence
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 from fairseq_mega.models.options.classifier import TASKS
 
 from .classification import ClassificationTask
@@ -32,8 +34,10 @@ def kind_of(arch: str) -> Optional[Kind]:
         return Kind(
             "a language model", "mega_language_modeling", lambda t: issubclass(t, LanguageModelingTask), commands
         )
+    if issubclass(model, MegaMaskedLanguageModel):
+        return Kind("a masked language model", "masked_lm", lambda task: issubclass(task, MaskedLMTask), ["validate"])
     if issubclass(model, MegaModel):
-        others = (ClassificationTask, LanguageModelingTask)
+        others = (ClassificationTask, LanguageModelingTask, MaskedLMTask)
         commands = ["generate", "interactive", "validate"]
         return Kind("a translator", "translation", lambda task: not issubclass(task, others), commands)
     return None
