@@ -1,0 +1,118 @@
+"""The MEGA encoder that predicts masked symbols: fairseq's masked_lm trains it, and padding changes nothing."""
+
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, List
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
+from fairseq_mega.models.presets import preset_names
+from tests.support import helpers
+from tests.support.tiny_mega import PAD, batch, dictionary, lively
+
+TINY = {"encoder_embed_dim": 8, "encoder_hidden_dim": 12, "encoder_z_dim": 4, "encoder_n_dim": 3, "encoder_layers": 2}
+KINDS = [
+    {},
+    {"encoder_chunk_size": 4, "rel_pos_bias": "rotary", "normalize_before": True, "no_final_norm": True},
+    {"token_types": 2, "no_hidden_layer": True, "share_encoder_input_output_embed": True, "no_scale_embedding": True},
+]
+
+
+def task(symbols: int = 16) -> SimpleNamespace:
+    return SimpleNamespace(source_dictionary=dictionary(symbols))
+
+
+def build(**options: Any) -> MegaMaskedLanguageModel:
+    torch.manual_seed(0)
+    return MegaMaskedLanguageModel.build_model(Namespace(**{**TINY, **options}), task())
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_padding_and_the_other_texts_of_a_batch_change_nothing(options) -> None:
+    model = lively(build(**options))
+    tokens = batch((9, 4, 6), extra=3)
+    logits = model(tokens)[0]
+    assert logits.shape == (3, 12, 20)
+    for row, length in enumerate((9, 4, 6)):
+        alone = model(tokens[row : row + 1, :length])[0]
+        torch.testing.assert_close(logits[row, :length], alone[0])
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_every_parameter_has_a_gradient_and_counts(options) -> None:
+    model = lively(build(**options))
+    tokens = batch((9, 4))
+    logits = model(tokens)[0]
+    (logits[tokens.ne(PAD)] * torch.randn(13, 20, dtype=torch.float64)).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
+def test_the_places_asked_for() -> None:
+    model = lively(build())
+    tokens = batch((9, 4))
+    asked = torch.zeros_like(tokens, dtype=torch.bool)
+    asked[0, 3] = asked[1, 1] = True
+    whole = model(tokens)[0]
+    chosen = model(src_tokens=tokens, src_lengths=None, src_id=torch.arange(2), masked_tokens=asked)
+    torch.testing.assert_close(chosen[0], whole[asked])
+    torch.testing.assert_close(model.get_normalized_probs(chosen, True).exp().sum(-1), torch.ones(2).double())
+
+
+def test_it_looks_both_ways() -> None:
+    model = lively(build())
+    tokens = batch((9,))
+    changed = tokens.clone()
+    changed[0, 4] = 3
+    differs = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0]
+    assert bool((differs > 1e-6).all())
+
+
+@pytest.mark.parametrize("arch", preset_names("mega_masked_lm"))
+def test_presets(arch) -> None:
+    options = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](options)
+    model = MegaMaskedLanguageModel.build_model(options, task())
+    table = model.encoder.embedding.table
+    assert model.prediction.output.weight is table and model.prediction.hidden is not None
+    assert (model.encoder.final_norm is None) is arch.endswith(("_tiny", "_transformers"))
+    if arch.endswith("_transformers"):
+        assert sum(parameter.numel() for parameter in model.parameters()) == 20 * 129 + 128 * 129 + 4 * 223_042
+
+
+def test_options_out_of_range() -> None:
+    for options, message in (
+        ({"token_types": -1}, "--token-types -1: must be at least 0"),
+        ({"max_positions": 0}, "--max-positions 0: must be at least 1"),
+        ({"encoder_chunk_size": 0}, "--encoder-chunk-size 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(**options)
+    with pytest.raises(ValueError, match="a sequence of 9 positions is longer than the 8 .*--max-positions"):
+        build(max_positions=8)(batch((9,)))
+
+
+def test_another_dictionary_is_refused() -> None:
+    given = build().state_dict()
+    model = MegaMaskedLanguageModel.build_model(Namespace(**TINY), task(17))
+    with pytest.raises(ValueError, match=r"another dict\.txt than that of the data folder \(21 symbols\)"):
+        model.upgrade_state_dict_named(given, "")
+
+
+def test_fairseq_trains_it(tmp_path: Path, device_flags, monkeypatch) -> None:
+    """With the command's defaults: a worker process, masks, a checkpoint that goes on and is validated."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.txt").write_text("".join(f"{line}\n" for line in helpers.random_sentences(60, 3)))
+    splits = ["--trainpref", "train.txt", "--validpref", "train.txt"]
+    helpers.run_fairseq("preprocess", ["--only-source", *splits, "--destdir", "data"])
+    options: List[object] = ["data", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", "mega_masked_lm_tiny"]
+    options += ["--tokens-per-sample", 20, "--batch-size", 4, "--optimizer", "adam", "--lr", 0.01, *device_flags]
+    for updates in (2, 4):
+        output = helpers.run_fairseq("train", [*options, "--max-update", updates, "--save-dir", "save"])
+        assert ("Loaded checkpoint" in output) is (updates > 2) and "valid on 'valid' subset" in output
+    given = ["data", "--path", "save/checkpoint_last.pt", "--task", "masked_lm", "--criterion", "masked_lm"]
+    assert "valid on 'valid' subset" in helpers.run_fairseq("validate", [*given, "--batch-size", 4, *device_flags])
