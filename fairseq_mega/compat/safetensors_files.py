@@ -33,6 +33,22 @@ def no_history() -> typing.List[typing.Dict[str, typing.Any]]:
     return [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}]
 
 
+def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
+    """Tensors by name in a file of safetensors, whoever wrote it, on the CPU.
+
+    Raises:
+        OSError: if it is missing.
+        UnreadableSafetensors: if it is damaged, or of another kind.
+    """
+    library = _library()
+    try:
+        return library.load_file(os.fspath(path))
+    except OSError:
+        raise
+    except Exception as error:  # the library has errors of its own
+        raise UnreadableSafetensors(f"{path} is no file of safetensors ({_reason(error)})") from error
+
+
 def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
     """The checkpoint in a file of safetensors and its JSON; tensors on the CPU.
 
@@ -40,7 +56,6 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
         OSError: if one of the files is missing.
         UnreadableSafetensors: if one of them is damaged, or of another kind.
     """
-    library = _library()
     where = configuration_file(path)
     if not os.path.exists(where):
         raise FileNotFoundError(f"{where} does not exist: the configuration of {path} belongs there")
@@ -48,13 +63,13 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
         with open(where, encoding="utf-8") as file:
             checkpoint = json.load(file)
         shared = checkpoint.pop(SHARED, {})
-        tensors = library.load_file(os.fspath(path))
+        tensors = read_tensors(path)
         tensors.update({name: tensors[owner] for name, owner in shared.items()})
     except OSError:
         raise
-    except Exception as error:  # the library has errors of its own
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UnreadableSafetensors(f"{path} with {where} is no checkpoint in safetensors ({reason})") from error
+    except Exception as error:
+        message = f"{path} with {where} is no checkpoint in safetensors ({_reason(error)})"
+        raise UnreadableSafetensors(message) from error
     if isinstance(checkpoint.get("args"), dict):
         checkpoint["args"] = argparse.Namespace(**checkpoint["args"])
     return {"optimizer_history": no_history(), "extra_state": {}, **checkpoint, "model": tensors}
@@ -113,6 +128,10 @@ def _plain(value: typing.Any) -> typing.Any:
     if hasattr(value, "__iter__"):
         return list(value)
     raise TypeError(f"{type(value).__name__} {value!r}")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _library() -> typing.Any:
