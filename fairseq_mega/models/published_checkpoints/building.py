@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 
 from .names import to_published
-from .options import kind_of
+from .options import MASKED, kind_of
 from .tensors import OUR_BUFFERS, tables_of_ours
 
 MEGALODON = "megalodon_lm"
@@ -37,6 +38,9 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
         task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, dictionary=symbols)
         language_model = MODEL_REGISTRY[MEGALODON] if getattr(options, "arch", None) == MEGALODON else MegaLanguageModel
         return language_model.build_model(options, task)
+    if kind == MASKED:
+        symbols = stand_in(table_length(model, "encoder"))
+        return MegaMaskedLanguageModel.build_model(options, SimpleNamespace(source_dictionary=symbols))
     table = model["encoder.embedding.tokens.weight"]
     text = table.dim() == 2
     first = model.get("head.hidden.0.weight", model["head.output.weight"])

@@ -1,6 +1,7 @@
-"""Names of tensors in the published code (facebookresearch/mega), and ours: one table, read both ways.
+"""Names of tensors in the published codes, and ours: one table, read both ways.
 
-The names follow the paper's symbols here; the published "alpha" and "delta" of the EMA are each other's.
+facebookresearch/mega's stand in full; those of transformers' former MegaModel are led back to them. Ours follow the
+paper's symbols; the published "alpha" and "delta" of the EMA are each other's.
 """
 
 import re
@@ -37,6 +38,7 @@ LAYER: Pairs = (
 # Around the layers; of two that begin alike the longer comes first.
 MODEL: Pairs = (
     ("embed_tokens.", "embedding.tokens."),
+    ("embed_types.", "embedding.types."),  # of transformers alone
     ("embed_norm.norm.", "embedding.norm."),
     ("project_in_dim.", "embedding.projection."),
     ("final_norm.norm.", "final_norm."),
@@ -46,6 +48,26 @@ CLASSIFIER: Pairs = (
     ("encoder.encoder.", "encoder."),
     ("classifier.{}.0.", "head.hidden.{}."),  # the braces stand for a number
     ("sentence_projection_layer.", "head.output."),
+)
+# transformers' name -> that of facebookresearch/mega, or ours where the latter has no such tensor.
+TRANSFORMERS: Tuple[Pairs, ...] = (
+    (
+        ("ema_gate.damping_factor", "move.delta"),
+        ("ema_gate.decay_factor", "move.alpha"),
+        ("ema_gate.ema_expansion_matrix", "move.beta"),
+        ("ema_gate.kernel_projection_matrix", "move.gamma"),
+        ("ema_gate.residual_weight", "move.omega"),
+        ("rel_pos_bias.b_param", "rel_pos_bias.beta"),
+        ("qk_weight", "gamma"),
+        ("qk_bias", "beta"),
+    ),
+    (
+        ("mega.layers.", "encoder.layers."),
+        ("mega.embedding_layer.word_embeddings.", "encoder.embed_tokens."),
+        ("mega.embedding_layer.token_type_embeddings.", "encoder.embed_types."),
+        ("dense.", "prediction.hidden."),
+        ("mlm_head.", "prediction.output."),
+    ),
 )
 
 
@@ -57,8 +79,15 @@ def tables(classifier: bool, text: bool) -> List[Pairs]:
 def tables_of_published(names: Iterable[str]) -> List[Pairs]:
     """The tables for published names."""
     names = list(names)
+    if any(name.startswith("mega.") for name in names):
+        return tables_of_transformers()
     classifier = any(name.startswith(("encoder.encoder.", "classifier.", "sentence_projection_")) for name in names)
     return tables(classifier, any(f".{CHARACTERS[0][0]}" in name for name in names))
+
+
+def tables_of_transformers() -> List[Pairs]:
+    """The tables for the tensors of transformers' MegaForMaskedLM."""
+    return [*TRANSFORMERS, *tables(classifier=False, text=False)]
 
 
 def to_ours(name: str, tables: Iterable[Pairs]) -> str:

@@ -14,14 +14,17 @@ CLASSIFIER_OPTIONS = {
     "encoder_normalize_before": "normalize_before",
 }
 OURS_ALONE = ("published_source_padding",)
+MASKED = "masked language model"
 LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task there and here
 
 
 def kind_of(model: Dict[str, Tensor]) -> str:
-    """ "classifier", "translator", "language model" or "" from the names of our tensors."""
+    """ "classifier", "masked language model", "translator", "language model" or "" from the names of our tensors."""
     encoder, decoder = (any(name.startswith(f"{side}.layers.") for name in model) for side in ("encoder", "decoder"))
     if any(name.startswith("head.") for name in model):
         return "classifier"
+    if any(name.startswith("prediction.") for name in model):
+        return MASKED
     return {(True, True): "translator", (False, True): "language model"}.get((encoder, decoder), "")
 
 

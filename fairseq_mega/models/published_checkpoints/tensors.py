@@ -6,7 +6,7 @@ from typing import Dict, List
 import torch
 from torch import Tensor
 
-from .names import Pairs, tables, tables_of_published, to_ours, to_published
+from .names import Pairs, tables, tables_of_published, tables_of_transformers, to_ours, to_published
 
 # Buffers of the published code that hold no parameter, and what it fills them with.
 VERSION = re.compile(r"(encoder|decoder)\.version$")
@@ -14,6 +14,7 @@ PUBLISHED_VERSION = 3.0
 ROTARY_BUFFER = re.compile(r"(?<=rel_pos_bias)\._float_tensor$")
 # Ours that the published models lack: they tell dictionaries and data of a training from others.
 OUR_BUFFERS = re.compile(r"(^|\.)(dictionary_fingerprints?|sample_scale)$")
+EXPANDED = re.compile(r"\.ema\.(alpha|delta|beta)$")  # ours (K, N), published (K, N, 1)
 OUTPUT, TABLE = "decoder.output_projection.weight", "decoder.embed_tokens.weight"
 
 
@@ -47,14 +48,20 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
     for name, tensor in state_dict.items():
         if is_ignored(name) or (shared_output and name == OUTPUT):
             continue
-        if ".move." in name and tensor.dim() == 3:
-            tensor = tensor.squeeze(-1)
-        converted[to_ours(name, named)] = tensor
+        ours = to_ours(name, named)
+        converted[ours] = tensor.squeeze(-1) if EXPANDED.search(ours) and tensor.dim() == 3 else tensor
     return converted
+
+
+def is_masked(state_dict: Dict[str, Tensor]) -> bool:
+    """Whether tensors of ours are those of a masked language model."""
+    return any(name.startswith("prediction.") for name in state_dict)
 
 
 def tables_of_ours(state_dict: Dict[str, Tensor]) -> List[Pairs]:
     """The tables for the names of a model of ours."""
+    if is_masked(state_dict):
+        return tables_of_transformers()
     classifier = any(name.startswith("head.") for name in state_dict)
     table = state_dict.get("encoder.embedding.tokens.weight")
     return tables(classifier, classifier and table is not None and table.dim() == 2)
@@ -66,14 +73,14 @@ def publish_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
     for name, tensor in state_dict.items():
         if OUR_BUFFERS.search(name) or VERSION.match(name):
             continue
-        if re.search(r"\.ema\.(alpha|delta|beta)$", name):
+        if EXPANDED.search(name):
             tensor = tensor.unsqueeze(-1)
         published[to_published(name, named)] = tensor
         if name.endswith(".relative_bias.alpha"):
             published[to_published(name[: -len("alpha")], named) + "_float_tensor"] = torch.zeros(1)
     if shared_output and TABLE in published:
         published[OUTPUT] = published[TABLE]
-    if not any(name.startswith("head.") for name in state_dict):
+    if not is_masked(state_dict) and not any(name.startswith("head.") for name in state_dict):
         for side in sorted({name.split(".")[0] for name in state_dict}):
             published[f"{side}.version"] = torch.tensor([PUBLISHED_VERSION])
     return published
