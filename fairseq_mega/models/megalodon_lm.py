@@ -1,7 +1,7 @@
 """MEGALODON language model (Ma et al., NeurIPS 2024, section 4)."""
 
 from argparse import Namespace
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.data import Dictionary
@@ -23,6 +23,8 @@ from .options.layer_config import megalodon_layer_config
 from .options.megalodon_lm import MegalodonLanguageModelConfig, complete_megalodon
 from .statistics_window import run_in_window
 from .tables import decoder_table
+
+IMPOSSIBLE = -1e4  # as a logit: its share is 0 in every precision, and a smoothed loss stays finite
 
 
 class MegalodonLanguageModelDecoder(LanguageModelDecoder):
@@ -47,12 +49,20 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
         if self.adaptive_softmax is None and not self.shared_output:
             draw_table(self.output_projection.weight)
         self.window = cfg.statistics_window
+        self.excluded = dictionary.pad() if cfg.no_padding_logit else None
 
     def run(self, tokens: Tensor, context: LayerContext = PLAIN, state: Optional[StreamState] = None) -> TrunkOutput:
         """As :meth:`DecoderStack.run`; streams of an evaluation with the window of statistics that was asked for."""
         if self.window == 0 or self.training or not context.return_state:
             return super().run(tokens, context, state)
         return run_in_window(super().run, self.window, self.chunk_size, tokens, context, state)
+
+    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
+        """As :meth:`OutputTable.output_layer`; with ``--no-padding-logit`` padding gets no probability."""
+        logits = super().output_layer(features)
+        if self.excluded is not None:
+            logits[..., self.excluded] = IMPOSSIBLE
+        return logits
 
 
 @register_model("megalodon_lm", dataclass=MegalodonLanguageModelConfig)

@@ -27,6 +27,13 @@ class MegalodonLanguageModelConfig(
             "published code; 0 for all of the text, as in the paper"
         },
     )
+    no_padding_logit: bool = field(
+        default=False,
+        metadata={
+            "help": "give padding no probability, for models whose vocabulary had no padding, as the converted "
+            "ones of XuezheMax/megalodon"
+        },
+    )
 
 
 def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
@@ -41,5 +48,10 @@ def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
         raise ValueError(
             f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or leave it "
             f"out"
+        )
+    if completed.no_padding_logit and completed.adaptive_softmax_cutoff is not None:
+        raise ValueError(
+            f"--no-padding-logit: the model needs a plain output, not --adaptive-softmax-cutoff "
+            f"{completed.adaptive_softmax_cutoff}; leave out either of the two"
         )
     return completed
