@@ -14,8 +14,11 @@ from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
 from .options import flat_options
+from .sentencepiece_symbols import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
+SYMBOLS = "symbols.json"  # beside them in what is written here from a model with a dictionary of fairseq
+TABLES = ("decoder.embedding.tokens.weight", "decoder.output_projection.weight")
 OPTIONS = {  # published name -> ours
     "num_layers": "decoder_layers",
     "model_dim": "decoder_embed_dim",
@@ -58,18 +61,22 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
         OSError: if a file is missing.
         ValueError: if a file is damaged, or the ranks do not fit each other.
     """
-    config, consolidation = (_read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
+    config, consolidation = (read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
     count = int(consolidation["model_parallel_size"])
     names = ["consolidated.pth"] if count == 1 else [f"consolidated.{rank:02d}.pth" for rank in range(count)]
     ranks: List[Dict[str, Tensor]] = [load(folder / name, "cpu") for name in names]
     for name, rank in zip(names, ranks):
         if not isinstance(rank, dict) or not all(isinstance(tensor, Tensor) for tensor in rank.values()):
             raise UnreadableFile(f"{folder / name} holds no tensors by name")
-    return {"config": config, "consolidation": consolidation, "model": merge_ranks(ranks)}
+    found = {"config": config, "consolidation": consolidation, "model": merge_ranks(ranks)}
+    return {**found, "symbols": read_json(folder / SYMBOLS)} if (folder / SYMBOLS).is_file() else found
 
 
 def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     """Our checkpoint from the result of :func:`read_consolidated`.
+
+    Its symbols get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_symbols`, and padding, which the
+    published model does not know, gets no probability; but for a model that had such a dictionary before.
 
     Raises:
         ValueError: if the configuration asks for what no model here has.
@@ -87,13 +94,19 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     model = to_ours(published["model"])
     if values.get("share_decoder_input_output_embed"):
         model.pop("decoder.output_projection.weight", None)
+    if "symbols" not in published:
+        values["no_padding_logit"] = True
+        model.update({name: our_rows(model[name]) for name in TABLES if name in model})
     options = argparse.Namespace(**values)
     return {"args": options, "model": model, "extra_state": {}, "optimizer_history": no_history()}
 
 
 def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     """The inverse of :func:`convert_megalodon`, for one rank."""
-    options, model = flat_options(checkpoint), checkpoint["model"]
+    options, model = flat_options(checkpoint), dict(checkpoint["model"])
+    of_fairseq = not options.get("no_padding_logit")
+    if not of_fairseq:
+        model.update({name: published_rows(model[name]) for name in TABLES if name in model})
     z, v, d = (int(options[f"decoder_{width}_dim"]) for width in ("z", "hidden", "embed"))
     inner = int(options.get("decoder_ffn_embed_dim") or v)
     halves = [inner, inner] if options.get("swiglu") else [inner]
@@ -113,7 +126,8 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     config.update(ffn_hidden_dim=inner, vocab_size=published["embed.weight"].size(0), norm_eps=EPS)
     config["norm_affine"] = not options.get("no_affine_norm", False)
     config["efficient_attn"] = "swift" if options.get("attention_drops", "keys") == "keys" else None
-    return {"config": {"model": config}, "consolidation": {}, "model": published}
+    found = {"config": {"model": config}, "consolidation": {}, "model": published}
+    return {**found, "symbols": {"order": "fairseq"}} if of_fairseq else found
 
 
 def save_consolidated(published: Dict[str, Any], folder: Path) -> None:
@@ -122,12 +136,15 @@ def save_consolidated(published: Dict[str, Any], folder: Path) -> None:
     kinds = {str(tensor.dtype) for tensor in published["model"].values() if tensor.is_floating_point()}
     kind = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}.get(min(kinds), "fp32")
     consolidation = {"model_parallel_size": 1, "dtype": kind}
-    for name, part in ((CONFIGURATION, published["config"]), (CONSOLIDATION, consolidation)):
+    parts = {CONFIGURATION: published["config"], CONSOLIDATION: consolidation}
+    parts.update({SYMBOLS: published["symbols"]} if "symbols" in published else {})
+    for name, part in parts.items():
         (folder / name).write_text(json.dumps(part, indent=1) + "\n", encoding="utf-8")
     save(published["model"], folder / "consolidated.pth")
 
 
-def _read_json(path: Path) -> Dict[str, Any]:
+def read_json(path: Path) -> Dict[str, Any]:
+    """The options by name that a file holds; raises OSError, and UnreadableFile for another file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
