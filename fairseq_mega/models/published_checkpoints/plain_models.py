@@ -47,7 +47,7 @@ def run_layers(
             x = cross_attention(under(layer, "cross_attn."), options, x, encoded, encoded_padding)
         if any(name.startswith("nffn.") for name in layer):
             x = feed_forward(under(layer, "nffn."), options, x)
-    if options["prenorm"]:
+    if options["prenorm"] and options.get("final_norm", True):
         x = norm(under(weights, "final_norm.norm."), x, options["norm"])
     return x if padding is None else x.masked_fill(padding.unsqueeze(-1), 0)
 
