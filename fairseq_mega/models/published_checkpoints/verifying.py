@@ -9,9 +9,10 @@ from typing import Any, Dict, List
 import torch
 from torch import Tensor
 
-from . import plain_megalodon, plain_models
+from . import plain_megalodon, plain_models, plain_transformers
 from .building import build_model
-from .options import kind_of
+from .options import MASKED, kind_of
+from .sentencepiece_symbols import our_numbers, published_rows
 
 SEED = 1
 LENGTH = 67  # of the inputs at most, but for chunks of numbers that are longer
@@ -22,7 +23,8 @@ def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> 
     """Largest absolute difference of the two forms of a model, in float64, over log probabilities or logits.
 
     Args:
-        published: options (``args``, or MEGALODON's ``config``) and tensors (``model``) in the published layout.
+        published: options (``args``, ``config`` of MEGALODON, or ``transformers``) and tensors (``model``) in that
+            layout.
         converted: the same in ours.
 
     Raises:
@@ -36,14 +38,30 @@ def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> 
     ours.double().eval()
     kind, inputs = kind_of(model), random_inputs(ours, model, vars(options))
     if "config" in published:
-        config = published["config"]["model"]
-        published_model: Any = partial(plain_megalodon.language_model, weights, config)
+        return _finite(_difference_of_megalodon(ours, weights, published))
+    if kind == MASKED:
+        published_model: Any = partial(plain_transformers.masked_language_model, weights, published["transformers"])
     else:
         published_model = _of_mega(published, weights, kind)
-    found = (run_ours(ours, kind, inputs) - published_model(*inputs)).abs().max().item()
+    return _finite((run_ours(ours, kind, inputs) - published_model(*inputs)).abs().max().item())
+
+
+def _finite(found: float) -> float:
     if not math.isfinite(found):
         raise ValueError("the outputs on random input are no finite numbers: the weights are damaged")
     return found
+
+
+def _difference_of_megalodon(ours: Any, weights: Dict[str, Tensor], published: Dict[str, Any]) -> float:
+    """Of the log probabilities of the published symbols, all of which are in the text."""
+    config, moved = published["config"]["model"], "symbols" not in published
+    symbols, length = weights["embed.weight"].size(0), 2 * config["chunk_size"] + 3
+    draw = torch.Generator().manual_seed(SEED)
+    tokens = torch.randint(0 if moved else 4, symbols, (2, min(length, LENGTH)), generator=draw)
+    tokens[0, :3] = torch.arange(3) if moved else 2
+    got = run_ours(ours, "language model", [our_numbers(tokens) if moved else tokens])
+    got = published_rows(got.movedim(-1, 0)).movedim(0, -1) if moved else got
+    return (got - plain_megalodon.language_model(weights, config, tokens)).abs().max().item()
 
 
 def _of_mega(published: Dict[str, Any], weights: Dict[str, Tensor], kind: str) -> Any:
@@ -65,6 +83,8 @@ def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) 
         source = _tokens(draw, len(ours.encoder.dictionary), [length, length // 2], left=True)
         return [source, _tokens(draw, len(ours.decoder.dictionary), [length, length])]
     table = model["encoder.embedding.tokens.weight"]
+    if kind == MASKED:
+        return [_tokens(draw, table.size(0), [length, length // 2])]
     if table.dim() == 2:
         return [_tokens(draw, table.size(0), [length, length // 2]) for _ in range(ours.documents)]
     return [torch.rand(2, _length(options, whole_chunks=True), generator=draw, dtype=torch.float64)]
@@ -74,6 +94,9 @@ def run_ours(ours: Any, kind: str, inputs: List[Tensor]) -> Tensor:
     """Logits of a classifier, or log probabilities (B, L, V)."""
     if kind == "classifier":
         return ours(inputs[0], src1_tokens=inputs[1] if len(inputs) == 2 else None)
+    if kind == MASKED:
+        padding = inputs[0].eq(plain_models.PAD).unsqueeze(-1)
+        return ours.get_normalized_probs(ours(*inputs), log_probs=True).masked_fill(padding, 0)
     output = ours(*inputs) if kind == "language model" else ours(inputs[0], None, inputs[1])
     return ours.get_normalized_probs(output, log_probs=True)
 
