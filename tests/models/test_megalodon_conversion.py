@@ -5,19 +5,23 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
+import sentencepiece
 import torch
+from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.published_checkpoints import plain_megalodon
 from fairseq_mega.models.published_checkpoints.megalodon import (
     convert_megalodon,
     publish_megalodon,
     read_consolidated,
 )
+from fairseq_mega.models.published_checkpoints.sentencepiece_symbols import our_numbers
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
 from tests.support import pickles, tiny_lm
-from tests.support.published_megalodon import CONFIG, model, write
+from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 with_model = pytest.mark.skipif("megalodon_lm" not in MODEL_REGISTRY, reason="this version has no MEGALODON")
 
@@ -41,12 +45,13 @@ def test_there_and_back(ranks: int, tmp_path: Path) -> None:
 
 
 @with_model
-def test_the_command_both_ways(tmp_path: Path) -> None:
+def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write(tmp_path / "official", model(), 2)
     for given in (["official", "ours.pt"], ["ours.pt", "back", "--to", "official"]):
         arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:]]
         assert command.main(arguments) == 0
     assert_same(read_consolidated(tmp_path / "back")["model"], model())
+    assert capsys.readouterr().err.count("padding, new among them, gets no probability") == 1
     assert load_checkpoint(tmp_path / "ours.pt")["args"].arch == "megalodon_lm"
 
 
@@ -54,7 +59,7 @@ def test_the_command_both_ways(tmp_path: Path) -> None:
 def test_the_model_takes_all_of_it(tmp_path: Path) -> None:
     write(tmp_path / "official", model(), 2)
     converted = convert_megalodon(read_consolidated(tmp_path / "official"), "official")
-    built = MODEL_REGISTRY["megalodon_lm"].build_model(converted["args"], tiny_lm.task())
+    built = MODEL_REGISTRY["megalodon_lm"].build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
     built.load_state_dict(converted["model"])  # strict
 
 
@@ -76,6 +81,64 @@ def test_outputs_are_those_of_a_plain_transcription(changed: Dict[str, Any]) -> 
         if not largest_difference(published, {**converted, "model": damaged}) > 1e-4:
             missed.append(name)
     assert not missed
+
+
+@with_model
+def test_every_published_symbol_can_be_read(tmp_path: Path) -> None:
+    """Begin, end and unknown have fairseq's numbers; padding is a row of its own, without probability or gradient."""
+    published = {"config": {"model": CONFIG}, "model": model(), "consolidation": {}}
+    converted = convert_megalodon(published, "official")
+    table, whole = converted["model"]["decoder.embedding.tokens.weight"], model()["embed.weight"]
+    dictionary = tiny_lm.task(SYMBOLS + 1 - 4).source_dictionary
+    numbers = [dictionary.unk(), dictionary.bos(), dictionary.eos(), *range(4, SYMBOLS + 1)]
+    assert torch.equal(table[numbers], whole) and not table[dictionary.pad()].any()
+    assert our_numbers(torch.arange(SYMBOLS)).tolist() == numbers
+    built = MODEL_REGISTRY["megalodon_lm"].build_model(converted["args"], tiny_lm.task(SYMBOLS + 1 - 4))
+    built.load_state_dict(converted["model"])
+    tokens = our_numbers(torch.arange(SYMBOLS))[None]
+    logits, _ = built.eval()(tokens)
+    shares = logits.softmax(-1)
+    assert not shares[..., dictionary.pad()].any()
+    expected = plain_megalodon.language_model(model(), CONFIG, torch.arange(SYMBOLS)[None]).exp()
+    torch.testing.assert_close(shares[..., numbers], expected, rtol=1e-4, atol=1e-6)
+    logits.log_softmax(-1).sum().backward()  # as with label smoothing
+    assert built.decoder.output_projection.weight.grad[dictionary.pad()].abs().max() == 0
+    assert built.decoder.embedding.tokens.weight.grad[dictionary.pad()].abs().max() == 0
+    last, _ = built.decoder.advance(tokens)
+    assert last[0, dictionary.pad()].exp() == 0 and last.isfinite().all()
+
+
+@with_model
+def test_a_model_with_a_dictionary_of_fairseq_keeps_its_numbers(tmp_path: Path) -> None:
+    """Ours, written in the published layout and read again."""
+    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    assert ours["model"]["decoder.embedding.tokens.weight"].size(0) == SYMBOLS
+    assert "no_padding_logit" not in ours["args"]
+    torch.save(ours, tmp_path / "ours.pt")
+    for given in (["ours.pt", "there", "--to", "official"], ["there", "back.pt"]):
+        arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:], "--verify"]
+        assert command.main(arguments) == 0
+    assert_same(load_checkpoint(tmp_path / "back.pt")["model"], ours["model"])
+
+
+@with_model
+def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
+    """sentencepiece's symbols from number 3 on, as the advice says, have the numbers of the converted rows."""
+    (tmp_path / "text.txt").write_text("the first words of a text and some others\n" * 9)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text.txt"), model_prefix=str(tmp_path / "s"), vocab_size=24, minloglevel=2
+    )
+    tokeniser = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "s.model"))
+    pieces = [tokeniser.id_to_piece(number) for number in range(tokeniser.get_piece_size())]
+    (tmp_path / "dict.txt").write_text("".join(f"{piece} 1\n" for piece in pieces[3:]), encoding="utf-8")
+    dictionary = Dictionary.load(str(tmp_path / "dict.txt"))
+    text = "the others of a Xylophone"
+    line = " ".join(tokeniser.encode(text, out_type=str))
+    got = dictionary.encode_line(line, add_if_not_exist=False)
+    assert got.tolist() == [*our_numbers(torch.tensor(tokeniser.encode(text))).tolist(), dictionary.eos()]
+    assert our_numbers(torch.tensor([tokeniser.bos_id(), tokeniser.eos_id(), tokeniser.unk_id()])).tolist() == [
+        *(dictionary.bos(), dictionary.eos(), dictionary.unk())
+    ]
 
 
 @with_model
