@@ -2,7 +2,8 @@
 
 What the file holds is recognised from its contents: a model of facebookresearch/mega (translation, language models,
 the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors, and so does the folder of
-a consolidated model of XuezheMax/megalodon, of one or several tensor-parallel ranks; --to official turns one of this
+a consolidated model of XuezheMax/megalodon, of one or several tensor-parallel ranks, and that of an encoder with a
+masked-LM head of transformers (4.30 to 4.46, such as mnaylor/mega-base-wikitext); --to official turns one of this
 package into theirs. A model of this package is copied as it is, to or from safetensors: with the suffix
 .safetensors the output has a JSON of the configuration beside it.
 
@@ -15,18 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.compat.loading import load_checkpoint
-from fairseq_mega.models.checkpoint_files import save
-from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.models.published_checkpoints import layouts
 from fairseq_mega.models.published_checkpoints.building import check_complete
-from fairseq_mega.models.published_checkpoints.megalodon import (
-    convert_megalodon,
-    is_consolidated,
-    is_megalodon,
-    publish_megalodon,
-    read_consolidated,
-    save_consolidated,
-)
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
 
 
@@ -45,28 +36,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
     """The checkpoint to write; raises OSError and ValueError."""
-    where = f"--input {arguments.input}"
-    if arguments.input.is_dir():
-        if arguments.to == "official":
+    path = str(arguments.input)
+    where = f"--input {path}"
+    given = layouts.read(arguments.input)
+    if arguments.to == "official":
+        if arguments.input.is_dir():
             raise ValueError(f"{where}: --to official turns a checkpoint of this package; this is a published one")
-        given = read_consolidated(arguments.input)
-        converted = convert_megalodon(given, str(arguments.input))
-        pair = given, converted
+        converted = layouts.to_official(given, path)
+        pair = converted, layouts.to_ours(converted, path)
+    elif layouts.is_this_packages(given):
+        if arguments.verify:
+            raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")
+        return given
     else:
-        given = load_checkpoint(arguments.input)
-        if arguments.to == "official" and is_megalodon(given):
-            converted = publish_megalodon(given)
-            pair = converted, convert_megalodon(converted, str(arguments.input))
-        elif arguments.to == "official":
-            converted = publish_checkpoint(given, str(arguments.input))
-            pair = converted, convert_checkpoint(converted, str(arguments.input))
-        elif is_ours(given) or is_megalodon(given):
-            if arguments.verify:
-                raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")
-            return given
-        else:
-            converted = convert_checkpoint(given, str(arguments.input))
-            pair = given, converted
+        converted = layouts.to_ours(given, path)
+        pair = given, converted
+        if layouts.advice(given):
+            print(layouts.advice(given), file=sys.stderr)
     check_complete(pair[1]["args"], pair[1]["model"], where)
     if arguments.verify:
         print(f"largest difference of both layouts on random input: {largest_difference(*pair):.2g}", flush=True)
@@ -77,14 +63,13 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     """Run the command line; errors end it with exit status 2."""
     parser = build_parser()
     arguments = parser.parse_args(given)
-    if not (arguments.input.is_file() or is_consolidated(arguments.input)):
-        wanted = "holds no consolidate_config.json" if arguments.input.is_dir() else "does not exist"
-        parser.error(f"--input {arguments.input} {wanted}")
+    if layouts.missing(arguments.input):
+        parser.error(f"--input {arguments.input} {layouts.missing(arguments.input)}")
     if arguments.output.exists():
         parser.error(f"--output {arguments.output} exists: give another name, or remove it first")
     try:
         converted = convert(arguments)
-        (save_consolidated if "consolidation" in converted else save)(converted, arguments.output)
+        layouts.write(converted, arguments.output)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     print(f"{len(converted['model'])} tensors written to {arguments.output}")
