@@ -1,0 +1,207 @@
+"""Checkpoints of transformers' former MegaForMaskedLM: their numbers, converted and back, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_mega.cli import convert_checkpoint as command
+from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.published_checkpoints import transformers_mega
+from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
+from fairseq_mega.models.published_checkpoints.transformers_limits import DEFAULTS
+from fairseq_mega.models.published_checkpoints.transformers_mega import convert_transformers, publish_transformers
+from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from tests.support import pickles
+
+EXPECTED = np.load(Path(__file__).parent.parent / "goldens" / "transformers.expected.npz")
+CASES = sorted({name.split("/")[0] for name in EXPECTED})
+
+
+def published(case: str, **changed: Any) -> Dict[str, Any]:
+    """The model whose numbers tests/goldens/make_transformers.py kept, filled as it says."""
+    config = {**DEFAULTS, **json.loads(str(EXPECTED[f"{case}/configuration"])), **changed}
+    model: Dict[str, torch.Tensor] = {}
+    for i, (name, shape) in enumerate(sorted(json.loads(str(EXPECTED[f"{case}/shapes"])).items())):
+        wave = np.sin(np.arange(1.0, np.prod(shape, dtype=int) + 1)).reshape(shape) * 0.4 * (1 + i / 100)
+        wave = wave**2 + 0.5 if name.endswith("running_var") else wave
+        model[name] = torch.as_tensor(wave, dtype=torch.float32)
+        if name.endswith(("num_batches_tracked", "_float_tensor")):  # of no effect: as in every new model
+            model[name] = torch.tensor(0) if name.endswith("tracked") else torch.zeros(1)
+    if config["tie_word_embeddings"]:
+        model["mlm_head.weight"] = model["mega.embedding_layer.word_embeddings.weight"]
+    return {"transformers": config, "model": model}
+
+
+def write(folder: Path, given: Dict[str, Any]) -> None:
+    config = {**given["transformers"], "model_type": "mega"}
+    transformers_mega.save_transformers({**given, "transformers": config}, folder)
+
+
+def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
+    assert set(got) == set(want)
+    for name, tensor in want.items():
+        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
+        assert torch.equal(got[name], tensor), name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_of_transformers(case: str) -> None:
+    """Where there are chunks, without their padding too: theirs has to come from the user, ours comes by itself."""
+    given = published(case)
+    converted = convert_transformers(given, case)
+    check_complete(converted["args"], converted["model"], case)
+    model: Any = build_model(converted["args"], converted["model"])
+    model.load_state_dict(converted["model"])
+    tokens, want = torch.from_numpy(EXPECTED[f"{case}/tokens"]), torch.from_numpy(EXPECTED[f"{case}/log_probs"])
+    real = tokens.ne(1)
+    assert bool(real[:, 12:].sum() == 1)  # the longest text ends within a chunk
+    for columns in (tokens.size(1), 13):
+        found = model.eval().get_normalized_probs(model(tokens[:, :columns]), log_probs=True)
+        error = (found - want[:, :columns])[real[:, :columns]].abs().max()
+        assert error <= 1e-5, error
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_there_and_back(case: str) -> None:
+    given = published(case)
+    converted = convert_transformers(given, case)
+    assert largest_difference(given, converted) < 1e-5
+    back = publish_transformers(converted, case)
+    assert_same(back["model"], given["model"])
+    unused = set() if given["transformers"]["use_normalized_ffn"] else {"nffn_hidden_size"}
+    for key in given["transformers"].keys() - unused:
+        assert back["transformers"][key] == given["transformers"][key], key
+
+
+@pytest.mark.parametrize("case", ["rotary", "chunks"])
+def test_a_wrong_tensor_shows(case: str) -> None:
+    given = published(case)
+    converted, missed = convert_transformers(given, case), []
+    for name, tensor in converted["model"].items():
+        noise = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(5)).abs()
+        tied = {other: tensor + noise for other, same in converted["model"].items() if same is tensor}
+        changed = {**converted["model"], **tied}
+        if not largest_difference(given, {**converted, "model": changed}) > 1e-7:  # in float64
+            missed.append(name)
+    assert missed == []
+
+
+def test_biases_that_no_chunk_reads_come_back_where_they_were_kept() -> None:
+    converted = convert_transformers(published("chunks"), "")
+    name = "encoder.layers.0.attention.relative_bias.weight"
+    assert converted["model"][name].numel() == 9 and converted["args"].encoder_chunk_size == 5
+    shorter = publish_transformers({**converted, "extra_state": {}}, "")
+    assert shorter["transformers"]["max_positions"] == 5
+    assert largest_difference(shorter, convert_transformers(shorter, "")) < 1e-5
+    unchunked = published("chunks", use_chunking=False)  # centred at chunk_size all the same
+    converted = convert_transformers(unchunked, "")
+    assert converted["args"].max_positions == 5 and converted["args"].encoder_chunk_size == -1
+    assert_same(publish_transformers(converted, "")["model"], unchunked["model"])
+
+
+def run(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    given = published("rotary")
+    write(tmp_path / "theirs", given)
+    assert run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt", "--verify") == 0
+    assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "back", "--to", "official", "--verify") == 0
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("largest difference")]
+    assert len(printed) == 2 and all(float(line.split()[-1]) < 1e-5 for line in printed)
+    assert_same(torch.load(tmp_path / "back" / "pytorch_model.bin"), given["model"])
+    config = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert config["model_type"] == "mega" and config["hidden_size"] == 8 and config["vocab_size"] == 24
+    assert load_checkpoint(tmp_path / "ours.pt")["args"].task == "masked_lm"
+
+
+def test_safetensors_hold_tied_tensors_once(tmp_path: Path) -> None:
+    library = pytest.importorskip("safetensors.torch")
+    given = published("chunks, softmax")
+    write(tmp_path / "theirs", given)
+    (tmp_path / "theirs" / "pytorch_model.bin").unlink()
+    tensors = {name: tensor for name, tensor in given["model"].items() if name != "mlm_head.weight"}
+    library.save_file(tensors, tmp_path / "theirs" / "model.safetensors", metadata={"format": "pt"})
+    assert run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.safetensors", "--verify") == 0
+    back = publish_transformers(load_checkpoint(tmp_path / "ours.safetensors"), "")
+    assert_same(back["model"], given["model"])
+
+
+def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    given = published("rotary")
+    model = given["model"]
+    del model["mega.layers.0.mega_layer.ema_gate.decay_factor"]
+    model["mega.layers.1.nffn.fc1.weight"] = torch.zeros(3, 8)
+    model["mega.pooler.dense.bias"] = torch.zeros(8)
+    write(tmp_path / "theirs", given)
+    with pytest.raises(SystemExit):
+        run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt")
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert "missing: mega.layers.0.mega_layer.ema_gate.decay_factor (16, 3)" in lines
+    assert "wrong shape: mega.layers.1.nffn.fc1.weight is (3, 8), the options need (10, 8)" in lines
+    assert "left over: mega.pooler.dense.bias (8,)" in lines and not (tmp_path / "ours.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"is_decoder": True}, "an encoder with a masked-LM head is needed"),
+        ({"normalization_type": "rmsnorm"}, "normalization_type rmsnorm: that of transformers .* no norm"),
+        ({"norm_affine": False}, "norm_affine false"),
+        ({"normalize_before_ffn": False}, "normalize_before_ffn differs"),
+        ({"pad_token_id": 0}, "pad_token_id 0: fairseq's dictionaries pad with symbol 1"),
+        ({"use_chunking": True}, "use_chunking with chunk_size -1"),
+        ({"relative_positional_bias": "simple", "chunk_size": 25}, "chunk_size 25 is longer than the max_positions 24"),
+        ({"activation": "quick_gelu"}, "activation quick_gelu: known are silu"),
+    ],
+)
+def test_what_no_model_here_has_is_refused(changed, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        convert_transformers(published("rotary", **changed), "x")
+
+
+def test_what_transformers_have_not_is_refused() -> None:
+    converted = convert_transformers(published("rotary"), "x")
+    vars(converted["args"]).update(no_final_norm=False, no_scale_embedding=False)
+    with pytest.raises(ValueError, match=r"(?s)a norm after the last layer.*embeddings scaled by sqrt\(d\)"):
+        publish_transformers(converted, "x")
+    given = published("rotary")
+    given["model"]["mlm_head.weight"] = given["model"]["mlm_head.weight"] + 1
+    with pytest.raises(ValueError, match="mlm_head.weight is tied to word_embeddings.weight, but differs from it"):
+        convert_transformers(given, "x")
+
+
+def test_folders_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write(tmp_path / "bert", published("rotary"))
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "empty").mkdir()
+    for name, message in (("bert", "model_type 'bert' is no MEGA"), ("empty", "holds neither consolidate_config.json")):
+        with pytest.raises(SystemExit):
+            run("--input", tmp_path / name, "--output", tmp_path / "ours.pt")
+        assert message in capsys.readouterr().err
+
+
+def test_no_folder_runs_code(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = published("rotary")
+    write(Path("theirs"), given)
+    pickles.write({**given["model"], "x": pickles.Call(Path.touch, (Path("made"),))}, "theirs/pytorch_model.bin")
+    with pytest.raises(SystemExit):
+        run("--input", "theirs", "--output", "ours.pt")
+    assert "pytorch_model.bin is refused: it asks for" in capsys.readouterr().err
+    assert not Path("made").exists() and not Path("ours.pt").exists()
+
+
+def test_images_are_recognised(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    model = {"patch_embed.pemb.proj.weight": torch.zeros(8, 3, 16, 16), "pos_embed": torch.zeros(1, 196, 8)}
+    model.update({f"blocks.{block}.mega_layer.gamma": torch.zeros(2, 4) for block in range(3)})
+    torch.save({"model": model}, tmp_path / "image.pt")
+    with pytest.raises(SystemExit):
+        run("--input", tmp_path / "image.pt", "--output", tmp_path / "ours.pt")
+    printed = capsys.readouterr().err
+    assert "XuezheMax/mega-image (3 blocks, patches of 16 x 16). No --arch of this package reads images" in printed
