@@ -19,6 +19,7 @@ MODEL_FILE = "subwords.model"
 LINE_END = "\n"  # stands for </s> among the symbols of a text
 REPLACEMENT = "\ufffd"
 _BYTES = frozenset(map(str, range(256)))
+_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 _MADE_UP = re.compile(r"madeupword\d+")
 
 
@@ -97,12 +98,26 @@ class SubwordUnit(TextUnit):
             raise ValueError(f"{model} is no sentencepiece model ({error}): copy it from where it was made") from error
 
     def encode(self, line: str) -> str:
-        return " ".join(self.processor.encode(line, out_type=str))
+        readable = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # bytes that are no UTF-8
+        return " ".join(self.processor.encode(readable, out_type=str))
+
+    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
+        """As the base class; pieces that are bytes, ``<0x0A>``, become the characters that they make up together."""
+        return super().pieces(_characters(symbols), before)
 
     def _spaced(self, symbol: str) -> str:
         return symbol.replace("\u2581", " ")
 
 
+def _characters(symbols: Iterable[str]) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for symbol in symbols:
+        byte = _BYTE_PIECE.fullmatch(symbol)
+        if byte is None:
+            rest = decoder.decode(b"", final=True)
+            yield symbol if symbol == LINE_END else rest + symbol
+        else:
+            yield decoder.decode(bytes([int(byte[1], 16)]))
 UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
 
 

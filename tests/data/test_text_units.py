@@ -124,3 +124,10 @@ class TestUnitOfData:
         (tmp_path / MODEL_FILE).write_text("no model")
         with pytest.raises(ValueError, match="no sentencepiece model"):
             text_unit(tmp_path, self.BYTES, "subwords")
+
+
+def test_pieces_that_are_bytes(folder: Path) -> None:
+    """As models with byte fallback have them; what is no character becomes U+FFFD where it ends."""
+    unit = SubwordUnit(folder / MODEL_FILE)
+    symbols = ["\u2581gr", "<0xC3>", "<0xBC>", "n", "<0x0A>", "\u2581a", "<0xC3>", "\u2581b", "<0xC3>", LINE_END]
+    assert list(unit.pieces(symbols)) == ["gr", "", "ü", "n", "\n", "a", "", f"{REPLACEMENT} b", "", "\n"]
