@@ -30,9 +30,10 @@ class TextUnit:
     """
 
     name = "words"
+    parts_lines = True  # </s> ends a line; else a document, whose line ends are tokens
 
     def encode(self, line: str) -> str:
-        """Tokens of a line of text, separated by blanks."""
+        """Tokens of a line of text, or of a document where lines are not parted, separated by blanks."""
         return line
 
     def decode(self, tokens: str) -> str:
@@ -118,6 +119,28 @@ def _characters(symbols: Iterable[str]) -> Iterator[str]:
             yield symbol if symbol == LINE_END else rest + symbol
         else:
             yield decoder.decode(bytes([int(byte[1], 16)]))
+
+
+class DocumentUnit(SubwordUnit):
+    """Pieces of a sentencepiece model for whole documents: line ends and all blanks are pieces, too."""
+
+    parts_lines = False
+
+    def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
+        """As the base class, but every blank stays, except for the one that sentencepiece puts before a document."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        begins = not before
+        for symbol in symbols:
+            byte = _BYTE_PIECE.fullmatch(symbol)
+            if byte is not None:
+                yield decoder.decode(bytes([int(byte[1], 16)]))
+                begins = False
+                continue
+            text = decoder.decode(b"", final=True) + self._spaced(symbol)
+            yield text[1:] if begins and text.startswith(" ") else text
+            begins = symbol == LINE_END
+
+
 UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
 
 
