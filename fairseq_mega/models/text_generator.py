@@ -42,9 +42,10 @@ class TextGenerator(GeneratorHubInterface):
         """Continue a text.
 
         Args:
-            prompt: the text so far, of any length; lines end in ``</s>`` as in the training text.
+            prompt: the text so far, of any length; lines end in ``</s>`` as in the training text, unless that ends
+                documents.
             max_tokens: tokens to generate at most.
-            stop_at_line_end: stop before the first ``</s>``.
+            stop_at_line_end: stop before the first line end or ``</s>``.
             temperature, top_k, top_p: see :func:`draw`.
             seed: of the sampling; None: torch's global generator.
 
@@ -59,12 +60,21 @@ class TextGenerator(GeneratorHubInterface):
         found: Iterable[int] = islice(tokens, max_tokens)
         if stop_at_line_end:
             found = takewhile(lambda token: token != self.task.source_dictionary.eos(), found)
+            return "".join(first_line(self.text_of(found, prompt)))
         return "".join(self.text_of(found, prompt))
 
+    @property
+    def parts_lines(self) -> bool:
+        """Whether ``</s>`` ends the lines of a text; else documents."""
+        return not isinstance(self.bpe, TextUnit) or self.bpe.parts_lines
+
     def tokens_of(self, text: str) -> List[int]:
-        """Tokens of a text that may go on: ``</s>`` in front, and for the end of each line but the last."""
+        """Tokens of a text that may go on: ``</s>`` in front, and for the end of each line but the last.
+
+        Where ``</s>`` ends documents, the text is one that goes on.
+        """
         dictionary = self.task.source_dictionary
-        lines = text.split("\n")
+        lines = text.split("\n") if self.parts_lines else [text]
         tokens = [dictionary.eos()]
         for number, line in enumerate(lines):
             ended = number + 1 < len(lines)
@@ -167,6 +177,15 @@ class TextGenerator(GeneratorHubInterface):
             mean[:, self.excluded] = -math.inf
             unread = draw(mean, temperature, top_k, top_p, generator).unsqueeze(1)
             yield int(unread)
+
+
+def first_line(pieces: Iterable[str]) -> Iterator[str]:
+    """Pieces of a text up to its first line end, which is left out."""
+    for piece in pieces:
+        line, end, _ = piece.partition("\n")
+        yield line
+        if end:
+            return
 
 
 def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
