@@ -1,0 +1,45 @@
+"""The vocabulary of a sentencepiece model: fairseq's dictionary of its pieces, and texts as indices of them."""
+
+from pathlib import Path
+from typing import List, Sequence
+
+import numpy as np
+from fairseq.data import Dictionary
+
+from .text_units import SubwordUnit
+
+MULTIPLE = 8  # of the number of symbols, for the sake of matrix products
+
+
+class SubwordVocabulary:
+    """Pieces of a sentencepiece model behind fairseq's four special symbols.
+
+    A text becomes its pieces and ``</s>``. Control symbols of the model, such as its own ``<s>``, stand in no text and
+    are left out; its unknown piece is fairseq's ``<unk>``.
+
+    Args:
+        model: file of the model.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+        ValueError: if it is no sentencepiece model.
+    """
+
+    def __init__(self, model: Path) -> None:
+        if not model.is_file():
+            raise FileNotFoundError(
+                f"{model} does not exist: put the sentencepiece model there, or name it with --subword-model FILE"
+            )
+        self.processor = SubwordUnit(model).processor
+        self.dictionary = Dictionary()
+        self.index_of = np.full(self.processor.get_piece_size(), self.dictionary.unk(), dtype=np.int32)  # (pieces,)
+        for piece in range(len(self.index_of)):
+            if not (self.processor.is_unknown(piece) or self.processor.is_control(piece)):
+                self.index_of[piece] = self.dictionary.add_symbol(self.processor.id_to_piece(piece))
+        self.dictionary.pad_to_multiple_(MULTIPLE)
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> List[np.ndarray]:
+        """Indices of each text, (L,) int32, ``</s>`` at its end."""
+        end = np.array([self.dictionary.eos()], dtype=np.int32)
+        pieces = self.processor.encode(list(texts), out_type=int, num_threads=threads)
+        return [np.concatenate([self.index_of[np.array(found, dtype=np.int64)], end]) for found in pieces]
