@@ -1,0 +1,137 @@
+"""How many tokens lie where in files of JSON lines: counted once, in spans of about 1 MiB, and kept beside the files.
+
+The counts are all that is ever in memory of a corpus, some 20 bytes for each MiB of text: with them every token has its
+place, so that a training can begin anywhere in it.
+"""
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import time
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from .json_lines import Source, read_texts
+from .subword_vocabulary import SubwordVocabulary
+
+logger = logging.getLogger(__name__)
+SPAN = 1 << 20  # bytes; a longer line is a span of its own
+SECONDS = 15.0  # between signs of life
+
+
+class TokenIndex(NamedTuple):
+    """Spans of a file.
+
+    Attributes:
+        begins: (spans + 1,) int64, bytes at which spans begin, and the size of the file.
+        tokens: (spans,) int64, in each span.
+        documents, skipped: texts, and lines left out.
+    """
+
+    begins: np.ndarray
+    tokens: np.ndarray
+    documents: int
+    skipped: int
+
+
+def span_begins(path: Path, size: int) -> Iterator[int]:
+    """Bytes at which spans begin: line ends next to multiples of SPAN; then the end of the file."""
+    yield 0
+    with path.open("rb") as file:
+        begin = 0
+        while begin < size:
+            file.seek(min(begin + SPAN, size) - 1)
+            file.readline()
+            begin = file.tell()
+            yield begin
+
+
+def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
+    """Read a whole file; on all cores, as nothing else can be done yet.
+
+    Raises:
+        ValueError: for a bad line, see :func:`read_texts`.
+    """
+    size = source.path.stat().st_size
+    begins = list(span_begins(source.path, size))
+    tokens: List[int] = []
+    documents = skipped = 0
+    last = time.monotonic()
+    for begin, end in zip(begins, begins[1:]):
+        texts = list(read_texts(source, begin, end))
+        found = [text for text in texts if text is not None]
+        tokens.append(sum(map(len, vocabulary.encode(found, threads=-1))))
+        documents, skipped = documents + len(found), skipped + len(texts) - len(found)
+        if time.monotonic() - last > SECONDS:
+            last = time.monotonic()
+            logger.info(f"{source.path.name}: counted the tokens of {end / 1e6:,.0f} of {size / 1e6:,.0f} MB")
+    return TokenIndex(np.array(begins, np.int64), np.array(tokens, np.int64), documents, skipped)
+
+
+def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optional[Path] = None) -> TokenIndex:
+    """The index of a file, made where there is none of this file, this vocabulary and these wishes yet.
+
+    Of several processes that ask at the same time one makes it.
+
+    Args:
+        folder: that keeps it; by default the file's own.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: for a bad line, or if the index cannot be written.
+    """
+    state, model = source.path.stat(), hashlib.sha256(vocabulary.processor.serialized_model_proto()).hexdigest()
+    of = {"size": state.st_size, "changed": state.st_mtime_ns, "model": model, "span": SPAN}
+    about = json.dumps({**of, "field": source.field, "bad_lines": source.bad_lines})
+    path = index_path(source.path, folder)
+    found = read(path, about)
+    if found is not None:
+        return found
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = read(path, about)
+            if found is None:
+                logger.info(f"{source.path}: counting its tokens, once ({state.st_size / 1e6:,.0f} MB)")
+                found = count(source, vocabulary)
+                write(path, found, about)
+    except PermissionError as error:
+        raise ValueError(
+            f"the counted tokens cannot be kept in {path.parent} ({error}): give --index-dir, a folder to write to"
+        ) from error
+    return found
+
+
+def index_path(path: Path, folder: Optional[Path]) -> Path:
+    """File that keeps the index of a file: hidden beside it, or in a folder, with a name for the whole path."""
+    if folder is None:
+        return path.with_name(f".{path.name}.index.npz")
+    return folder / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.{path.name}.index.npz"
+
+
+def write(path: Path, index: TokenIndex, about: str) -> None:
+    """Write an index, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        np.savez(file, about=np.array(about), **index._asdict())
+    os.replace(partial, path)
+
+
+def read(path: Path, about: str) -> Optional[TokenIndex]:
+    """An index, or None where there is none, or one of something else."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            values: Dict[str, Any] = {name: file[name] for name in file.files}
+        if str(values.pop("about", "")) != about:
+            return None
+        counts: Tuple[int, int] = int(values["documents"]), int(values["skipped"])
+        return TokenIndex(values["begins"], values["tokens"], *counts)
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):  # missing, or damaged
+        return None
