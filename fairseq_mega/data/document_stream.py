@@ -1,0 +1,118 @@
+"""A corpus of JSON lines as one stream of tokens, in another order in every epoch, read from disk span by span."""
+
+import contextlib
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .json_lines import Source, read_texts
+from .subword_vocabulary import SubwordVocabulary
+from .token_index import load_or_count
+
+
+class DocumentStream:
+    """Documents of some files, each its tokens and ``</s>``.
+
+    In an epoch the spans of all files come in an order of their own, drawn from seed and epoch, and so do the documents
+    of a span. Only the spans at hand are in memory.
+
+    Args:
+        sources: the files.
+        vocabulary: of the tokens.
+        name: of the split, for messages.
+        seed: of the orders.
+        index_folder: see :func:`load_or_count`.
+
+    Raises:
+        ValueError: if there is no token at all, for a bad line, or if the counts cannot be kept.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        vocabulary: SubwordVocabulary,
+        name: str,
+        seed: int,
+        index_folder: Optional[Path] = None,
+    ) -> None:
+        self.sources, self.vocabulary, self.name, self.seed = sources, vocabulary, name, seed
+        found = [load_or_count(source, vocabulary, index_folder) for source in sources]
+        self.documents = sum(index.documents for index in found)
+        self.skipped = sum(index.skipped for index in found)
+        self.files = np.concatenate([np.full(len(index.tokens), i, np.int32) for i, index in enumerate(found)])
+        self.begins = np.concatenate([index.begins[:-1] for index in found])  # (spans,), as the following
+        self.stops = np.concatenate([index.begins[1:] for index in found])
+        self.counts = np.concatenate([index.tokens for index in found])
+        if self.counts.sum() == 0:
+            raise ValueError(f"the split {name!r} has no token ({sources[0].path}): give texts that are not empty")
+        self._read: List[tuple] = []  # the last two spans: number in the order of the epoch, tokens
+        self.set_epoch(1)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of all documents."""
+        return int(self.counts.sum())
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the order of an epoch."""
+        self.epoch = epoch
+        self.order = np.random.default_rng((self.seed, epoch)).permutation(len(self.counts))
+        self.ends = np.cumsum(self.counts[self.order])  # (spans,)
+        self._read = []
+
+    def span(self, begin: int, end: int) -> Tensor:
+        """Tokens begin <= i < end of the epoch's stream, (end - begin,) long.
+
+        Raises:
+            ValueError: if a file has changed since its tokens were counted.
+        """
+        first, last = np.searchsorted(self.ends, [begin, end - 1], side="right")
+        tokens = np.concatenate([self._tokens_of(number) for number in range(int(first), int(last) + 1)])
+        offset = begin - (int(self.ends[first - 1]) if first > 0 else 0)
+        return torch.from_numpy(tokens[offset : offset + end - begin].astype(np.int64))
+
+    def _tokens_of(self, number: int) -> np.ndarray:
+        """Tokens of a span, by its number in the order of the epoch."""
+        for known, tokens in self._read:
+            if known == number:
+                return tokens
+        span = int(self.order[number])
+        source, texts = self.sources[self.files[span]], []
+        with contextlib.suppress(ValueError):  # no line was bad when they were counted
+            found = read_texts(source, int(self.begins[span]), int(self.stops[span]))
+            texts = [text for text in found if text is not None]
+        shuffled = np.random.default_rng((self.seed, self.epoch, span)).permutation(len(texts))
+        tokens = np.concatenate([np.zeros(0, np.int32), *self.vocabulary.encode([texts[i] for i in shuffled])])
+        if len(tokens) != self.counts[span]:
+            raise ValueError(
+                f"{source.path}: it changed after its tokens were counted ({len(tokens)} in place of "
+                f"{self.counts[span]} in the bytes from {self.begins[span]}): begin the training again"
+            )
+        self._read = [*self._read[-1:], (number, tokens)]
+        return tokens
+
+
+class ReadDocuments:
+    """Documents in the order of their files, held in memory as tokens: a text to validate.
+
+    Args:
+        sources, vocabulary: see :class:`DocumentStream`.
+    """
+
+    def __init__(self, sources: Sequence[Source], vocabulary: SubwordVocabulary) -> None:
+        self.tokens: List[np.ndarray] = []
+        self.skipped = 0
+        for source in sources:
+            for text in read_texts(source, 0, source.path.stat().st_size):
+                self.skipped += text is None
+                self.tokens += vocabulary.encode([text]) if text is not None else []
+        self.sizes = np.array([len(tokens) for tokens in self.tokens], dtype=np.int64)  # (documents,)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.from_numpy(self.tokens[index].astype(np.int64))
