@@ -9,11 +9,12 @@ import sentencepiece
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unless told
 
 
-def train_model(lines: List[str], prefix: Path, vocabulary_size: int) -> int:
+def train_model(lines: List[str], prefix: Path, vocabulary_size: int, byte_fallback: bool = False) -> int:
     """Train a model on all the lines and write it to `prefix.model` and `prefix.vocab`; return its size.
 
     Text is not normalised, so that decoding gives back the text, white space aside. A text too
-    small for the wanted size gets a smaller vocabulary.
+    small for the wanted size gets a smaller vocabulary. With ``byte_fallback`` there is a piece for every byte, and no
+    text is unknown: the ends of its lines and every blank come back as well.
 
     Raises:
         ValueError: the text is too small to learn from.
@@ -29,6 +30,8 @@ def train_model(lines: List[str], prefix: Path, vocabulary_size: int) -> int:
             character_coverage=1.0,
             normalization_rule_name="identity",
             model_type="unigram",
+            byte_fallback=byte_fallback,
+            remove_extra_whitespaces=not byte_fallback,
             max_sentence_length=LONGEST_LINE,
             num_threads=max(1, os.cpu_count() or 1),
             minloglevel=1,
