@@ -1,0 +1,207 @@
+"""Corpora of JSON lines: every token once in an epoch, in an order of its own, from counts kept on disk."""
+
+import json
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+import torch
+
+from fairseq_mega.data import token_index
+from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
+from fairseq_mega.data.json_lines import Source, json_files
+from fairseq_mega.data.stream_blocks import BlockBatches, StreamBlockDataset
+from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
+from tests.support import json_texts
+
+EOS = 2
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return json_texts.write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def vocabulary(corpus: Path) -> SubwordVocabulary:
+    return SubwordVocabulary(corpus / MODEL_FILE)
+
+
+@pytest.fixture(autouse=True)
+def short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many spans for the little there is."""
+    monkeypatch.setattr(token_index, "SPAN", 700)
+
+
+def stream_of(files: List[Path], vocabulary: SubwordVocabulary, **options: Any) -> DocumentStream:
+    return DocumentStream([Source(file) for file in files], vocabulary, "train", options.pop("seed", 1), **options)
+
+
+def split(tokens: torch.Tensor) -> Iterator[tuple]:
+    """Documents of a stream."""
+    found: List[int] = []
+    for token in tokens.tolist():
+        found.append(token)
+        if token == EOS:
+            yield tuple(found)
+            found = []
+    assert not found
+
+
+def test_an_epoch_holds_every_document_once(corpus: Path, vocabulary: SubwordVocabulary) -> None:
+    files = json_files(corpus, "train")
+    texts = [json.loads(line)["text"] for file in files for line in file.read_text().splitlines()]
+    expected = Counter(tuple(tokens.tolist()) for tokens in vocabulary.encode(texts))
+    stream = stream_of(files, vocabulary)
+    assert len(files) == 2 and len(stream.counts) > 10 and stream.documents == 100
+    read = {}
+    for epoch in (1, 2):
+        stream.set_epoch(epoch)
+        read[epoch] = stream.span(0, stream.tokens)
+        assert Counter(split(read[epoch])) == expected
+    assert not read[1].equal(read[2])
+    stream.set_epoch(1)
+    assert stream.span(0, stream.tokens).equal(read[1])
+    assert not stream_of(files, vocabulary, seed=2).span(0, stream.tokens).equal(read[1])
+    in_order = [tuple(tokens.tolist()) for tokens in vocabulary.encode(texts)]
+    assert list(split(read[1])) != in_order
+    documents = ReadDocuments([Source(file) for file in files], vocabulary)
+    assert [tuple(documents[i].tolist()) for i in range(len(documents))] == in_order
+    assert documents.sizes.tolist() == list(map(len, in_order))
+
+
+@pytest.mark.parametrize("length", [1, 16, 57, 10**6])
+def test_blocks_cover_the_stream(length: int, corpus: Path, vocabulary: SubwordVocabulary) -> None:
+    stream = stream_of(json_files(corpus, "train"), vocabulary)
+    dataset = StreamBlockDataset(stream, vocabulary.dictionary, length)
+    whole = stream.span(0, stream.tokens)
+    items = [dataset[i] for i in range(len(dataset))]
+    assert torch.cat([item["target"] for item in items]).equal(whole)
+    assert torch.cat([item["source"] for item in items]).equal(torch.cat([torch.tensor([EOS]), whole[:-1]]))
+    assert [dataset.size(i) for i in range(len(dataset))] == [len(item["target"]) for item in items]
+    assert dataset[len(dataset) // 2]["target"].equal(items[len(dataset) // 2]["target"])  # from anywhere
+
+
+@pytest.mark.parametrize("blocks, size, shards", [(1, 1, 1), (17, 4, 1), (17, 4, 2), (17, 1, 3), (2, 1, 4)])
+def test_shards_cover_the_blocks(blocks: int, size: int, shards: int) -> None:
+    batches = [BlockBatches(blocks, size, shards, shard) for shard in range(shards)]
+    assert len({*map(len, batches)}) == 1
+    assert [block for shard in batches for batch in shard for block in batch] == list(range(blocks))
+    for shard in batches:
+        assert all(len(batch) <= size for batch in shard)
+        assert list(shard[1:]) == list(shard)[1:] and len(shard[len(shard) :]) == 0
+        with pytest.raises(IndexError):
+            shard[len(shard)]
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    peaks = []
+    for count in (200, 1600):
+        json_texts.write(tmp_path / f"{count}.jsonl", json_texts.documents(count, 5))
+        stream = stream_of([tmp_path / f"{count}.jsonl"], vocabulary)
+        dataset = StreamBlockDataset(stream, vocabulary.dictionary, 64)
+        batches = BlockBatches(len(dataset), 1, 1, 0)
+        tracemalloc.start()
+        read = sum(len(dataset[block]["target"]) for batch in batches for block in batch)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert read == stream.tokens
+    assert peaks[1] < 1.5 * peaks[0], peaks
+
+
+def test_tokens_are_counted_once(
+    corpus: Path, vocabulary: SubwordVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, kept = tmp_path / "a.jsonl", tmp_path / "index"
+    json_texts.write(file, json_texts.documents(30, 1))
+    first = stream_of([file], vocabulary, index_folder=kept)
+    assert [path.suffix for path in kept.glob("*.npz")] == [".npz"] and not list(tmp_path.glob(".*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(token_index, "count", lambda *_: pytest.fail("counted again"))
+        second = stream_of([file], vocabulary, index_folder=kept)
+    assert second.counts.tolist() == first.counts.tolist() and second.documents == 30
+    json_texts.write(file, json_texts.documents(31, 2))
+    with pytest.raises(ValueError, match=r"a.jsonl: it .*changed"):
+        second.span(0, second.tokens)
+    assert stream_of([file], vocabulary, index_folder=kept).documents == 31
+    index = next(kept.glob("*.npz"))
+    whole = index.read_bytes()
+    for damaged in (b"cut off", whole[: len(whole) // 2], whole[:-30], whole.replace(b"tokens", b"tokenz")):
+        index.write_bytes(damaged)
+        assert stream_of([file], vocabulary, index_folder=kept).documents == 31
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(token_index, "write", refuse)
+    with pytest.raises(ValueError, match="cannot be kept in .*--index-dir"):
+        stream_of([file], vocabulary)
+
+
+BAD = {
+    "{": "is not JSON",
+    "[1]": "is no JSON object",
+    '{"body": "x"}': "has no text in the field 'text'",
+    '{"text": 3}': "has no text in the field 'text'",
+    '{"text": "\\ud800"}': "is not JSON",
+    "[" * 100000: "is not JSON",
+}
+
+
+@pytest.mark.parametrize("line", BAD, ids=range(len(BAD)))
+def test_bad_lines(line: str, tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    file = tmp_path / "bad.jsonl"
+    good = '{"text": "the sea"}\n'
+    file.write_text(40 * good + '\n{"text": ""}\n' + line + "\n" + good)
+    with pytest.raises(ValueError) as raised:
+        stream_of([file], vocabulary)
+    assert "bad.jsonl, line 43: it " + BAD[line] in str(raised.value) and "--bad-lines skip" in str(raised.value)
+    source = Source(file, bad_lines="skip")
+    stream, documents = DocumentStream([source], vocabulary, "train", 1), ReadDocuments([source], vocabulary)
+    assert (stream.documents, stream.skipped) == (len(documents), documents.skipped) == (41, 1)
+
+
+def test_texts_that_are_no_utf8_are_named(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    (tmp_path / "latin.jsonl").write_bytes('{"text": "Meer größer"}'.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin.jsonl, line 1: it is not JSON \('utf-8' codec"):
+        stream_of([tmp_path / "latin.jsonl"], vocabulary)
+
+
+def test_nothing_to_read(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n")
+    (tmp_path / "nothing.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"'train' has no token \(.*empty.jsonl"):
+        stream_of([tmp_path / "empty.jsonl", tmp_path / "nothing.jsonl"], vocabulary)
+
+
+def test_files_of_a_split(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"train \(.*train.jsonl, or \*.jsonl in the folder .*train\)"):
+        json_files(tmp_path, "train")
+    json_texts.write(tmp_path / "train" / "b" / "0.jsonl.gz", [])
+    with pytest.raises(FileNotFoundError, match="unpack .*0.jsonl.gz"):
+        json_files(tmp_path, "train")
+    for name in ("b/1.jsonl", "a/2.jsonl"):
+        json_texts.write(tmp_path / "train" / name, [])
+    assert [path.name for path in json_files(tmp_path, "train")] == ["2.jsonl", "1.jsonl"]
+    json_texts.write(tmp_path / "train.jsonl", [])
+    with pytest.raises(ValueError, match="both"):
+        json_files(tmp_path, "train")
+
+
+def test_vocabulary(corpus: Path, vocabulary: SubwordVocabulary, tmp_path: Path) -> None:
+    text = "the sea and wind"
+    (tokens,) = vocabulary.encode([text])
+    assert tokens[-1] == EOS and (tokens[:-1] > 3).all()
+    symbols = [vocabulary.dictionary[token] for token in tokens[:-1]]
+    assert SubwordUnit(corpus / MODEL_FILE).decode(" ".join(symbols)) == text
+    assert len(vocabulary.dictionary) % 8 == 0
+    (unknown,) = vocabulary.encode(["\u4e00"])
+    assert vocabulary.dictionary.unk() in unknown
+    with pytest.raises(FileNotFoundError, match="--subword-model"):
+        SubwordVocabulary(tmp_path / MODEL_FILE)
+    (tmp_path / MODEL_FILE).write_text("no model")
+    with pytest.raises(ValueError, match="is no sentencepiece model"):
+        SubwordVocabulary(tmp_path / MODEL_FILE)
