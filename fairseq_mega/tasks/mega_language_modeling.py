@@ -17,7 +17,7 @@ from omegaconf import II, OmegaConf
 from fairseq_mega.compat.batches import is_for_training
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
-from fairseq_mega.data.text_units import text_unit, unit_name
+from fairseq_mega.data.text_units import TextUnit, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
 from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.continuation import ContinuationGenerator
@@ -60,6 +60,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.3, and the published recipes.
     """
+
+    training_dataset: type = TrainingBlockDataset  # that load_dataset makes to train on
+    prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to go on from
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
@@ -119,14 +122,22 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             ValueError: if it is empty, does not fit the options, or is to be both trained on and validated.
         """
         training = is_for_training(kwargs)
-        if training and split in self.datasets and not isinstance(self.datasets[split], TrainingBlockDataset):
+        if training and split in self.datasets and not isinstance(self.datasets[split], self.training_dataset):
             raise ValueError(
                 f"--train-subset {split} is in --valid-subset too: a text is read in other blocks in training than in "
                 f"validation; leave it out there, and score it with fairseq-mega-eval-lm --gen-subset {split}"
             )
         if not training and self.segments == 0:
-            self.args.sample_break_mode = "eos"
-            return super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+            return self._lines(split, epoch=epoch, combine=combine, **kwargs)
+        text = self._text(split, epoch, combine, training)
+        self.datasets[split] = self._blocks(text) if training else self._streams(text)
+        return self.datasets[split]
+
+    def _lines(self, split: str, **kwargs: Any) -> FairseqDataset:
+        self.args.sample_break_mode = "eos"
+        return super().load_dataset(split, **kwargs)
+
+    def _text(self, split: str, epoch: int, combine: bool, training: bool) -> Any:
         paths = utils.split_paths(self.args.data)
         path = os.path.join(paths[(epoch - 1) % len(paths)], split)
         if os.path.exists(f"{path}.bin") and os.path.getsize(f"{path}.bin") == 0:
@@ -138,11 +149,9 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             several = ". One name at a time; NAME1, NAME2, ... are read with NAME" if training and "," in split else ""
             raise FileNotFoundError(f"Dataset not found: {split} ({path}){several}")
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
-        text = BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
-        self.datasets[split] = self._blocks(text) if training else self._streams(text)
-        return self.datasets[split]
+        return BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
 
-    def _blocks(self, text: BinarisedText) -> TrainingBlockDataset:
+    def _blocks(self, text: Any) -> FairseqDataset:
         limits = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
         option = min((name for name in limits if limits[name]), key=lambda name: limits[name], default="")
         dataset = TrainingBlockDataset(
@@ -238,7 +247,11 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             ValueError: if the model of subwords is missing or broken.
         """
         chosen = super().build_bpe(args)
-        return text_unit(self.folder, self.dictionary, self.state.unit) if chosen is None else chosen
+        return self.unit() if chosen is None else chosen
+
+    def unit(self) -> TextUnit:
+        """The unit of the data or of the checkpoint."""
+        return text_unit(self.folder, self.dictionary, self.state.unit)
 
     def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *further: Any, **kwargs: Any) -> Any:
         """As fairseq's, but the limits of length count for each prompt by itself, see ContinuationGenerator.
@@ -250,7 +263,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         if streams:
             raise ValueError(
                 f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no "
-                f"prompt; give --valid-block lines, and each of its lines is continued"
+                f"prompt; {self.prompts}"
             )
         return super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
 
