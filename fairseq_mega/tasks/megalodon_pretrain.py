@@ -1,0 +1,169 @@
+"""Pre-training on JSON lines with a sentencepiece model: texts become tokens as they are read from disk."""
+
+import logging
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+from fairseq import utils
+from fairseq.data import Dictionary, FairseqDataset, iterators
+from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks import register_task
+
+from fairseq_mega.data.binarised_text import BinarisedText
+from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
+from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files
+from fairseq_mega.data.stream_blocks import BlockIterator, StreamBlockDataset
+from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
+from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
+
+from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
+
+logger = logging.getLogger(__name__)
+PROMPTS = "prompts are lines of plain text; give them to fairseq-mega-interactive"
+SAME_LENGTH = "chunks of a training sequence: all have the same length, so that min and max are the same number"
+
+
+@dataclass
+class MegalodonPretrainConfig(MegaLanguageModelingConfig):
+    """Options of ``--task megalodon_pretrain``, beside those of mega_language_modeling."""
+
+    data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder with SPLIT.jsonl, or *.jsonl in the folders SPLIT/, and the sentencepiece model; several, "
+            "separated by colons, are read in turn, one in each epoch"
+        },
+    )
+    variant_block_multiple_min: int = field(default=8, metadata={"help": SAME_LENGTH})
+    variant_block_multiple_max: int = field(default=8, metadata={"help": SAME_LENGTH})
+    valid_block: str = field(
+        default="splits:1",
+        metadata={
+            "help": "how validation and test text are read: splits:K, in K segments of whole documents with the memory "
+            "carried along each; size:N, in segments of up to N tokens, which with size:1 are the documents"
+        },
+    )
+    subword_model: Optional[str] = field(
+        default=None, metadata={"help": f"sentencepiece model (default: {MODEL_FILE} in the data folder)"}
+    )
+    text_field: str = field(default="text", metadata={"help": "field of a JSON object that holds the text"})
+    bad_lines: ChoiceEnum(BAD_LINES) = field(  # type: ignore[valid-type]
+        default="error", metadata={"help": "what becomes of a line that is no such object: an error, or skip it"}
+    )
+    index_dir: Optional[str] = field(
+        default=None,
+        metadata={"help": "folder that keeps the counted tokens of the training text (default: beside its files)"},
+    )
+
+
+@register_task("megalodon_pretrain", dataclass=MegalodonPretrainConfig)
+class MegalodonPretrainTask(MegaLanguageModelingTask):
+    """Train on consecutive sequences of a stream of documents, whose order is drawn anew every epoch.
+
+    A document becomes its pieces and ``</s>``, which is the beginning of the next one as well. Training never holds
+    more of a text than some spans of 1 MiB; validation holds its tokens.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), section 4.1, and the published code's input.
+    """
+
+    training_dataset: type = StreamBlockDataset
+    prompts = PROMPTS
+
+    def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
+        super().__init__(args, dictionary, output_dictionary, targets)
+        low, high = args.variant_block_multiple_min, args.variant_block_multiple_max
+        if low != high or low < 1:
+            raise ValueError(
+                f"--variant-block-multiple-min {low} and --variant-block-multiple-max {high}: the sequences of --task "
+                f"megalodon_pretrain all have the same length; give the same number of chunks twice"
+            )
+        if args.shorten_method != "none":
+            raise ValueError(f"--shorten-method {args.shorten_method}: no text is cropped here; leave it out")
+        if args.output_dictionary_size >= 0:
+            raise ValueError("--output-dictionary-size: the vocabulary is the sentencepiece model's; leave it out")
+        if self.segments == 0:
+            raise ValueError(f"--valid-block lines: {PROMPTS}")
+        self.vocabulary = SubwordVocabulary(model_file(args))
+        self.state.merge_state_dict({"unit": DocumentUnit.name})
+
+    @classmethod
+    def setup_dictionary(cls, args: Any, **kwargs: Any) -> Tuple[Dictionary, Dictionary]:
+        """The pieces of the sentencepiece model, behind fairseq's special symbols."""
+        dictionary = SubwordVocabulary(model_file(args)).dictionary
+        logger.info(f"dictionary: {len(dictionary)} types")
+        return dictionary, dictionary
+
+    def _text(self, split: str, epoch: int, combine: bool, training: bool) -> Any:
+        sources = self._sources(split, epoch)
+        if not training:
+            return BinarisedText(told(ReadDocuments(sources, self.vocabulary), split), split)
+        folder = Path(self.args.index_dir) if self.args.index_dir else None
+        return told(DocumentStream(sources, self.vocabulary, split, self.args.seed, folder), split)
+
+    def _sources(self, split: str, epoch: int) -> List[Source]:
+        folders = utils.split_paths(self.args.data)
+        files = json_files(Path(folders[(epoch - 1) % len(folders)]), split)
+        return [Source(file, self.args.text_field, str(self.args.bad_lines)) for file in files]
+
+    def _blocks(self, text: Any) -> FairseqDataset:
+        length = self.chunk_size * self.args.variant_block_multiple_max
+        limits = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
+        for option, most in limits.items():
+            if most and length > most:
+                raise ValueError(
+                    f"sequences of --variant-block-multiple-max {self.args.variant_block_multiple_max} chunks of "
+                    f"{self.chunk_size} tokens exceed {option} {most}: give fewer chunks or raise the option"
+                )
+        dataset = StreamBlockDataset(text, self.dictionary, length)
+        logger.info(
+            f"{text.name}: {text.tokens:,} tokens of {text.documents:,} documents in {len(dataset):,} sequences of "
+            f"{length:,}"
+        )
+        return dataset
+
+    def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
+        """As the base class; training batches are worked out as they are needed, and none is filtered."""
+        if not isinstance(dataset, StreamBlockDataset):
+            return super().get_batch_iterator(dataset, *args, **kwargs)
+        assert not args, "sequences of a stream take keyword arguments only"
+        if self.chunk_parallel is not None:
+            kwargs = self.chunk_parallel.shard(kwargs)
+        epoch = kwargs.get("epoch", 1)
+        dataset.set_epoch(epoch)
+        size = max(1, (kwargs.get("max_tokens") or sys.maxsize) // dataset.length)
+        return BlockIterator(
+            dataset,
+            min(size, kwargs.get("max_sentences") or size),
+            num_shards=kwargs.get("num_shards", 1),
+            shard_id=kwargs.get("shard_id", 0),
+            num_workers=kwargs.get("num_workers", 0),
+            epoch=epoch,
+            buffer_size=kwargs.get("data_buffer_size", 0),
+            skip_remainder_batch=kwargs.get("skip_remainder_batch", False),
+        )
+
+    def unit(self) -> DocumentUnit:
+        """The pieces of the sentencepiece model, of which documents are made."""
+        return DocumentUnit(model_file(self.args))
+
+
+def model_file(args: Any) -> Path:
+    """The sentencepiece model that options name.
+
+    Raises:
+        ValueError: if they name no data.
+    """
+    if args.subword_model:
+        return Path(args.subword_model)
+    if not args.data:
+        raise ValueError("the data folder is missing: give it, or the sentencepiece model with --subword-model FILE")
+    return Path(utils.split_paths(args.data)[0]) / MODEL_FILE
+
+
+def told(documents: Any, split: str) -> Any:
+    """The documents; the log says how many lines were left out, if any were."""
+    if documents.skipped:
+        logger.warning(f"{split}: {documents.skipped:,} bad lines were left out (--bad-lines skip)")
+    return documents
