@@ -1,0 +1,171 @@
+"""Pre-training on JSON lines through fairseq's commands: training, resume, workers, processes, evaluation, text."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.data import token_index
+from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
+from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
+from tests.support import json_texts, processes
+from tests.support.helpers import hypotheses, run_fairseq, train_with_two_processes
+from tests.support.tiny_trainings import numbers
+
+LOGGED = "loss|gnorm|num_updates"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return json_texts.write_corpus(tmp_path_factory.mktemp("pretraining"))
+
+
+@pytest.fixture
+def short_spans(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many spans for the little there is."""
+    monkeypatch.setattr(token_index, "SPAN", 700)
+
+
+def arguments(data: Path, *options: object) -> List[object]:
+    return [data, *json_texts.TASK, *json_texts.MODEL, *json_texts.TRAINING, *options]
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, device_flags: List[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that learned something."""
+    folder = tmp_path_factory.mktemp("trained")
+    options = ["--max-epoch", 3, "--save-dir", folder, *device_flags]
+    lines = numbers(run_fairseq("train", arguments(data, *options)), "valid_loss")
+    found = [float(line["valid_loss"]) for line in lines if line]
+    assert len(found) == 3 and found[2] < found[0] - 0.3
+    return folder / "checkpoint_last.pt"
+
+
+def test_resume_in_mid_epoch_is_exact(
+    data: Path, short_spans: None, device_flags: List[str], tmp_path: Path
+) -> None:
+    """In the second epoch, with fairseq's default of one worker, and with two."""
+
+    def losses(folder: str, updates: int, *options: object) -> List[Dict[str, Any]]:
+        given = ["--max-update", updates, "--save-dir", tmp_path / folder, "--disable-validation", *device_flags]
+        return numbers(run_fairseq("train", arguments(data, *given, *options)), LOGGED + "|epoch")
+
+    whole = losses("whole", 60)
+    assert len(whole) == 60 and {line["epoch"] for line in whole} == {1, 2}
+    assert losses("parts", 47) + losses("parts", 60, "--num-workers", 2) == whole
+    weights = [torch.load(tmp_path / name / "checkpoint_last.pt")["model"] for name in ("whole", "parts")]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.slow
+def test_killed_training_goes_on_exactly(data: Path, tmp_path: Path) -> None:
+    given = arguments(data, "--disable-validation", "--save-interval-updates", 3, "--no-save-optimizer-state")
+    given = [*given[:-1], "--max-update", 60, "--cpu"]
+    whole = numbers(run_fairseq("train", [*given, "--save-dir", tmp_path / "whole"]), LOGGED)
+    (process,) = processes.start_trainings([*given, "--save-dir", tmp_path / "killed"], 1)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"num_updates": "7"' in line:
+            process.kill()
+            break
+    process.communicate()
+    assert process.returncode == -9
+    output = run_fairseq("train", [*given, "--save-dir", tmp_path / "killed"])
+    (begun,) = map(int, re.findall(r"Loaded checkpoint .* @ (\d+) updates", output))
+    assert 6 <= begun < 60 and numbers(output, LOGGED) == whole[begun:]
+
+
+@pytest.mark.slow
+def test_two_processes_read_every_token_once(data: Path, tmp_path: Path) -> None:
+    """The last batch of an epoch is left for one process alone."""
+    given = arguments(data, "--no-save", "--disable-validation", "--save-dir", tmp_path, "--max-epoch", 1)
+    one = run_fairseq("train", [*given, "--cpu", "--max-tokens", 48])
+    two = train_with_two_processes([*given, "--max-tokens", 48], "pytorch_ddp")
+    (total,) = {int(found.replace(",", "")) for found in re.findall(r"train: ([\d,]+) tokens", one + two)}
+    for output in (one, two):
+        assert sum(float(line["wpb"]) for line in numbers(output, "^wpb$")) == total
+    assert len(numbers(one)) % 2 == 1 and len(numbers(two)) == len(numbers(one)) // 2 + 1
+
+
+@pytest.mark.slow
+def test_processes_share_sequences(data: Path, tmp_path: Path) -> None:
+    given = arguments(data, "--max-update", 4, "--clip-norm", 0.5, "--dropout", 0, "--disable-validation")
+    one = run_fairseq("train", [*given, "--cpu", "--save-dir", tmp_path / "one"])
+    two = train_with_two_processes([*given, "--chunk-parallel-size", 2, "--save-dir", tmp_path / "two"])
+    pattern = "loss|gnorm|clip|num_updates|^wpb|^bsz"
+    assert numbers(one, pattern) == numbers(two, pattern) and len(numbers(one)) == 4
+
+
+def test_evaluation_and_text(data: Path, trained: Path, device_flags: List[str]) -> None:
+    """Each token is scored once, whole text or document by document; text comes out as text."""
+    losses = {}
+    for block, segments in (("splits:1", 1), ("size:1", 12)):
+        given = [data, "--task", "megalodon_pretrain", "--path", trained, "--gen-subset", "test", *device_flags]
+        output = run_fairseq("eval-lm", [*given, "--valid-block", block, "--no-progress-bar"])
+        found = re.search(r"scored ([\d,]+) of ([\d,]+) tokens, each once, in (\d+) segments", output)
+        assert found is not None and found[1] == found[2] and int(found[3]) == segments
+        losses[block] = float(re.findall(r"Loss \(base 2\): ([\d.]+)", output)[0])
+    assert losses["splits:1"] != losses["size:1"]
+    given = [data, "--task", "megalodon_pretrain", "--path", trained, "--max-len-b", 12, *device_flags]
+    (text,) = hypotheses(run_fairseq("interactive", given, stdin="the sea and\n"), "D").values()
+    assert text.startswith("the sea and wind")
+    generator = MegalodonLanguageModel.from_pretrained(str(trained.parent), trained.name, str(data))
+    assert re.search("[a-z]+ [a-z]+", generator.complete("the sea and", 10, seed=1))
+
+
+def test_prompts_are_beginnings_of_documents(data: Path, device_flags: List[str], tmp_path: Path) -> None:
+    """Line ends and blanks are read as in training, and an answer ends with its line."""
+    shutil.copytree(data, tmp_path / "data")
+    lines = [line for text in json_texts.documents(80, 3) for line in text.split("\n")]
+    train_model(lines, tmp_path / "data" / Path(MODEL_FILE).stem, 320, byte_fallback=True)
+    run_fairseq("train", arguments(tmp_path / "data", "--max-update", 1, "--save-dir", tmp_path, *device_flags))
+    generator = MegalodonLanguageModel.from_pretrained(str(tmp_path), "checkpoint_last.pt", str(tmp_path / "data"))
+    vocabulary, text = SubwordVocabulary(tmp_path / "data" / MODEL_FILE), "the sea:\n    and  wind\nü"
+    (tokens,) = vocabulary.encode([text])
+    assert generator.tokens_of(text) == [vocabulary.dictionary.eos(), *tokens.tolist()[:-1]]
+    assert "".join(generator.text_of(tokens.tolist()[:-1])) == text
+    generator.stream = lambda *_, **__: iter(tokens.tolist())
+    assert generator.complete("old", stop_at_line_end=True) == " the sea:"
+    assert generator.complete("old") == f" {text}\n"
+
+
+def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags: List[str], tmp_path: Path) -> None:
+    symbols = len(SubwordVocabulary(data / MODEL_FILE).dictionary)
+    options = ["--max-update", 1, "--no-save", "--disable-validation", "--save-dir", tmp_path, *device_flags]
+    (line,) = numbers(run_fairseq("train", arguments(data, *options)), "^ppl$")
+    assert 0.5 * symbols < float(line["ppl"]) < 3 * symbols
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--variant-block-multiple-min", 1], "all have the same length"),
+        (["--max-tokens", 15], "exceed --max-tokens 15"),
+        (["--shorten-method", "truncate"], "no text is cropped"),
+        (["--valid-block", "lines"], "fairseq-mega-interactive"),
+        (["--output-dictionary-size", 20], "the sentencepiece model's"),
+        (["--train-subset", "nothing"], "Dataset not found: nothing"),
+        (["--text-field", "body"], r"valid.jsonl, line 1: it has no text in the field 'body'"),
+        (["--train-subset", "valid"], "leave it out there"),
+    ],
+)
+def test_bad_wishes(
+    options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path
+) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        run_fairseq("train", arguments(data, "--no-save", "--save-dir", tmp_path, *device_flags, *options))
+
+
+def test_bad_lines_are_counted(data: Path, device_flags: List[str], tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    for name in ("train/1.jsonl", "valid.jsonl"):
+        with (tmp_path / "data" / name).open("a") as file:
+            file.write("no JSON\n")
+    given = arguments(tmp_path / "data", "--max-update", 1, "--no-save", "--save-dir", tmp_path, *device_flags)
+    output = run_fairseq("train", [*given, "--bad-lines", "skip"])
+    assert {*re.findall(r"(\w+): 1 bad lines were left out", output)} == {"train", "valid"}
