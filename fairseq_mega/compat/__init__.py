@@ -21,6 +21,7 @@ from . import (
     precision,
     safe_globals,
     saving,
+    sharding,
     versions,
     weight_average,
     workers,
@@ -52,6 +53,7 @@ def apply() -> None:
     weight_average.copy_integers_into_the_average()
     distributed.let_torch_ddp_train_on_the_cpu()
     distributed.validate_with_one_set_of_buffers()
+    sharding.shard_with_torch()
     autocast.train_under_autocast()
     autocast.evaluate_under_autocast()
     master_weights.keep_master_weights()
