@@ -14,10 +14,10 @@ from typing import Dict, List, NoReturn, Optional, Sequence
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.recipes import launchers, listing, options, runner
 from fairseq_mega.recipes.command_line import arguments
-from fairseq_mega.recipes.executing import StageError
 from fairseq_mega.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.recipes.tables import print_tables, score_checkpoint
 from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.work.commands import StageError
 
 PROGRAM = "fairseq-mega-reproduce"
 LACKING = re.compile(r"argument (\S+): expected .* arguments?")

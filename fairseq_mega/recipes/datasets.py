@@ -8,8 +8,8 @@ from typing import Callable, Dict, List, Sequence, Tuple
 from fairseq_mega.corpora.classification import made_up
 from fairseq_mega.corpora.classification.missing import FILES, to_make
 from fairseq_mega.corpora.wmt16.sources import archive_urls
+from fairseq_mega.work.commands import PYTHON
 
-from .executing import PYTHON
 from .recipe import RecipeError
 from .wishes import Wishes
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.work.commands import PYTHON, Execute
 
-from .executing import PYTHON, Execute
 from .runs import Run
 from .training import variables
 from .wishes import Wishes

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
-from .executing import PYTHON, environment
+from fairseq_mega.work.commands import PYTHON, environment
+
 from .recipe import RecipeError
 from .runs import Run
 from .training import MODULE, variables

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.reports.plotting import load_pyplot
+from fairseq_mega.work.commands import Execute, StageError, execute
+from fairseq_mega.work.stages import say, stage
 
 from .datasets import DATASETS
 from .devices import Devices
 from .evaluating import evaluate
-from .executing import Execute, StageError, execute
 from .fingerprints import digest_of_data
 from .recipe import Recipe, RecipeError
 from .recording import FIGURES, record
 from .runs import Run, plan
-from .stages import say, stage
 from .training import train
 from .wishes import Wishes
 

@@ -4,14 +4,14 @@ import argparse
 from typing import Dict, List, Sequence
 
 from fairseq_mega.reports.command import main as report
+from fairseq_mega.work.commands import PYTHON, execute
+from fairseq_mega.work.stages import stage
 
 from .evaluating import score_contexts
-from .executing import PYTHON, execute
 from .recipe import Recipe, RecipeError
 from .recording import print_report
 from .runs import Run
 from .smoke import shrink_evaluation
-from .stages import stage
 from .wishes import Wishes
 
 CHUNKED = {"table3": -1, "table4": 1000, "figure4": -1, "figure5": -1}  # reports of one chunk, by default this one

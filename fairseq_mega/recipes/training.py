@@ -5,10 +5,10 @@ from typing import Dict, List
 
 from fairseq_mega.corpora.files import write_text
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.work.commands import PYTHON, Execute, StageError
+from fairseq_mega.work.stages import say
 
-from .executing import PYTHON, Execute, StageError
 from .runs import Run
-from .stages import say
 from .wishes import Wishes
 
 MODULE = "fairseq_mega.cli.lra_results"  # fairseq-mega-train, and how much memory it took

@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.recipes import runner
-from fairseq_mega.recipes.executing import StageError
+from fairseq_mega.work.commands import StageError
 from fairseq_mega.reports.results import read_results
 from tests.support import in_process as running
 from tests.support.in_process import in_process  # noqa: F401

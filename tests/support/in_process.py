@@ -10,14 +10,14 @@ from typing import Any, Dict, Optional, Sequence
 import pytest
 
 from fairseq_mega.recipes import runner
-from fairseq_mega.recipes.executing import StageError
+from fairseq_mega.work.commands import StageError
 from tests.support.helpers import captured_output, forget_earlier_runs
 
 
 def execute(
     words: Sequence[str], log: Path, variables: Dict[str, str], progress: Any = None, output: Optional[Path] = None
 ) -> None:
-    """As :func:`fairseq_mega.recipes.executing.execute`, for ``python -m MODULE ...`` and ``python -c TEXT ...``."""
+    """As :func:`fairseq_mega.work.commands.execute`, for ``python -m MODULE ...`` and ``python -c TEXT ...``."""
     _, how, what, *arguments = words
     saved, status = sys.argv, 0
     forget_earlier_runs()
