@@ -1,21 +1,30 @@
 """Stages: each is done once in its folder, and again only if it was cut short or its folder is another one."""
 
+import os
 import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable
 
-STARTED = time.monotonic()
+from fairseq_mega.corpora.files import write_text
+
+STARTED = float(os.environ.get("FAIRSEQ_MEGA_STARTED", time.time()))  # a script counts from its first line
+
+
+def elapsed() -> float:
+    """Seconds since the start."""
+    return time.time() - STARTED
 
 
 def say(text: str) -> None:
     """Print a line of progress to stderr, with the minutes and seconds since the start."""
-    elapsed = int(time.monotonic() - STARTED)
-    print(f"[{elapsed // 60:02d}:{elapsed % 60:02d}] {text}", file=sys.stderr, flush=True)
+    minutes, seconds = divmod(int(elapsed()), 60)
+    print(f"[{minutes:02d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
 
 
 def stage(folder: Path, name: str, work: Callable[[], None], title: str = "") -> None:
-    """Do some work unless it is done; ``folder/.done/name`` says so, and appears only after all of it.
+    """Do some work unless it is done; ``folder/.done/name`` says so, and since when, and appears only after all of it.
 
     Args:
         title: for the lines of progress; the name where it is left out.
@@ -27,6 +36,5 @@ def stage(folder: Path, name: str, work: Callable[[], None], title: str = "") ->
         return
     say(f"{shown}: begins")
     work()
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.touch()
+    write_text(marker, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
     say(f"{shown}: done")
