@@ -1,0 +1,24 @@
+"""What a script starts in its environment: errors in one line, interrupts, the exit status."""
+
+import os
+import signal
+import sys
+from typing import Callable
+
+from .commands import StageError
+
+
+def run_script(name: str, work: Callable[[], None]) -> int:
+    """Do the work of a script; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the command that is running, too
+    os.environ.update(PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1")
+    try:
+        work()
+    except (StageError, OSError, ValueError) as error:
+        if str(error):  # otherwise a command has said it
+            print(f"{name}: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; start it again to go on", file=sys.stderr)
+        return 130
+    return 0
