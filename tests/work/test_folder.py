@@ -1,0 +1,75 @@
+"""A work folder: stages, settings, and commands that fail or are interrupted."""
+
+import sys
+import time
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from fairseq_mega.work import commands
+from fairseq_mega.work.commands import StageError
+from fairseq_mega.work.folder import Work
+
+
+def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:
+    done: List[str] = []
+
+    def make() -> None:
+        done.append("made")
+        if len(done) == 1:
+            raise StageError("the first time")
+
+    work = Work(tmp_path, ["a setting"], "--out")
+    with pytest.raises(StageError):
+        work.stage("make", make)
+    Work(tmp_path, ["a setting"], "--out").stage("make", make)
+    work.stage("make", make)
+    assert done == ["made", "made"]
+    with pytest.raises(StageError, match="begun with other settings(.|\n)*< a setting\n> another"):
+        Work(tmp_path, ["another"], "--out")
+
+
+def test_a_command_that_fails_shows_its_last_lines(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    work = Work(tmp_path / "with space", [], "--out")
+    program = "import sys; print('\\n'.join(map(str, range(50)))); sys.exit(3)"
+    with pytest.raises(StageError, match="failed; its whole output is in .*with space/logs/one.log"):
+        work.run("one", [sys.executable, "-c", program])
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[1:3] == ["30", "31"] and shown[-2:] == ["49", "---"]
+
+
+def test_an_interrupt_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    work = Work(tmp_path, [], "--out")
+    monkeypatch.setattr(commands, "copy_with_progress", interrupt)
+    for own_group in (False, True):
+        with pytest.raises(KeyboardInterrupt):  # after a moment, not after the ten minutes that the command takes
+            work.run("sleep", [sys.executable, "-c", "import time; time.sleep(600)"], own_group=own_group)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StageError, match="--work-dir .* cannot be made"):
+        Work(tmp_path / "file" / "work", [], "--work-dir")
+
+
+def test_an_interrupt_ends_what_the_command_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = tmp_path / "number"
+
+    def interrupt(*_: object) -> None:
+        while not number.exists() or not number.read_text().endswith("\n"):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "copy_with_progress", interrupt)
+    program = f"sleep 600 & echo $! >'{number}'; wait"
+    with pytest.raises(KeyboardInterrupt):
+        commands.run_command(["sh", "-c", program], tmp_path / "log", own_group=True)
+    state = Path(f"/proc/{int(number.read_text())}/stat")
+    begun = time.monotonic()
+    while state.exists() and state.read_text().split()[2] != "Z":  # its end takes a moment
+        assert time.monotonic() - begun < 60
+        time.sleep(0.01)
