@@ -33,7 +33,7 @@ def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: 
     ``given`` are own copies of all (``NAME_VERSION_all.deb``); None fetches them into ``raw``, where a damaged one is
     removed. Raises :class:`DownloadError` when one cannot be had.
     """
-    _need_dpkg()
+    need_dpkg()
     files = {name: _own_copy(name, given) if given else fetch_package(name, raw) for name in names}
     records: Records = {}
     remedy = "get a new copy" if given else "it is removed, so run this command again"
@@ -86,7 +86,8 @@ def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
     return path
 
 
-def _need_dpkg() -> None:
+def need_dpkg() -> None:
+    """Raise DownloadError where packages cannot be unpacked."""
     if shutil.which("dpkg-deb") is None:
         raise DownloadError("the command 'dpkg-deb' was not found: it unpacks the package; install dpkg")
 
@@ -116,7 +117,7 @@ def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
 
 def unpack_all(options: argparse.Namespace) -> None:
     """Unpack the packages of the command line, and print them."""
-    _need_dpkg()
+    need_dpkg()
     for name in options.names:
         path = options.deb or fetch_package(name, options.packages, options.otherwise)
         remedy = f"get a new copy of the package {name}" if options.deb else "remove it, so that it is fetched again"
