@@ -1,23 +1,20 @@
 """The command line of the quick start."""
 
-import os
 import shlex
-import signal
 import sys
 from typing import List, Optional
 
 from fairseq_mega.quickstart import options as command_line
-from fairseq_mega.quickstart.work import Failed
+from fairseq_mega.work.script import run_script
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the quick start; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    """Run the quick start; returns the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     options = command_line.parse(given)
-    command = shlex.join(["bash", "scripts/quickstart.sh", *given])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the command that is running, too
-    os.environ.update(PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1")
-    try:
+    command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
+
+    def work() -> None:
         if options.task == command_line.TRANSLATION:
             from fairseq_mega.quickstart.translation import Translation
 
@@ -26,11 +23,5 @@ def main(arguments: Optional[List[str]] = None) -> int:
             from fairseq_mega.quickstart.language_model import LanguageModel  # what loads a model takes seconds
 
             LanguageModel(options).run()
-    except (Failed, OSError, ValueError) as error:
-        if str(error):  # otherwise a command has said it
-            print(f"{command_line.PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"{command_line.PROGRAM}: interrupted; start it again to go on", file=sys.stderr)
-        return 130
-    return 0
+
+    return run_script(command_line.PROGRAM, work)

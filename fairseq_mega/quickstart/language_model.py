@@ -5,7 +5,6 @@ import math
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -15,10 +14,14 @@ import torch
 
 from fairseq_mega.compat.precision import evaluating
 from fairseq_mega.corpora.checksums import sha256_of
+from fairseq_mega.corpora.language_modeling import gcide
+from fairseq_mega.corpora.language_modeling.binarising import binarise
+from fairseq_mega.corpora.language_modeling.command import main as language_modeling
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
-from fairseq_mega.quickstart.work import Failed, Work, module, run_shown
 from fairseq_mega.reports.results import read_result
+from fairseq_mega.work.commands import call, module
+from fairseq_mega.work.folder import Work
 
 PACKAGE = "dict-gcide"
 MODEL = (
@@ -44,7 +47,7 @@ class LanguageModel:
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
         lines = [f"text {text}", f"model {' '.join(self.model)}", f"updates {self.updates or 'by time'}"]
         lines += [f"minutes {options.train_minutes or MINUTES}", f"precision {options.precision}", f"seed {SEED}"]
-        self.work = Work(options.work_dir, lines)
+        self.work = Work(options.work_dir, lines, "--work-dir")
         self.folder = self.work.folder
         self.text = Path(options.text) if options.text else self.folder / "raw" / "gcide.txt"
 
@@ -53,7 +56,7 @@ class LanguageModel:
         work, options = self.work, self.options
         if options.text is None:
             work.stage("fetch", self.fetch)
-        self.device = device_options(work, options.cpu)
+        self.device = device_options(options.cpu)
         self.precision = precision_of(work, options.precision, self.device)
         work.stage("split", self.split)
         work.stage("binarise", self.binarise)
@@ -65,36 +68,23 @@ class LanguageModel:
     def fetch(self) -> None:
         """Fetch the dictionary, and take its text out."""
         raw = self.folder / "raw"
-        where = ["--packages", self.options.packages, "--into", raw / "unpacked"]
-        where += ["--otherwise", "Use your own text instead, on any system: --text FILE"]
-        command = module("fairseq_mega.corpora.debian", PACKAGE, *where)
-        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise Failed("")
-        _, package, version = done.stdout.strip().split("\t")
-        dictionary = raw / "unpacked" / "usr" / "share" / "dictd" / "gcide.dict.dz"
-        made = ["--dictionary", dictionary, "--output", self.text, "--record", self.folder / "SOURCE.json"]
-        made += ["--package", package, "--version", version]
-        run_shown(module("fairseq_mega.corpora.language_modeling", "dictionary", *made))
+        package = gcide.fetch(
+            raw, self.options.packages, otherwise="Use your own text instead, on any system: --text FILE"
+        )
+        call(language_modeling, gcide.dictionary_words(raw, package))
 
     def split(self) -> None:
         """Hold blocks of the text out for validation and test."""
         limit = min(SMOKE_BYTES if self.options.smoke else BYTES, self.text.stat().st_size)
         share = min(0.05, HELD_OUT / limit)
-        how = ["--unit", "bytes", "--train", self.text, "--limit", limit, "--held-out", share]
+        how = ["split", "--unit", "bytes", "--train", self.text, "--limit", limit, "--held-out", share]
         how += ["--output", self.folder / "text"]
-        run_shown(module("fairseq_mega.corpora.language_modeling", "split", *how))
+        call(language_modeling, how)
 
     def binarise(self) -> None:
         """Write the text as numbers."""
-        shutil.rmtree(self.folder / "data-bin", ignore_errors=True)
-        command: List[object] = ["fairseq-preprocess", "--only-source", "--destdir", self.folder / "data-bin"]
-        for name in ("train", "valid", "test"):
-            command += [f"--{name}pref", self.folder / "text" / name]
-        # The first process counts, and writes a part only when the others have written theirs: hence one more.
-        self.work.run("binarise", [*command, "--workers", 1 if self.options.smoke else (os.cpu_count() or 1) + 1])
-        counts = ["--data", self.folder / "data-bin", "--text", self.folder / "text"]
-        run_shown(module("fairseq_mega.corpora.language_modeling", "count", *counts))
+        binarise(self.work, 1 if self.options.smoke else os.cpu_count() or 1)
+        call(language_modeling, ["count", "--data", self.folder / "data-bin", "--text", self.folder / "text"])
 
     def train(self) -> None:
         """Train."""

@@ -7,8 +7,10 @@ import torch
 
 from fairseq_mega.compat import precision
 from fairseq_mega.corpora.files import write_text
-from fairseq_mega.quickstart.work import Failed, Work
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.work.commands import StageError
+from fairseq_mega.work.folder import Work
+from fairseq_mega.work.stages import say
 
 LONGEST_MINUTES = 60.0  # of a training of so many updates
 
@@ -18,15 +20,15 @@ def plan_minutes(work: Work, given: Optional[str], updates: Optional[str], usual
     minutes = float(given) if given else LONGEST_MINUTES if updates else usual
     write_text(work.folder / "minutes", f"{minutes:.2f}\n")
     if not updates:
-        work.log(f"the training will take {minutes:.1f} minutes")
+        say(f"the training will take {minutes:.1f} minutes")
 
 
-def device_options(work: Work, cpu: bool) -> List[object]:
+def device_options(cpu: bool) -> List[object]:
     """Options of fairseq for the device."""
     if torch.cuda.is_available() and not cpu:
-        work.log(f"device: {torch.cuda.get_device_name()}")
+        say(f"device: {torch.cuda.get_device_name()}")
         return []
-    work.log("device: CPU")
+    say("device: CPU")
     return ["--cpu"]
 
 
@@ -35,7 +37,7 @@ def precision_of(work: Work, asked: str, device: Sequence[object]) -> str:
     file = work.folder / "precision"
     if not file.exists():
         choice = precision.choose(asked, "cpu" if device else "cuda")
-        work.log(f"precision: {choice.precision} ({choice.reason})")
+        say(f"precision: {choice.precision} ({choice.reason})")
         write_text(file, choice.precision + "\n")
     return file.read_text(encoding="utf-8").strip()
 
@@ -46,7 +48,7 @@ def train(
     """Train for the minutes planned, or for so many updates, from the last checkpoint on; returns the best one.
 
     Raises:
-        Failed: where fairseq does.
+        StageError: where fairseq does.
     """
     checkpoints = work.folder / "checkpoints"
     minutes = float((work.folder / "minutes").read_text(encoding="utf-8"))
@@ -56,9 +58,9 @@ def train(
         schedule = ["--lr-scheduler", "linear_decay", "--warmup-updates", min(warmup_updates, (last + 3) // 4)]
         schedule += ["--total-num-update", last, "--max-update", last]
     if (checkpoints / "checkpoint_last.pt").exists():
-        work.log(f"going on from {checkpoints / 'checkpoint_last.pt'}")
+        say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
     how_long = f"{updates} updates, at most {minutes:g} minutes" if updates else f"{minutes:g} minutes"
-    work.log(f"training {how_long}; everything is logged in {work.log_file('train')}")
+    say(f"training {how_long}; everything is logged in {work.log_file('train')}")
     saving: List[object] = ["--save-dir", checkpoints, "--no-epoch-checkpoints", "--keep-interval-updates", 1]
     saving += ["--save-interval-updates", save_updates, "--validate-interval-updates", save_updates]
     saving += ["--save-interval", 1000000, "--validate-interval", 1000000]
@@ -67,5 +69,5 @@ def train(
     work.run("train", [*command, *schedule, *saving, *stop], progress)
     best = checkpoints / "checkpoint_best.pt"
     if not best.exists():
-        raise Failed(f"the training ended without a checkpoint; see {work.log_file('train')}")
+        raise StageError(f"the training ended without a checkpoint; see {work.log_file('train')}")
     return best

@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import List
 
 from fairseq_mega.corpora.checksums import sha256_of
+from fairseq_mega.corpora.debian import fetch_package, unpack_package
+from fairseq_mega.corpora.translation.command import main as parallel_text
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
-from fairseq_mega.quickstart.work import Failed, Work, module, run_shown
+from fairseq_mega.reports.command import main as report
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.work.commands import StageError, call
+from fairseq_mega.work.folder import Work
+from fairseq_mega.work.stages import elapsed, say
 
 PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
 MODEL = (
@@ -38,7 +43,7 @@ class Translation:
         self.updates = options.updates or ("20" if options.smoke else None)
         self.source, self.target = options.source_lang, options.target_lang
         self.limit = ["--limit", 400] if options.smoke else []
-        self.work = Work(options.work_dir, self._kept_settings())
+        self.work = Work(options.work_dir, self._kept_settings(), "--work-dir")
         self.folder = self.work.folder
 
     def _kept_settings(self) -> List[str]:
@@ -57,8 +62,8 @@ class Translation:
         if options.text is None:
             work.stage("fetch", self.fetch)
             versions = (self.folder / "help" / "versions").read_text(encoding="utf-8").splitlines()
-            work.log(f"text: {'; '.join(versions)}")
-        self.device = device_options(work, options.cpu)
+            say(f"text: {'; '.join(versions)}")
+        self.device = device_options(options.cpu)
         self.precision = precision_of(work, options.precision, self.device)
         work.stage("text", self.prepare_text)
         work.stage("subwords", self.learn_subwords)
@@ -74,16 +79,15 @@ class Translation:
         own = f"--text PREFIX (files PREFIX.{self.source} and PREFIX.{self.target})"
         otherwise = f"Use your own text instead, on any system: {own}"
         if shutil.which("dpkg-deb") is None:
-            raise Failed(f"the command 'dpkg-deb' was not found: it unpacks the LibreOffice help packages. {otherwise}")
+            problem = "the command 'dpkg-deb' was not found: it unpacks the LibreOffice help packages"
+            raise StageError(f"{problem}. {otherwise}")
         partial = self.folder / "help.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        where = ["--packages", self.options.packages, "--into", partial, "--otherwise", otherwise]
-        command = module("fairseq_mega.corpora.debian", *PACKAGES, *where)
-        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise Failed("")
-        packages = [line.split("\t") for line in done.stdout.splitlines()]
-        described = "".join(f"{name} {version} (MPL-2.0)\n" for name, _, version in packages)
+        described = ""
+        for name in PACKAGES:
+            path = fetch_package(name, self.options.packages, otherwise)
+            package = unpack_package(name, path, partial, "remove it, so that it is fetched again")
+            described += f"{name} {package.version} (MPL-2.0)\n"
         (partial / "versions").write_text(described, encoding="utf-8")
         shutil.rmtree(self.folder / "help", ignore_errors=True)
         partial.rename(self.folder / "help")
@@ -99,14 +103,13 @@ class Translation:
             what = ["own-text", "--text", options.text, *self._languages()]
             for name in ("valid", "test"):
                 what += [f"--{name}", getattr(options, name)] if getattr(options, name) else []
-        command = module("fairseq_mega.corpora.translation", *what, "--output", self.folder / "text", *self.limit)
-        run_shown(command)
+        call(parallel_text, [*what, "--output", self.folder / "text", *self.limit])
 
     def learn_subwords(self) -> None:
         """Learn subwords, and cut the text into them."""
         where = ["--text", self.folder / "text", "--output", self.folder / "pieces", *self._languages()]
         size = ["--vocab-size", self.settings["vocabulary"]]
-        run_shown(module("fairseq_mega.corpora.translation", "subwords", *where, *size))
+        call(parallel_text, ["subwords", *where, *size])
 
     def binarise(self) -> None:
         """Write the text as numbers."""
@@ -118,7 +121,7 @@ class Translation:
 
     def plan(self) -> None:
         """Share out the time: a machine that took long to set up trains for less."""
-        left = WHOLE_MINUTES - LATER_MINUTES - self.work.seconds() / 60
+        left = WHOLE_MINUTES - LATER_MINUTES - elapsed() / 60
         plan_minutes(self.work, self.options.train_minutes, self.updates, min(max(left, MINUTES[0]), MINUTES[1]))
 
     def train(self) -> None:
@@ -153,13 +156,13 @@ class Translation:
         """Print BLEU and examples, and write the result file."""
         text, log = self.folder / "text", self.work.log_file("generate")
         minutes = (self.folder / "minutes").read_text(encoding="utf-8").strip()
-        command = module("fairseq_mega.reports", "translations", log, "--reference", text / f"test.{self.target}")
+        command: List[object] = ["translations", log, "--reference", text / f"test.{self.target}"]
         command += ["--source", text / f"test.{self.source}", "--target-lang", self.target]
         command += ["--expect", self._test_sentences(), "--examples", 5, "--json", self.folder / "result.json"]
         command += ["--command", self.command, "--seed", SEED, "--label", "quickstart"]
         command += ["--setting", f"precision={self.precision}", "--setting", f"train_minutes={minutes}"]
-        if subprocess.run([str(part) for part in command]).returncode:
-            raise Failed("")
+        if report([str(part) for part in command]):
+            raise StageError
 
     def show(self) -> None:
         """Translate some sentences of an interface, and print the line to type for more."""
@@ -181,7 +184,7 @@ class Translation:
         command = [str(part) for part in typing]
         done = subprocess.run(command, input="\n".join(EXAMPLES) + "\n", capture_output=True, encoding="utf-8")
         if done.returncode:
-            raise Failed(f"fairseq-mega-interactive failed: {done.stderr.strip().splitlines()[-1]}")
+            raise StageError(f"fairseq-mega-interactive failed: {done.stderr.strip().splitlines()[-1]}")
         answers = [line.split("\t")[2] for line in done.stdout.splitlines() if line.startswith("D-")]
         for source, answer in zip(EXAMPLES, answers):
             print(f"  {source:55} {answer}")
