@@ -1,0 +1,52 @@
+"""The plan of the quick start's training."""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_mega.compat import precision
+from fairseq_mega.quickstart import training, translation
+from fairseq_mega.quickstart.options import parse
+from fairseq_mega.work.commands import StageError
+from fairseq_mega.work.folder import Work
+
+
+@pytest.mark.parametrize(("elapsed", "minutes"), [(0.5, 15.0), (6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])
+def test_a_slow_start_leaves_less_time_to_the_training(
+    elapsed: float, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is planned keeps its plan: the marker of the stage is what a second start looks at."""
+    monkeypatch.setattr(translation, "elapsed", lambda: 60 * elapsed)
+    translation.Translation(parse(["--work-dir", str(tmp_path)]), "bash scripts/quickstart.sh").plan()
+    assert float((tmp_path / "minutes").read_text()) == pytest.approx(minutes)
+
+
+@pytest.mark.parametrize(
+    ("given", "updates", "minutes"), [(None, None, 9.0), ("2.5", None, 2.5), (None, "7", 60.0), ("3", "7", 3.0)]
+)
+def test_minutes_that_are_given(given: str, updates: str, minutes: float, tmp_path: Path) -> None:
+    training.plan_minutes(Work(tmp_path, [], "--out"), given, updates, 9.0)
+    assert float((tmp_path / "minutes").read_text()) == minutes
+
+
+def test_the_precision_is_chosen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU is busy at the second start, and seems to be slow at bfloat16: the training goes on as it began."""
+    work = Work(tmp_path, [], "--out")
+    found = iter([precision.Choice("bf16", "fast"), precision.Choice("fp32", "slow")])
+    monkeypatch.setattr(precision, "choose", lambda name, device: next(found))
+    assert [training.precision_of(work, "auto", ["--cpu"]) for _ in range(2)] == ["bf16", "bf16"]
+
+
+@pytest.mark.parametrize(("updates", "schedule"), [(None, "timed_decay"), ("100", "linear_decay")])
+def test_the_training_that_is_started(
+    updates: str, schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, started = Work(tmp_path, [], "--out"), []
+    training.plan_minutes(work, "30", updates, 9.0)
+    monkeypatch.setattr(work, "run", lambda name, command, progress: started.append([str(part) for part in command]))
+    with pytest.raises(StageError, match="ended without a checkpoint"):
+        training.train(work, ["fairseq-mega-train"], 200, 300, updates)
+    (command,) = started
+    assert command[command.index("--lr-scheduler") + 1] == schedule
+    assert command[command.index("--stop-time-hours") + 1] == "0.500000"
+    assert command[command.index("--warmup-updates") + 1] == ("25" if updates else "200")
