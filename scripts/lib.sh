@@ -81,6 +81,30 @@ activate_venv() {
   hash -r
 }
 
+# start MODULE WORD...: checks a script's options with any Python 3 before anything is installed, then sets the
+# environment up and runs the module in it.
+start() {
+  local module=$1 python checked venv='' skip_setup=''
+  for python in python3.11 python3.12 python3 python; do
+    command -v "$python" >/dev/null && break
+  done
+  require_command "$python" "install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv)"
+  checked=$("$python" "$repo_root/scripts/check_options.py" "$@")
+  if [[ $checked != venv=* ]]; then # --help
+    printf '%s\n' "$checked"
+    exit 0
+  fi
+  eval "$checked"
+  : "${venv:=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv}}"
+  [[ -n $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv"
+  FAIRSEQ_MEGA_VENV=$venv activate_venv
+  require_command fairseq-mega-train "set the environment up with 'bash scripts/setup.sh', or leave --skip-setup out"
+  export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
+  export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
+  shift
+  exec python -m "$module" "$@"
+}
+
 # run_stage NAME COMMAND...: runs the command once; its marker "$work_dir/.done/NAME" is made only on success.
 # The command runs in a subshell with errexit, so variables that it sets are lost, and a failure of any of its steps ends the script.
 # Never call run_stage in a condition (if, &&, ||): bash would then ignore errexit inside the stage.
