@@ -1,20 +1,12 @@
-"""Packages of Debian and Ubuntu that hold data: fetched with apt-get, unpacked with dpkg-deb, installed nowhere.
+"""Packages of Debian and Ubuntu that hold data: fetched with apt-get, unpacked with dpkg-deb, installed nowhere."""
 
-    python -m fairseq_mega.corpora.debian NAME... --packages DIR --into DIR
-
-Prints a line per package: its name, its file and its version, with tabs between them.
-"""
-
-import argparse
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple, Optional, Sequence
 
 from fairseq_mega.corpora.checksums import Records, record_of
-from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.corpora.download import DownloadError
 from fairseq_mega.corpora.progress import say
 
@@ -113,30 +105,3 @@ def _run(command: Sequence[str], folder: Optional[Path] = None) -> "subprocess.C
 def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
     lines = (done.stderr or done.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit status {done.returncode}"
-
-
-def unpack_all(options: argparse.Namespace) -> None:
-    """Unpack the packages of the command line, and print them."""
-    need_dpkg()
-    for name in options.names:
-        path = options.deb or fetch_package(name, options.packages, options.otherwise)
-        remedy = f"get a new copy of the package {name}" if options.deb else "remove it, so that it is fetched again"
-        print(*unpack_package(name, path, options.into, remedy), sep="\t")
-
-
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="debian", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("names", nargs="+", metavar="NAME", help="package")
-    parser.add_argument("--packages", type=Path, required=True, metavar="DIR", help="folder that holds or gets them")
-    parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="folder to unpack them into")
-    parser.add_argument("--deb", type=Path, metavar="FILE", help="an own copy of the only package, by any name")
-    parser.add_argument("--otherwise", default="", metavar="TEXT", help="the alternative that an error ends with")
-    options = parser.parse_args(arguments)
-    if options.deb and len(options.names) > 1:
-        parser.error("--deb stands for one package: give one NAME")
-    return exit_status("debian", lambda: unpack_all(options))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
