@@ -162,6 +162,20 @@ def test_arrays_of_grey_images_are_taken_as_they_are(tmp_path: Path) -> None:
     assert image_labels(tmp_path / "out", "test") == list(range(8))
 
 
+def test_smaller_images_are_means_of_blocks(tmp_path: Path) -> None:
+    options = write_arrays(tmp_path)
+    prepare("cifar10", "--out", tmp_path / "out", *options, "--side", 8).succeeded()
+    given = np.load(tmp_path / "test.npz")["x"].astype(float)
+    found = images(tmp_path / "out", "test").reshape(-1, 8, 8)
+    for row, column in ((0, 0), (3, 7)):
+        block = given[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
+        assert np.abs(found[:, row, column] - block.mean(axis=(1, 2))).max() <= 0.5
+    assert "8 x 8 pixels" in " ".join(source_of(tmp_path / "out")["notes"])
+    for side in (12, 0):
+        message = refusal("cifar10", "--out", tmp_path / "other", *options, "--side", side)
+        assert f"--side is {side}, which does not divide 32" in message
+
+
 def test_a_subset_of_images_is_the_same_each_time(tmp_path: Path) -> None:
     options = [*write_arrays(tmp_path), "--limit", "20,3,4"]
     for out in ("a", "b"):

@@ -45,12 +45,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help="grey images instead, as numpy's arrays x (n, 32, 32) uint8 and y (n,); a tenth of train is valid",
         )
+    parser.add_argument(
+        "--side", type=int, default=SIDE, metavar="N", help="pixels a side, means of blocks (default: %(default)s)"
+    )
     add_limit(parser)
 
 
 def check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
     exactly_one(args, "--archive", "--npz-train --npz-test")
+    if args.side < 1 or SIDE % args.side:
+        raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
     if args.npz_train is not None:
         need_files("--npz-train", {"train": args.npz_train})
         need_files("--npz-test", {"test": args.npz_test})
@@ -95,6 +100,15 @@ def _from_archive(path: Path) -> Dict[str, Images]:
     return found
 
 
+def shrunk(images: np.ndarray, side: int) -> np.ndarray:
+    """Return images (n, 32, 32) uint8 as (n, side, side) uint8, each pixel the rounded mean of a block."""
+    block = SIDE // side
+    if block == 1:
+        return images
+    blocks = images.reshape(len(images), side, block, side, block)
+    return np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
+
+
 def _from_arrays(path: Path) -> Images:
     try:
         check_zip(path)
@@ -134,7 +148,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     for split, numbers in order.items():
         images, labels = found["test" if split == "test" else "train"]
         which = numbers[kept(split, len(numbers), args.limit)]
-        splits[split] = ImageSplit(images[which], labels[which])
+        splits[split] = ImageSplit(shrunk(images[which], args.side), labels[which])
+    if args.side != SIDE:
+        notes.append(f"{args.side} x {args.side} pixels, means of blocks of {SIDE // args.side} x {SIDE // args.side}")
     statistics = write_image_task(work.output, splits)
     return Report(origin, statistics, inputs, notes + note_on_limit(args.limit))
 
