@@ -247,6 +247,19 @@ def test_tables_packed_or_not_are_read(tmp_path: Path) -> None:
     assert labels(tmp_path / "out", "test") == ["0", "1"] * 5
 
 
+def test_reviews_held_out_for_validation_are_no_longer_trained_on(tmp_path: Path) -> None:
+    rows = [f"{number % 2}\t5\treview {number}\n" for number in range(20)]
+    (tmp_path / "train.tsv").write_text("".join(rows))
+    options = ["--tsv-train", tmp_path / "train.tsv", "--tsv-test", tmp_path / "train.tsv"]
+    prepare("imdb", "--out", tmp_path / "out", *options, "--held-out", 6).succeeded()
+    found = {split: byte_texts(tmp_path / "out" / "src-bin", split) for split in SPLITS}
+    assert (len(found["train"]), len(found["valid"]), len(found["test"])) == (14, 6, 20)
+    assert sorted([*found["train"], *found["valid"]]) == sorted(found["test"])
+    assert "valid: 6 reviews of train" in " ".join(source_of(tmp_path / "out")["notes"])
+    for count, message in ((20, "20 of 20 reviews of train: give fewer"), (-1, "--held-out is -1")):
+        assert message in refusal("imdb", "--out", tmp_path / "other", *options, "--held-out", count)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Tuple
 
+import numpy as np
+
 from fairseq_mega.corpora.archives import Archive, obtain, read_tar
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
@@ -45,6 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help="the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text",
         )
+    parser.add_argument(
+        "--held-out",
+        type=int,
+        default=0,
+        metavar="N",
+        help="take N reviews of train for valid (default: valid is test)",
+    )
     add_length(parser)
     add_limit(parser)
 
@@ -53,6 +62,8 @@ def check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
     exactly_one(args, "--archive", "--tsv-train --tsv-test")
     check_length(args)
+    if args.held_out < 0:
+        raise ValueError(f"--held-out is {args.held_out}: a number of reviews is needed, 0 for none")
     if args.tsv_train is not None:
         need_files("--tsv-train", {"train": args.tsv_train})
         need_files("--tsv-test", {"test": args.tsv_test})
@@ -92,11 +103,20 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         path, inputs = obtain(ARCHIVE, args.archive, work.raw)
         parts = _from_archive(path)
         origin = f"the Large Movie Review Dataset v1.0, {ARCHIVE.url}"
+    notes = ["valid and test are the same reviews: the benchmark has no validation part"]
+    validated_on = "test"
+    if args.held_out:
+        order = np.random.default_rng(42).permutation(len(parts["train"]))
+        if args.held_out >= len(order):
+            raise ValueError(f"--held-out is {args.held_out} of {len(order)} reviews of train: give fewer")
+        train, validated_on = parts["train"], "valid"
+        parts["train"] = [train[number] for number in sorted(order[args.held_out :])]
+        parts["valid"] = [train[number] for number in sorted(order[: args.held_out])]
+        notes = [f"valid: {args.held_out} reviews of train, drawn with seed 42, and no longer in it"]
     splits = {}
-    for split, part in (("train", "train"), ("valid", "test"), ("test", "test")):
+    for split, part in (("train", "train"), ("valid", validated_on), ("test", "test")):
         which = kept(split, len(parts[part]), args.limit, drawn_as=part)
         splits[split] = _select([parts[part][number] for number in which], args.length)
-    notes = ["valid and test are the same reviews: the benchmark has no validation part"]
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, LABELS)
     return Report(origin, statistics, inputs, [*notes, *byte_note(args.length), *note_on_limit(args.limit)])
 
