@@ -11,6 +11,8 @@ from fairseq_mega.corpora.download import DownloadError
 def need_files(option: str, paths: Dict[str, Path]) -> None:
     """Raise ValueError naming the option and the first file that is not there."""
     for path in paths.values():
+        if path.is_dir():
+            raise ValueError(f"{option}: {path} is a folder: name the file in it")
         if not path.is_file():
             raise ValueError(f"{option}: {path} does not exist")
 
