@@ -12,6 +12,7 @@ Paragraph = Tuple[str, str]  # identifier and text
 _BLOCK_TAGS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _PARAGRAPH_ID = re.compile(r"(par|hd)_")
 _CODE_CLASSES = frozenset({"code", "codeintable", "smathcode", "bascode"})
+_NAME_CLASSES = frozenset({"emph", "menuitem", "widget"})  # of what the interface calls its parts
 _VOID_TAGS = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
@@ -22,7 +23,9 @@ class _Node:
 
     def __init__(self, tag: str, attributes: Dict[str, str]) -> None:
         self.tag = tag
-        self.is_switch = "switchinline" in attributes.get("class", "").split()
+        classes = attributes.get("class", "").split()
+        self.is_switch = "switchinline" in classes
+        self.is_name = not _NAME_CLASSES.isdisjoint(classes)
         self.is_default = attributes.get("id", "").startswith("default")
         self.parts: List[str] = []
         self.default: Optional[str] = None
@@ -54,8 +57,10 @@ class _HelpPageParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.paragraphs: List[Tuple[str, str]] = []
+        self.names: List[Tuple[str, str]] = []  # of paragraphs that emphasise exactly one
         self._id = ""
         self._open: List[_Node] = []
+        self._names: List[str] = []  # of the paragraph that is open
 
     def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
@@ -66,6 +71,7 @@ class _HelpPageParser(HTMLParser):
             if _PARAGRAPH_ID.match(identifier) and not is_code:
                 self._id = identifier
                 self._open = [_Node(tag, attributes)]
+                self._names = []
         elif self._open:
             if tag == "br":
                 self._open[-1].parts.append(" ")
@@ -83,8 +89,7 @@ class _HelpPageParser(HTMLParser):
             self._finish()
         elif tag in (node.tag for node in self._open):
             while True:
-                node = self._open.pop()
-                self._open[-1].close_child(node)
+                node = self._close_last()
                 if node.tag == tag:
                     break
 
@@ -101,12 +106,21 @@ class _HelpPageParser(HTMLParser):
         if not self._open:
             return
         while len(self._open) > 1:
-            node = self._open.pop()
-            self._open[-1].close_child(node)
+            self._close_last()
         text = " ".join(self._open[0].text().split())
         if text:
             self.paragraphs.append((self._id, text))
+            if len(self._names) == 1:
+                self.names.append((self._id, self._names[0]))
         self._open = []
+
+    def _close_last(self) -> _Node:
+        """Close the innermost element that is open, which is not the paragraph itself, and return it."""
+        node = self._open.pop()
+        self._open[-1].close_child(node)
+        if node.is_name:
+            self._names.append(" ".join(node.text().split()))
+        return node
 
 
 def pages_of(root: Path, language: str) -> Dict[str, Path]:
@@ -120,12 +134,26 @@ def pages_of(root: Path, language: str) -> Dict[str, Path]:
 
 def read_page(path: Path) -> List[Paragraph]:
     """Read the paragraphs of a page in UTF-8; a stray byte becomes U+FFFD."""
-    return read_paragraphs(path.read_bytes().decode("utf-8", errors="replace"))
+    return read_paragraphs(_text_of(path))
 
 
 def read_paragraphs(html: str) -> List[Paragraph]:
     """Read the (id, text) of the paragraphs and headings of one help page, without empty and code ones."""
+    return _parsed(html).paragraphs
+
+
+def read_page_and_names(path: Path) -> Tuple[List[Paragraph], List[Paragraph]]:
+    """Read the paragraphs of a page, and the name in each that emphasises exactly one part of the interface."""
+    parser = _parsed(_text_of(path))
+    return parser.paragraphs, parser.names
+
+
+def _parsed(html: str) -> _HelpPageParser:
     parser = _HelpPageParser()
     parser.feed(html)
     parser.close()
-    return parser.paragraphs
+    return parser
+
+
+def _text_of(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", errors="replace")

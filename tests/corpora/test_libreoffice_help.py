@@ -132,6 +132,19 @@ def test_pages_are_paired_by_path_and_counted(tmp_path: Path) -> None:
     assert corpus.statistics == (2, 1, 2, 1)
 
 
+def test_names_of_the_interface_are_paired(tmp_path: Path) -> None:
+    """Of paragraphs that emphasise one part on both sides; where there are two, their order may be another one."""
+    click = '<p id="par_id{}">Click the {} button</p>'
+    two = '<span class="emph">A</span> and <span class="emph">B</span>'
+    remote, here = '<span class="emph">Remote <br>Files</span>', '<span class="menuitem">Hier</span>'
+    write_pages(tmp_path, "en-US", {"a.html": click.format(1, remote) + click.format(2, two) + click.format(3, "x")})
+    write_pages(tmp_path, "de", {"a.html": click.format(1, here) + click.format(2, two) + click.format(3, here)})
+    corpus = HelpCorpus(tmp_path)
+    for _ in range(2):
+        list(corpus)
+        assert [tuple(pair) for pair in corpus.names] == [("a.html", [("Remote Files", "Hier")])]
+
+
 def test_a_stray_byte_costs_its_pair_only(tmp_path: Path) -> None:
     write_pages(tmp_path, "en-US", {"a.html": '<p id="par_id1">One</p><p id="par_id2">Two</p>'})
     write_pages(tmp_path, "de", {"a.html": '<p id="par_id1">E?ns</p><p id="par_id2">Zwei</p>'})

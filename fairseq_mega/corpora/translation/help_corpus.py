@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
-from fairseq_mega.corpora.libreoffice_help import HELP, Paragraph, pages_of, read_page
+from fairseq_mega.corpora.libreoffice_help import HELP, Paragraph, pages_of, read_page_and_names
 
 
 class PagePair(NamedTuple):
@@ -69,16 +69,22 @@ class HelpCorpus:
                 )
             self._pages.append(pages)
         self.statistics = HelpCorpusStatistics(0, 0, 0, 0)
+        self.names: List[PagePair] = []
 
     def __len__(self) -> int:
         return len(self._common())
 
     def __iter__(self) -> Iterator[PagePair]:
-        """Yield the page pairs in order of their path; `statistics` is complete after the last one."""
+        """Yield the page pairs in order of their path; `statistics` and `names` are complete after the last one.
+
+        `names` are parts of the interface, each from a paragraph that emphasises one in both languages.
+        """
         common = self._common()
+        self.names = []
         paired = unpaired = 0
         for page in common:
-            source, target = (read_page(pages[page]) for pages in self._pages)
+            (source, source_names), (target, target_names) = (read_page_and_names(side[page]) for side in self._pages)
+            self.names.append(PagePair(page, pair_paragraphs(source_names, target_names)))
             paragraphs = pair_paragraphs(source, target)
             paired += len(paragraphs)
             unpaired += len(source) - len(paragraphs)
