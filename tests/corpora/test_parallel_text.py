@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.translation import command
 from fairseq_mega.corpora.translation.corpus import (
+    TEST_SHARE,
+    VALID_SHARE,
     Corpus,
+    add_names,
     clean_pages,
     leak_key,
     own_corpus,
@@ -168,6 +171,21 @@ def test_clean_pages_counts_what_it_drops() -> None:
     ]
     assert corpus.splits["test"] == [Pair("Fresh text of today", "Neuer Text von heute")]
     assert corpus.dropped == {"repeated": 2, "not translated": 1, "held out, but known from another split": 1}
+
+
+def test_short_names_are_learnt_and_not_held_out() -> None:
+    """Test and validation stay sentences; a name that one of them consists of is not learnt."""
+    page = next(f"{n}" for n in range(100) if split_of_page(f"{n}", VALID_SHARE, TEST_SHARE) == "test")
+    other = next(f"{n}" for n in range(100) if split_of_page(f"{n}", VALID_SHARE, TEST_SHARE) == "train")
+    short = [("Start Center", "Startcenter"), ("Open", "Öffnen")]
+    corpus = clean_pages([(other, short), (page, [*short, ("Insert Index Entry", "Verzeichniseintrag einfügen")])])
+    assert corpus.splits["train"] == [Pair(*pair) for pair in short]
+    assert corpus.splits["test"] == [Pair("Insert Index Entry", "Verzeichniseintrag einfügen")]
+    assert corpus.dropped == {"too short": 2}
+    names = [("Open", "Öffnen"), ("Page ", "Seite"), ("OK", "OK"), ("insert index entry.", "Eintrag")]
+    names.append(("Page", "Seite"))
+    add_names(corpus, [(other, names), (page, [("Hidden", "Verborgen")])])
+    assert corpus.splits["train"] == [*(Pair(*pair) for pair in short), Pair("Page", "Seite")]
 
 
 @given(st.lists(pairs, max_size=20))

@@ -12,7 +12,7 @@ from typing import Optional, Sequence
 from fairseq_mega.corpora.commands import Commands
 from fairseq_mega.corpora.progress import Progress
 from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.translation.corpus import Corpus, clean_pages, own_corpus
+from fairseq_mega.corpora.translation.corpus import Corpus, add_names, clean_pages, own_corpus
 from fairseq_mega.corpora.translation.help_corpus import HelpCorpus
 from fairseq_mega.corpora.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.corpora.translation.subwords import command_subwords
@@ -22,6 +22,7 @@ def command_help_pages(options: argparse.Namespace) -> None:
     """Make train, valid and test text from the unpacked LibreOffice help packages."""
     help_corpus = HelpCorpus(options.packages, options.source_folder, options.target_folder)
     corpus = clean_pages(Progress("reading", "help pages", len(help_corpus)).follow(help_corpus))
+    add_names(corpus, help_corpus.names)
     write_corpus(corpus, options.output, options.source_lang, options.target_lang, options.limit)
     statistics = help_corpus.statistics
     print(

@@ -6,8 +6,17 @@ from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
+from fairseq_mega.corpora.translation.parallel_text import (
+    HELP_RULES,
+    LEARNT_RULES,
+    Pair,
+    PairRules,
+    clean_text,
+    rejection,
+)
 from fairseq_mega.corpora.translation.sentences import pair_sentences
+
+VALID_SHARE, TEST_SHARE = 0.035, 0.045  # of the pages
 
 
 @dataclass
@@ -34,31 +43,49 @@ def leak_key(text: str) -> str:
 def clean_pages(
     pages: Iterable[Tuple[str, List[Tuple[str, str]]]],
     rules: PairRules = HELP_RULES,
-    valid_share: float = 0.035,
-    test_share: float = 0.045,
+    valid_share: float = VALID_SHARE,
+    test_share: float = TEST_SHARE,
+    learnt: PairRules = LEARNT_RULES,
 ) -> Corpus:
     """Clean, pair by sentence and split pages of (path, [(source, target)]) into a corpus without leaks.
+
+    Pages of `train` follow the rules `learnt`, the others `rules`.
 
     Every pair occurs once; a source sentence of `test` is neither in `train` nor in `valid`,
     one of `valid` not in `train`.
     """
     corpus = Corpus()
     for page, paragraphs in pages:
-        kept = corpus.splits[split_of_page(page, valid_share, test_share)]
+        name = split_of_page(page, valid_share, test_share)
+        kept, allowed = corpus.splits[name], learnt if name == "train" else rules
         for source, target in paragraphs:
             paragraph = Pair(clean_text(source), clean_text(target))
-            reason = rejection(paragraph, rules)
+            reason = rejection(paragraph, allowed)
             if reason:
                 corpus.dropped[reason] += 1
                 continue
-            for pair in pair_sentences(paragraph, rules):
-                reason = rejection(pair, rules)
+            for pair in pair_sentences(paragraph, allowed):
+                reason = rejection(pair, allowed)
                 if reason:
                     corpus.dropped[reason] += 1
                 else:
                     kept.append(pair)
     remove_repeats(corpus)
     return corpus
+
+
+def add_names(corpus: Corpus, pages: Iterable[Tuple[str, List[Tuple[str, str]]]]) -> None:
+    """Add names of the interface to `train` (in place): those of its pages that are new, and held out nowhere."""
+    held_out = {leak_key(pair.source) for name in ("valid", "test") for pair in corpus.splits[name]}
+    known = set(corpus.splits["train"])
+    for page, names in pages:
+        if split_of_page(page, VALID_SHARE, TEST_SHARE) != "train":
+            continue
+        for source, target in names:
+            pair = Pair(clean_text(source), clean_text(target))
+            if pair not in known and leak_key(pair.source) not in held_out and not rejection(pair, LEARNT_RULES):
+                known.add(pair)
+                corpus.splits["train"].append(pair)
 
 
 def remove_repeats(corpus: Corpus) -> None:

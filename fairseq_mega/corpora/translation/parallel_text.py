@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -30,6 +30,7 @@ class PairRules:
 
 # A paragraph of a help page is real prose in two languages: no key names, formulas or untranslated text.
 HELP_RULES = PairRules(min_source_words=3, max_length_ratio=2.5, min_letters=0.65, must_differ=True)
+LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, the short names of the interface, too
 
 
 def clean_text(text: str) -> str:
