@@ -22,11 +22,13 @@ from fairseq_mega.reports.lm_likelihood import logger
 from fairseq_mega.reports.lm_results import check_same, file_of, result_of, settings_of_result
 from fairseq_mega.reports.lm_scores import Setting, Sizes, describe, evaluate
 from fairseq_mega.reports.results import write_result
+from fairseq_mega.reports.word_counts import words_of
 
 
 def sources_of(options: argparse.Namespace) -> Dict[str, str]:
     """SHA-256 of the files that a score comes from."""
-    files = {"checkpoint_sha256": options.path, "text_sha256": options.data / f"{options.subset}.bin"}
+    texts = [options.data / f"{options.subset}.{ending}" for ending in ("bin", "jsonl")]
+    files = {"checkpoint_sha256": options.path, "text_sha256": next(filter(Path.is_file, texts), texts[0])}
     return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
 
 
@@ -85,6 +87,7 @@ def run(options: argparse.Namespace, command: str) -> None:
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     sizes = Sizes(options.chunk_nums, options.max_tokens, options.softmax_batch)
     sources = sources_of(options)
+    words = words_of(options.data, options.subset)
     loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (object(), None, None, {})
     for setting in settings_of(options):
         file = file_of(options.output, options.label, options.subset, setting)
@@ -97,7 +100,7 @@ def run(options: argparse.Namespace, command: str) -> None:
         _, model, task, training = loaded
         score = evaluate(model, task, options.subset, setting, sizes)
         logger.info(f"{file.stem}: {describe(score)}")
-        origin = {**sources, **training}
+        origin = {**sources, **training, **({"words": words} if words else {})}
         settings = settings_of_result(model, task, options.subset, setting, sizes, score, origin)
         write_result(file, result_of(options.benchmark, options.label, score, command, settings))
 

@@ -46,12 +46,14 @@ def settings_of_result(
 
 
 def result_of(benchmark: str, label: str, score: Score, command: str, settings: Dict[str, Any]) -> Dict[str, Any]:
-    """Make the result of a score; the seed among the settings becomes the result's."""
+    """Make the result of a score; the seed among the settings becomes the result's, its words a perplexity per word."""
     seed = settings["seed"]
     scores = {
         "perplexity": 2**score.bits,
         "bits_per_token": score.bits,
         "tokens_per_second": score.tokens / score.seconds,
     }
+    if settings.get("words"):
+        scores["word_perplexity"] = 2 ** (score.bits * score.tokens / settings["words"])
     rest = {name: value for name, value in settings.items() if name != "seed"}
     return make_result(benchmark, label, scores, score.tokens, command, seed, rest)
