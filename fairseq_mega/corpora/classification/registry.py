@@ -15,6 +15,7 @@ from fairseq_mega.corpora.classification import (
     speech_commands,
 )
 from fairseq_mega.corpora.classification.dataset import Dataset
+from fairseq_mega.corpora.language_modeling import pg19
 
 DATASETS: Dict[str, Dataset] = {
     dataset.name: dataset
@@ -30,5 +31,6 @@ DATASETS: Dict[str, Dataset] = {
         help_pages.DATASET,
         own_texts.DATASET,
         recordings.DATASET,
+        pg19.DATASET,
     )
 }
