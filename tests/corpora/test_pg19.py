@@ -1,0 +1,209 @@
+"""PG-19 out of a tiny bucket on a local server, or out of a folder."""
+
+import base64
+import hashlib
+import http.server
+import json
+import threading
+import urllib.parse
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from fairseq_mega.corpora import download
+from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from fairseq_mega.corpora.language_modeling import pg19
+from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.reports.word_counts import WORDS_FILE, words_of
+from tests.support import json_texts
+from tests.support.prepare_runs import prepare, refusal
+
+COUNTS = {"train": 5, "validation": 2, "test": 3}
+ALL = ("--any-count",)
+
+
+class Bucket(http.server.ThreadingHTTPServer):
+    """A storage with the books and the vocabulary; lists come in pages of two files."""
+
+    def __init__(self, files: Dict[str, bytes]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = files
+        self.asked: List[str] = []
+
+    @property
+    def host(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Bucket
+
+    def do_GET(self) -> None:
+        path, _, asked = self.path.partition("?")
+        if path == f"/storage/v1/b/{pg19.BUCKET}/o":
+            body = self.page(dict(urllib.parse.parse_qsl(asked)))
+        else:
+            self.server.asked.append(path[1:])
+            found = self.server.files.get(path[1:])
+            if found is None:
+                self.send_error(404)
+                return
+            body = found
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def page(self, asked: Dict[str, str]) -> bytes:
+        prefix = f"{pg19.BUCKET}/{asked['prefix']}"
+        names = sorted(name for name in self.server.files if name.startswith(prefix))
+        first = int(asked.get("pageToken", 0))
+        items = [
+            {
+                "name": name[len(pg19.BUCKET) + 1 :],
+                "size": str(len(self.server.files[name])),
+                "md5Hash": base64.b64encode(hashlib.md5(self.server.files[name]).digest()).decode(),
+            }
+            for name in names[first : first + 2]
+        ]
+        page: Dict[str, Any] = {"items": items} if items else {}
+        if first + 2 < len(names):
+            page["nextPageToken"] = str(first + 2)
+        return json.dumps(page).encode()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, bytes]:
+    """Everything that the storage holds."""
+    vocabulary = json_texts.write_corpus(tmp_path_factory.mktemp("vocabulary")) / MODEL_FILE
+    found = {pg19.VOCABULARY: vocabulary.read_bytes()}
+    for seed, (folder, count) in enumerate(COUNTS.items()):
+        for number, text in enumerate(json_texts.documents(count, seed)):
+            found[f"{pg19.BUCKET}/{folder}/{seed}{number}.txt"] = text.encode()
+    return found
+
+
+@pytest.fixture
+def bucket(files: Dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    monkeypatch.setattr(download.time, "sleep", lambda _: None)
+    with Bucket(dict(files)) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def books(files: Dict[str, bytes], tmp_path: Path) -> Path:
+    """A local copy of the bucket."""
+    for name, content in files.items():
+        path = tmp_path / "copy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path / "copy" / pg19.BUCKET
+
+
+def texts_of(path: Path) -> List[str]:
+    return [json.loads(line)["text"] for line in path.read_text().splitlines()]
+
+
+def test_from_the_bucket(bucket: Bucket, files: Dict[str, bytes], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare("pg19", "--out", out, "--host", bucket.host, *ALL).succeeded()
+    for split, folder in pg19.FOLDERS.items():
+        expected = [files[name].decode() for name in sorted(files) if f"/{folder}/" in name]
+        assert texts_of(out / f"{split}.jsonl") == expected and len(expected) == COUNTS[folder]
+        assert words_of(out, split) == sum(len(text.split()) for text in expected)
+    assert (out / MODEL_FILE).read_bytes() == files[pg19.VOCABULARY]
+    source = json.loads((out / "SOURCE.json").read_text())
+    assert source["splits"]["train"]["books"] == 5 and "t5.model" in source["inputs"]
+    assert "not the published books" in source["notes"][0]
+
+
+def test_an_interrupted_download_goes_on_with_what_is_missing(bucket: Bucket, tmp_path: Path) -> None:
+    run = ("pg19", "--out", tmp_path / "out", "--host", bucket.host, *ALL)
+    missing = f"{pg19.BUCKET}/train/03.txt"
+    page, content = Handler.page, bucket.files[missing]
+
+    def forget(self: Handler, asked: Dict[str, str]) -> bytes:
+        """The list names a file that the storage then does not give."""
+        self.server.files[missing] = content
+        try:
+            return page(self, asked)
+        finally:
+            del self.server.files[missing]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Handler, "page", forget)
+        message = refusal(*run)
+    assert "train/03.txt: HTTP status 404" in message and "--books DIR" in message
+    bucket.files[missing], bucket.asked = content, []
+    prepare(*run).succeeded()
+    assert missing in bucket.asked and f"{pg19.BUCKET}/train/00.txt" not in bucket.asked
+    assert len(texts_of(tmp_path / "out" / "train.jsonl")) == 5
+
+
+def test_a_damaged_book_is_refused_and_fetched_again(bucket: Bucket, tmp_path: Path) -> None:
+    run = ("pg19", "--out", tmp_path / "out", "--host", bucket.host, *ALL)
+    name = f"{pg19.BUCKET}/test/21.txt"
+    whole, page = bucket.files[name], Handler.page
+
+    def before_damage(self: Handler, asked: Dict[str, str]) -> bytes:
+        self.server.files[name] = whole
+        try:
+            return page(self, asked)
+        finally:
+            self.server.files[name] = whole[:-1] + b"!"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Handler, "page", before_damage)
+        message = refusal(*run)
+    assert "21.txt: expected MD5" in message and "It is removed" in message
+    bucket.files[name] = whole
+    prepare(*run).succeeded()
+
+
+def test_books_of_a_folder(books: Path, bucket: Bucket, tmp_path: Path) -> None:
+    model = books.parent / pg19.VOCABULARY
+    given = ("--books", books, "--vocabulary", model)
+    prepare("pg19", "--out", tmp_path / "out", *given, "--any-count", "--limit", 2).succeeded()
+    assert bucket.asked == []
+    assert [len(texts_of(tmp_path / "out" / f"{split}.jsonl")) for split in pg19.FOLDERS] == [2, 2, 2]
+
+
+def test_the_published_numbers_of_books_are_demanded(
+    books: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pg19.BOOKS == {"train": 28602, "valid": 50, "test": 100}
+    for source in (("--books", books, "--vocabulary", books.parent / pg19.VOCABULARY), ("--host", bucket.host)):
+        message = refusal("pg19", "--out", tmp_path / "refused", *source)
+        assert "validation has 2 books, and PG-19 has 50" in message and "--any-count" in message
+    monkeypatch.setattr(pg19, "BOOKS", {split: COUNTS[folder] for split, folder in pg19.FOLDERS.items()})
+    monkeypatch.setattr(WorkFolder, "free_space", lambda *_: None)
+    prepare("pg19", "--out", tmp_path / "out", "--host", bucket.host).succeeded()
+    assert json.loads((tmp_path / "out" / WORDS_FILE).read_text()) == pg19.WORDS
+    assert words_of(tmp_path / "out", "test") == 6_966_499
+
+
+def test_bad_wishes(books: Path, tmp_path: Path) -> None:
+    out, model = tmp_path / "out", books.parent / pg19.VOCABULARY
+    (books / "test" / "22.txt").write_bytes("größer".encode("latin-1"))
+    given = ("pg19", "--out", out, "--books", books, "--vocabulary", model, "--any-count")
+    assert "22.txt is damaged" in refusal(*given)
+    assert "--limit 0" in refusal(*given, "--limit", 0)
+    assert "is no sentencepiece model" in refusal(*given[:-2], books / "test" / "20.txt", "--any-count")
+    assert "--vocabulary: " in refusal(*given[:-2], tmp_path / "no.model", "--any-count")
+    assert "is no folder" in refusal("pg19", "--out", out, "--books", tmp_path, "--any-count")
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '{"test": "many"}', '{"test": 0}', '{"test": true}'])
+def test_broken_counts_of_words(content: str, tmp_path: Path) -> None:
+    assert words_of(tmp_path, "test") is None
+    (tmp_path / WORDS_FILE).write_text(content)
+    with pytest.raises(ValueError, match=WORDS_FILE):
+        words_of(tmp_path, "test")
