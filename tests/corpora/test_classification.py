@@ -70,6 +70,7 @@ def test_datasets_of_the_issue_are_there(capsys: pytest.CaptureFixture) -> None:
     text = capsys.readouterr().out
     names = ["listops", "pathfinder32", "pathx", "imdb", "aan", "cifar10"]
     names += ["speech-commands", "fashion-mnist", "help-pages", "own-texts", "recordings", "pg19"]
+    names += ["own-documents"]
     assert set(names) == set(command.DATASETS)
     assert all(f"    {name}" in text for name in names)
 

@@ -15,7 +15,7 @@ from fairseq_mega.corpora.classification import (
     speech_commands,
 )
 from fairseq_mega.corpora.classification.dataset import Dataset
-from fairseq_mega.corpora.language_modeling import pg19
+from fairseq_mega.corpora.language_modeling import own_documents, pg19
 
 DATASETS: Dict[str, Dataset] = {
     dataset.name: dataset
@@ -32,5 +32,6 @@ DATASETS: Dict[str, Dataset] = {
         own_texts.DATASET,
         recordings.DATASET,
         pg19.DATASET,
+        own_documents.DATASET,
     )
 }
