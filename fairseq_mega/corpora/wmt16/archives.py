@@ -24,7 +24,7 @@ def obtain(url: str, folder: Path, record_file: Path, allow_download: bool = Tru
     path = folder / name
     records = read_records(record_file)
     if not path.exists():
-        _download(url, path, allow_download)
+        download(url, path, allow_download)
     size, known = path.stat().st_size, records.get(name)
     if known is None:
         say(f"{name}: {size} bytes, checking")
@@ -42,7 +42,8 @@ def obtain(url: str, folder: Path, record_file: Path, allow_download: bool = Tru
     return path
 
 
-def _download(url: str, path: Path, allowed: bool) -> None:
+def download(url: str, path: Path, allowed: bool) -> None:
+    """Download a file; raises :class:`DownloadError` where that is not allowed or there is hardly any room for it."""
     if not allowed:
         raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
     if shutil.disk_usage(_existing_parent(path.parent)).free < LEAST_FREE:
