@@ -81,7 +81,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where("--out", "--work-dir", type=Path, metavar="DIR", help="runs, results, tables (default: outputs/reproduce)")
     where("--data", type=Path, metavar="DIR", help="the data, with several data sets one folder each")
     where("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
-    where("--archives", type=Path, metavar="DIR", help="folder of the archives of WMT'16")
+    where(
+        "--processed",
+        metavar="DIR",
+        help="in place of --data the authors' processed archives, unpacked",
+    )
+    where("--archives", type=Path, metavar="DIR", help="folder that holds or gets the archives of WMT'16 and LRA")
     where("--no-download", action="store_true", help="refuse to download archives")
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
     where("--path", type=Path, metavar="FILE", help="Figure 6: a trained checkpoint, and --data what it was trained on")
@@ -210,11 +215,13 @@ def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callab
     per_run, per_step = number("--gpus-per-run", options.gpus_per_run), number("--per-step", options.per_step)
     updates, workers = number("--max-update", options.max_update), number("--workers", options.workers)
     out = options.out or options.root / ("outputs/reproduce-smoke" if options.smoke else "outputs/reproduce")
+    processed = Path(options.processed) if options.processed else None
     return Wishes(
         out=out.resolve(),
         root=options.root.resolve(),
         data=options.data and options.data.resolve(),
         data_dir=options.data_dir and options.data_dir.resolve(),
+        processed=processed and processed.resolve(),
         results=options.results_dir and options.results_dir.resolve(),
         gpus=0 if options.smoke else visible() if gpus is None else gpus,
         gpus_per_run=per_run,

@@ -1,5 +1,6 @@
 """Result files of all runs in one folder, and the table or figure of those that belong to a command."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Sequence
@@ -37,20 +38,21 @@ def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
         "recipe": run.recipe.name,
         "run": run.name,
         "precision": wishes.used_precision,
-        "data": data_of(run),
+        "data": data_of(run, wishes),
         "conditions": digest(wishes.conditions()),
         **run.recipe.cell,
     }
 
 
-def data_of(run: Run) -> str:
+def data_of(run: Run, wishes: Wishes) -> str:
     """Where the data of a run come from, for its result: generated, released, or made up for a smoke run."""
     if run.smoke:
         return "made up"
-    return "generated" if (run.data / "SOURCE.json").exists() and run.recipe.data in GENERATED else "released"
-
-
-GENERATED = ("listops", "pathfinder32", "pathx")
+    if wishes.processed is not None:
+        return "released, processed by the authors"
+    source = run.data / "SOURCE.json"
+    origin = json.loads(source.read_text(encoding="utf-8")).get("origin", "") if source.exists() else ""
+    return "generated" if origin.startswith("generated") else "released"
 
 
 def results_folder(wishes: Wishes) -> Path:

@@ -14,6 +14,7 @@ from .datasets import DATASETS
 from .devices import Devices
 from .evaluating import evaluate
 from .fingerprints import digest_of_data
+from .processed import find_processed
 from .recipe import Recipe, RecipeError
 from .recording import FIGURES, record
 from .runs import Run, plan
@@ -34,6 +35,8 @@ def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
     Args:
         several: whether the command needs several data sets, so that --data names the folder above them.
     """
+    if wishes.processed is not None:
+        return find_processed(recipe, wishes.processed)
     usual = Path(recipe.config["task"]["data"])
     top = usual.parent if usual.name == "data-bin" else usual
     if wishes.data is not None and not several:
@@ -46,7 +49,8 @@ def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
 
 def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
     """The folder that fairseq is given: the data's, or data-bin in it."""
-    return folder / "data-bin" if Path(recipe.config["task"]["data"]).name == "data-bin" else folder
+    below = Path(recipe.config["task"]["data"]).name == "data-bin" and (folder / "data-bin").is_dir()
+    return folder / "data-bin" if below else folder
 
 
 def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
@@ -95,6 +99,8 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
         StageError: if a command fails.
     """
     data = DATASETS[name]
+    if wishes.processed is not None:  # and perhaps not to be written to
+        return digest_of_data([path for path in sorted(folder.rglob("*")) if path.is_file()], folder)
     with only_one(folder.parent / f".{folder.name}.lock"):
         if not data.is_there(folder):
             say(f"{folder} holds no data: making those of {name}")

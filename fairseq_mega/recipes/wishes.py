@@ -16,6 +16,7 @@ class Wishes:
         root: that relative paths of the recipes begin at.
         data: folder of the data, for recipes of one data set.
         data_dir: folder with a folder for each data set; by default where the recipes have them.
+        processed: folder of the authors' unpacked archives, from which the data are taken as they are.
         results: folder of all result files, by default in ``out``.
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
@@ -37,6 +38,7 @@ class Wishes:
     root: Path = Path()
     data: Optional[Path] = None
     data_dir: Optional[Path] = None
+    processed: Optional[Path] = None
     results: Optional[Path] = None
     gpus: int = 0
     gpus_per_run: Optional[int] = None
