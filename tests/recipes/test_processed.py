@@ -1,0 +1,63 @@
+"""--processed: the folder of a task is found by its files, and refused where its vocabulary or labels are others."""
+
+from pathlib import Path
+from typing import Sequence
+
+import pytest
+
+from fairseq_mega.cli.reproduce import main
+from fairseq_mega.corpora.generators.listops.language import SYMBOLS
+from fairseq_mega.recipes.catalogue import catalogue
+from fairseq_mega.recipes.datasets import DATASETS
+from fairseq_mega.recipes.processed import find_processed
+from fairseq_mega.recipes.recipe import RecipeError
+
+LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
+
+
+def write(folder: Path, data: str, symbols: Sequence[str] = SYMBOLS, labels: int = 10, pixels: int = 1024) -> Path:
+    for name in DATASETS[data].files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "1\n"
+        if name.startswith("input"):
+            text = " ".join(["7"] * pixels) + "\n"
+        elif name.endswith("dict.txt"):
+            words = list(map(str, range(labels))) if "label" in name else [*symbols, "madeupword0000"]
+            text = "".join(f"{word} 1\n" for word in words)
+        path.write_text(text)
+    return folder
+
+
+def test_folders_are_known_by_name_and_files(tmp_path: Path) -> None:
+    listops = write(tmp_path / "lra" / "listops", "listops")
+    large = write(tmp_path / "lra" / "pathfinder128", "pathx", pixels=16384)
+    small = write(tmp_path / "lra" / "pathfinder", "pathfinder32")
+    assert find_processed(LISTOPS, tmp_path) == listops == find_processed(LISTOPS, listops)
+    assert find_processed(PATHFINDER, tmp_path) == small and find_processed(PATHX, tmp_path) == large
+
+
+def test_other_vocabularies_labels_and_lengths_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "listops", "listops", symbols=SYMBOLS[:-1], labels=9)
+    with pytest.raises(
+        RecipeError, match="has 9 labels, the task 10; src-bin/dict.txt has 14 symbols, 15 are expected"
+    ):
+        find_processed(LISTOPS, tmp_path / "a")
+    write(tmp_path / "b" / "pathfinder32", "pathfinder32", pixels=1023)
+    with pytest.raises(RecipeError, match="the first line of input/train.src is no image of 1024 pixels"):
+        find_processed(PATHFINDER, tmp_path / "b")
+
+
+def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "listops", "listops")
+    for path in (folder / "src-bin").iterdir():
+        path.unlink()
+    with pytest.raises(RecipeError, match=r"lacks src-bin/dict.txt, .*facebookresearch/mega#1"):
+        find_processed(LISTOPS, tmp_path)
+    with pytest.raises(RecipeError, match="holds no whole data of pathx: a folder with input/train.src"):
+        find_processed(PATHX, tmp_path)
+    options = ["--gpus", "0", "--out", str(tmp_path / "out")]
+    assert main(["table2/listops/mega", "--processed", str(tmp_path / "absent"), *options]) == 1
+    assert "absent is no folder: unpack the authors' archives" in capsys.readouterr().err
+    assert main(["mega/table7/en-de/mega_softmax", "--processed", str(tmp_path), *options]) == 1
+    assert "published no processed data for mega/table7" in capsys.readouterr().err
