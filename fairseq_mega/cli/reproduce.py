@@ -14,6 +14,7 @@ from typing import Dict, List, NoReturn, Optional, Sequence
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.recipes import launchers, listing, options, runner
 from fairseq_mega.recipes.command_line import arguments
+from fairseq_mega.recipes.processed_archives import fetch_processed
 from fairseq_mega.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.recipes.tables import print_tables, score_checkpoint
 from fairseq_mega.recipes.wishes import Wishes
@@ -63,6 +64,7 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         return score_checkpoint(recipes, given, wishes)
     if wishes.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
+    fetch_processed(recipes, wishes)
     elsewhere = given.launcher != "local"
     runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
     return reproduce(recipes, seeds, wishes, given, command)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .catalogue import find_all
+from .processed_archives import is_address
 from .recipe import Recipe, RecipeError
 from .revising import choose, revise, stem, whole_numbers, with_each
 from .wishes import PRECISIONS, Wishes
@@ -83,8 +84,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
     where(
         "--processed",
-        metavar="DIR",
-        help="in place of --data the authors' processed archives, unpacked",
+        metavar="DIR|URL",
+        help="in place of --data the authors' processed archives, unpacked; or the "
+        "address of one that is fetched, or the word published for all that are needed",
     )
     where("--archives", type=Path, metavar="DIR", help="folder that holds or gets the archives of WMT'16 and LRA")
     where("--no-download", action="store_true", help="refuse to download archives")
@@ -215,13 +217,17 @@ def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callab
     per_run, per_step = number("--gpus-per-run", options.gpus_per_run), number("--per-step", options.per_step)
     updates, workers = number("--max-update", options.max_update), number("--workers", options.workers)
     out = options.out or options.root / ("outputs/reproduce-smoke" if options.smoke else "outputs/reproduce")
+    address = options.processed if options.processed and is_address(options.processed) else None
     processed = Path(options.processed) if options.processed else None
+    if address is not None:
+        processed = (options.archives or options.root / "outputs" / "archives") / "processed"
     return Wishes(
         out=out.resolve(),
         root=options.root.resolve(),
         data=options.data and options.data.resolve(),
         data_dir=options.data_dir and options.data_dir.resolve(),
         processed=processed and processed.resolve(),
+        processed_from=address,
         results=options.results_dir and options.results_dir.resolve(),
         gpus=0 if options.smoke else visible() if gpus is None else gpus,
         gpus_per_run=per_run,

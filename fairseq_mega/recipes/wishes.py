@@ -17,6 +17,8 @@ class Wishes:
         data: folder of the data, for recipes of one data set.
         data_dir: folder with a folder for each data set; by default where the recipes have them.
         processed: folder of the authors' unpacked archives, from which the data are taken as they are.
+        processed_from: address of an archive to be fetched and unpacked to ``processed``, or "published" for all of
+            the authors' that are needed.
         results: folder of all result files, by default in ``out``.
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
@@ -39,6 +41,7 @@ class Wishes:
     data: Optional[Path] = None
     data_dir: Optional[Path] = None
     processed: Optional[Path] = None
+    processed_from: Optional[str] = None
     results: Optional[Path] = None
     gpus: int = 0
     gpus_per_run: Optional[int] = None
