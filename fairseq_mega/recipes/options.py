@@ -88,6 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="in place of --data the authors' processed archives, unpacked; or the "
         "address of one that is fetched, or the word published for all that are needed",
     )
+    where("--released", action="store_true", help="ListOps, Retrieval, Pathfinder, Path-X from LRA's archive (8 GB)")
     where("--archives", type=Path, metavar="DIR", help="folder that holds or gets the archives of WMT'16 and LRA")
     where("--no-download", action="store_true", help="refuse to download archives")
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
@@ -228,6 +229,7 @@ def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callab
         data_dir=options.data_dir and options.data_dir.resolve(),
         processed=processed and processed.resolve(),
         processed_from=address,
+        released=options.released,
         results=options.results_dir and options.results_dir.resolve(),
         gpus=0 if options.smoke else visible() if gpus is None else gpus,
         gpus_per_run=per_run,

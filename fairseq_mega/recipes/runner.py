@@ -17,6 +17,7 @@ from .fingerprints import digest_of_data
 from .processed import find_processed
 from .recipe import Recipe, RecipeError
 from .recording import FIGURES, record
+from .released import check_origin, released_name
 from .runs import Run, plan
 from .training import train
 from .wishes import Wishes
@@ -41,10 +42,12 @@ def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
     top = usual.parent if usual.name == "data-bin" else usual
     if wishes.data is not None and not several:
         return wishes.data
+    own = released_name(recipe.data, top.name, wishes)
+    shared = own
     above = wishes.data_dir or wishes.data
     if above is not None:
-        return above / top.name
-    return wishes.out / "data" / top.name if wishes.smoke else wishes.root / top
+        return above / shared
+    return wishes.out / "data" / shared if wishes.smoke else wishes.root / top.parent / own
 
 
 def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
@@ -84,7 +87,9 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
     problems = []
     for name, folder in folders(recipes, wishes).items():
         try:
-            if not DATASETS[name].is_there(folder):
+            if wishes.processed is None and DATASETS[name].is_there(folder):
+                check_origin(name, folder, wishes)
+            elif wishes.processed is None:
                 DATASETS[name].check(folder, wishes)
         except RecipeError as error:
             problems.append(str(error))

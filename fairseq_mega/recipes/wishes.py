@@ -19,6 +19,7 @@ class Wishes:
         processed: folder of the authors' unpacked archives, from which the data are taken as they are.
         processed_from: address of an archive to be fetched and unpacked to ``processed``, or "published" for all of
             the authors' that are needed.
+        released: take the data of the Long Range Arena from its released archive where they are in it.
         results: folder of all result files, by default in ``out``.
         gpus: that may be used; 0 for the CPU.
         gpus_per_run: at most; by default as many as the published batch comes from.
@@ -42,6 +43,7 @@ class Wishes:
     data_dir: Optional[Path] = None
     processed: Optional[Path] = None
     processed_from: Optional[str] = None
+    released: bool = False
     results: Optional[Path] = None
     gpus: int = 0
     gpus_per_run: Optional[int] = None

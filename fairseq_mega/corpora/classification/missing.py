@@ -34,7 +34,8 @@ FILES: Dict[str, List[str]] = {
 }
 CANNOT_BE_FETCHED = {
     "retrieval": "those of --task retrieval cannot be fetched alone: make them with 'fairseq-mega-prepare aan "
-    "--tsv-dir DIR --out {folder}' (see its --help), or name the other tasks with --task"
+    "--tsv-dir DIR --out {folder}' (see its --help), give --released to have the archive of the Long Range Arena "
+    "(8 GB) fetched, or name the other tasks with --task"
 }
 
 
