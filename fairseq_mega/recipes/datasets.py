@@ -41,12 +41,14 @@ class Data:
         return all((folder / name).is_file() for name in self.files) and not (folder / "unfinished").exists()
 
 
-def classification(task: str, dataset: str) -> Data:
-    """A data set of fairseq-mega-prepare."""
+def classification(task: str, dataset: str, options: Sequence[str] = (), made_up_options: Sequence[str] = ()) -> Data:
+    """A data set of fairseq-mega-prepare, made with these options; those after it follow where data are made up."""
+
+    released = not options  # a smaller or other form of a data set is generated
 
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PYTHON, "fairseq_mega.cli.prepare", dataset, "--out", str(folder)]
-        if is_released(dataset, wishes):
+        command = [*PYTHON, "fairseq_mega.cli.prepare", dataset, "--out", str(folder), *options]
+        if released and is_released(dataset, wishes):
             return released_steps(dataset, folder, command, wishes)
         if dataset in ("listops", "pathfinder32", "pathx"):
             command += ["--workers", str(wishes.workers)]
@@ -59,7 +61,7 @@ def classification(task: str, dataset: str) -> Data:
         return [("prepare", command)]
 
     def check(folder: Path, wishes: Wishes) -> None:
-        taken = is_released(dataset, wishes)
+        taken = released and is_released(dataset, wishes)
         if taken:
             check_released(dataset, folder, wishes)
         try:
@@ -96,6 +98,9 @@ def text(corpus: str, unit: str) -> Data:
     def check(folder: Path, wishes: Wishes) -> None:
         if folder.exists() and not folder.is_dir():
             raise RecipeError(f"the data of {corpus} cannot be made in {folder}, a file: remove it, or give --data")
+        raw = folder / "raw" / (corpus if unit == "bytes" else "wiki.train.tokens")
+        if not wishes.download and not wishes.smoke and not raw.exists():
+            raise RecipeError(f"{raw} does not exist: put the text of {corpus} there, or leave --no-download out")
 
     return Data(corpus, steps, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
 
