@@ -44,7 +44,8 @@ def settings_words(settings: Dict[str, Any]) -> List[str]:
 
 def classifier(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Accuracy of the checkpoint of best validation accuracy."""
-    total = run.config["lr_scheduler"]["total_num_update"]
+    schedule = run.config["lr_scheduler"]
+    total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
     settings = {**run.recipe.cell, "published_updates": run.recipe.updates, "schedule_updates": int(total)}
     settings.update(precision=wishes.used_precision, gpus=run.gpus, recipe=run.recipe.name)
     words = [

@@ -119,6 +119,8 @@ def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
         schedule["total_num_update"] = float(wanted)
     if not wishes.smoke or recipe.evaluate["kind"] == "classifier":
         schedule["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
+    if schedule.get("lr_period_updates") is not None:  # of a cosine that ends where the training does
+        schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])
 
 
 def set_batch(config: Config, wishes: Wishes) -> None:
