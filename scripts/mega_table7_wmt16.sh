@@ -8,11 +8,12 @@ usage() {
   cat <<'HELP'
 usage: bash scripts/mega_table7_wmt16.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
-Fetches and prepares the WMT'16 English-German data, trains MEGA base, averages checkpoints, translates newstest2014
-and prints the measured rows of Table 7 beside the paper's.
+Fetches and prepares the WMT'16 English-German data, trains MEGA base and the Transformer of the same size, averages
+checkpoints, translates newstest2014 and prints the measured rows of Table 7 beside the paper's.
 
   --direction D      en-de, de-en or both (default: both)
-  --attention A      softmax, laplace or both (default: both)
+  --models LIST      of mega-softmax, mega-laplace, transformer (default: all three)
+  --attention A      of MEGA: softmax or laplace, then without the Transformer, or both (default: both)
   --average N        number of last epoch checkpoints to average (default: 5)
   --work-dir DIR     folder for everything made (default: outputs/wmt16 in the checkout; 40 GB)
   --data-dir DIR     folder that holds, or gets, the five archives (default: archives in the work folder)
