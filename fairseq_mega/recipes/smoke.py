@@ -96,7 +96,10 @@ def shrink_evaluation(evaluate: Dict[str, Any]) -> Dict[str, Any]:
     if "contexts" in found and len(found["contexts"]) > 1:  # Figure 6
         found["contexts"] = [{"segments": [20, 4, 1], "chunk_size": [16]}, {"segments": [2], "chunk_size": [8, 16, 32]}]
     elif "contexts" in found:
-        found["contexts"] = [{**context, "chunk_size": [32]} for context in found["contexts"]]
+        found["contexts"] = [
+            {"context_window": [16]} if "context_window" in context else {**context, "chunk_size": [32]}
+            for context in found["contexts"]
+        ]
     if "average" in found:
         found["average"] = 2
     return found
