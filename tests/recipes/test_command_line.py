@@ -1,13 +1,18 @@
 """A recipe as fairseq-hydra-train takes it and as the command line of fairseq-train: the same configuration."""
 
-from typing import Any, Dict, List
+from argparse import Namespace
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any, Dict, List, Union
 
 import pytest
-from fairseq import options
+from fairseq import models, options
+from fairseq.data import Dictionary
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, omegaconf_no_object_check
+from fairseq.models.transformer import TransformerModelBase
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 import fairseq_mega  # noqa: F401
 from fairseq_mega.recipes.catalogue import catalogue
@@ -15,6 +20,9 @@ from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.recipe import FOLDER
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
+# fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when
+# it is built, from a file as from a line, and a line's namespace has the options of all groups.
+WITHOUT_DATACLASS = {"transformer"}
 OUTSIDE_OF_TRAINING = {"recipe", "bpe", "tokenizer", "scoring", "simul_type"}
 
 
@@ -39,6 +47,18 @@ def by_line(words: list) -> Dict[str, Any]:
     return found
 
 
+def built(cfg: Union[DictConfig, Namespace], monkeypatch: pytest.MonkeyPatch) -> Dict[str, Any]:
+    """What fairseq builds a Transformer of translation from."""
+    symbols = Dictionary()
+    with monkeypatch.context() as patch:
+        patch.setattr(TransformerModelBase, "build_model", classmethod(lambda cls, completed, task: completed))
+        task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
+        found = asdict(models.build_model(cfg, task))
+    for part in ("encoder", "decoder", "quant_noise"):
+        del found[part]["_name"]  # the model's, see NAMES
+    return found
+
+
 def kinds() -> List[str]:
     """A recipe of each kind: of those with the same preset and the same options the first."""
     found: Dict[object, str] = {}
@@ -55,6 +75,10 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = arguments(recipe.config, recipe.preset)
     monkeypatch.setattr("fairseq.utils.import_user_module", lambda _: None)  # fairseq_mega is imported already
     file, line = by_file(name), by_line(words)
+    assert isinstance(line["model"], Namespace) == (file["model"]["_name"] in WITHOUT_DATACLASS)
+    if isinstance(line["model"], Namespace):
+        file["model"] = built(OmegaConf.create(file["model"]), monkeypatch)
+        line["model"] = built(line["model"], monkeypatch)
     assert set(file) - OUTSIDE_OF_TRAINING == set(line) - {"_name"} - OUTSIDE_OF_TRAINING
     different = {
         f"{group}.{option}": (file[group].get(option, "missing"), line[group].get(option, "missing"))

@@ -1,8 +1,10 @@
 """Reading recipes: what is wrong with a file is said, names stand for what they should, and tables are complete."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
@@ -44,6 +46,23 @@ def test_names() -> None:
     for name in ("table", "", "mega/table2/text/mega_"):
         with pytest.raises(RecipeError, match="is unknown: give "):
             find(name)
+
+
+FAIRSEQS = ("transformer", "transformer_lm_wiki103")  # architectures of fairseq itself
+PLAIN = ("mega", "mega_lm", "megalodon_lm", "llama_lm", "transformer_lm")  # models without a preset
+
+
+@pytest.mark.parametrize("name", FAIRSEQS)
+def test_baselines_of_fairseq_are_said_in_full(name: str) -> None:
+    """What fairseq's architecture sets is what the recipe says, but for what fairseq leaves at its defaults."""
+    values = Namespace()
+    ARCH_CONFIG_REGISTRY[name](values)
+    for recipe in (recipe for recipe in catalogue().values() if recipe.preset == name):
+        model = {key: value for key, value in recipe.config["model"].items() if key != "_name"}
+        revised = (
+            {"share_all_embeddings", "attention_dropout", "activation_dropout"} if name == "transformer" else set()
+        )
+        assert {key for key, value in model.items() if getattr(values, key) != value} == revised
 
 
 @pytest.mark.parametrize("name", catalogue())

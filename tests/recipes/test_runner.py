@@ -7,8 +7,8 @@ import pytest
 
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.recipes import runner
-from fairseq_mega.work.commands import StageError
 from fairseq_mega.reports.results import read_results
+from fairseq_mega.work.commands import StageError
 from tests.support import in_process as running
 from tests.support.in_process import in_process  # noqa: F401
 
@@ -92,7 +92,9 @@ def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], m
 
 def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Table 5 and Figure 6 share a training; the figure's panels can be others."""
-    reproduce(out, "mega/table5/wikitext103", "mega/figure6", "--segments", "4,1", "--chunks", "16", "--seeds", "3")
+    reproduce(
+        out, "mega/table5/wikitext103/mega", "mega/figure6", "--segments", "4,1", "--chunks", "16", "--seeds", "3"
+    )
     printed = capsys.readouterr()
     assert printed.err.count(".train: begins") == 1 and "MEGA, measured" in printed.out
     assert "18.07" in printed.out and (out / "figure6.png").exists()
