@@ -1,6 +1,15 @@
-"""Tables as text."""
+"""Tables as text: for a terminal, as Markdown, as CSV."""
 
-from typing import List, Sequence
+import csv
+import io
+from typing import Callable, Dict, List, NamedTuple, Sequence
+
+
+class Table(NamedTuple):
+    """Cells as text; the first column names the rows."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 def aligned(title: str, cells: Sequence[str], first: int = 30, width: int = 14) -> str:
@@ -8,8 +17,33 @@ def aligned(title: str, cells: Sequence[str], first: int = 30, width: int = 14) 
     return title.ljust(first) + "".join(cell.rjust(width) for cell in cells)
 
 
+def terminal(table: Table) -> str:
+    """A table whose columns are as wide as they have to be, names to the left and cells to the right."""
+    lines = [table.columns, *table.rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
+    texts = []
+    for name, *cells in lines:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:])]
+        texts.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
+    return "\n".join(texts)
+
+
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines: List[Sequence[str]] = [columns, *rows]
-    head, *body = ["| " + " | ".join(cells) + " |" for cells in lines]
+    head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines]
     return "\n".join([head, "|" + "---|" * len(columns), *body])
+
+
+def comma_separated(table: Table) -> str:
+    """A table as CSV (RFC 4180, with line feeds)."""
+    output = io.StringIO()
+    csv.writer(output, lineterminator="\n").writerows([table.columns, *table.rows])
+    return output.getvalue().rstrip("\n")
+
+
+FORMATS: Dict[str, Callable[[Table], str]] = {
+    "terminal": terminal,
+    "markdown": lambda table: markdown(table.columns, table.rows),
+    "csv": comma_separated,
+}
