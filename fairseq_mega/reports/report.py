@@ -2,13 +2,15 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
+from fairseq_mega.reports.provenance import provenance
 from fairseq_mega.reports.results import read_results
+from fairseq_mega.reports.text_tables import FORMATS, Table
 
 
 class Report(NamedTuple):
-    """A subcommand of ``python -m fairseq_mega.reports``; an OSError or ValueError of ``run`` is the user's."""
+    """A subcommand of ``fairseq-mega-report``; an OSError or ValueError of ``run`` is the user's."""
 
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
@@ -19,6 +21,21 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     """Add the folder of result files, and whether they are those of a --smoke run."""
     parser.add_argument("results", type=Path, help="folder of result files")
     parser.add_argument("--smoke", action="store_true", help="read the results of a --smoke run")
+    add_format(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add the form of a table."""
+    parser.add_argument("--format", choices=list(FORMATS), default="terminal", help="(default: %(default)s)")
+
+
+def show(
+    options: argparse.Namespace, tables: Sequence[Table], results: Sequence[Dict[str, Any]], notes: Sequence[str] = ()
+) -> None:
+    """Print tables in the form that is wanted, notes (but not among CSV), and where the results in them come from."""
+    form = FORMATS[options.format]
+    parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
+    print("\n\n".join(filter(None, [*parts, form(provenance(results)) if results else ""])))
 
 
 def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
