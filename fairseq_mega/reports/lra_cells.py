@@ -4,7 +4,8 @@ import statistics
 from typing import Dict, List, Sequence
 
 from fairseq_mega.reports.lra_runs import REMEDY, Result, name_of, partial, stuck
-from fairseq_mega.reports.text_tables import aligned
+from fairseq_mega.reports.provenance import machine_of
+from fairseq_mega.reports.text_tables import Table, aligned
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
@@ -34,18 +35,17 @@ def average(cells: Sequence[Sequence[Result]]) -> str:
     return f"{statistics.mean(means):.2f}" + ("*" if any(partial(result) for some in cells for result in some) else "")
 
 
-def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[str]) -> List[str]:
-    """Two lines under the paper's row, or one that says there is nothing yet."""
+def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[str]) -> List[List[str]]:
+    """Two rows under the paper's, or one that says there is nothing yet."""
     if not any(cells):
-        return [aligned(name, ["not yet", *["-"] * (len(cells) - 1), *last])]
-    accuracies = [*map(cell, cells), *last]
-    return [aligned(name, accuracies), aligned("  runs that left chance", list(map(learned, cells)))]
+        return [[name, "not yet", *["-"] * (len(cells) - 1), *last]]
+    return [[name, *map(cell, cells), *last], ["  runs that left chance", *map(learned, cells), *[""] * len(last)]]
 
 
-def run_lines(results: Sequence[Result]) -> List[str]:
-    """A line per setting: its runs, their early accuracy, time and memory."""
+def run_table(results: Sequence[Result]) -> Table:
+    """A row per setting: its runs, their early accuracy, time and memory, and what they were trained on."""
     titles = ["seeds", "updates", "of", "early valid.", "at epoch", "s per epoch", "peak GiB", "parameters"]
-    lines = ["", aligned("Runs", titles, first=42)]
+    rows = []
     groups: Dict[str, List[Result]] = {}
     for result in results:
         groups.setdefault(name_of(result), []).append(result)
@@ -58,11 +58,15 @@ def run_lines(results: Sequence[Result]) -> List[str]:
         for key, digits in (("seconds_per_epoch", 1), ("peak_memory_gib", 2)):
             values = [result["scores"][key] for result in group if key in result["scores"]]
             cells.append(f"{statistics.mean(values):,.{digits}f}" if values else "-")
-        cells.append(f"{group[0]['settings']['parameters']:,}")
-        where = group[0]["settings"]["trained_on"]
-        place = group[0]["hardware"]["processor"] if where == "cpu" else f"{len(where)} x {where[0]}"
-        lines.append(aligned(name, cells, first=42) + f"  on {place}")
-    return lines
+        rows.append([name, *cells, f"{group[0]['settings']['parameters']:,}", machine_of(group[0])])
+    return Table(["Runs", *titles, "on"], rows)
+
+
+def run_lines(results: Sequence[Result]) -> List[str]:
+    """The runs for a terminal."""
+    table = run_table(results)
+    lines = [aligned(row[0], row[1:-1], first=42) + f"  on {row[-1]}" for row in table.rows]
+    return ["", aligned(table.columns[0], table.columns[1:-1], first=42), *lines]
 
 
 def notes(results: Sequence[Result]) -> List[str]:

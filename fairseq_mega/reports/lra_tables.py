@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.recipes.published import paper_values
-from fairseq_mega.reports.lra_cells import average, cell, learned, measured_rows, notes, run_lines
+from fairseq_mega.reports.lra_cells import average, cell, learned, measured_rows, notes, run_lines, run_table
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, Result, mega, scaling_of, select
-from fairseq_mega.reports.report import Report, add_results, given_results, warn_of_smoke
+from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.reports.results import read_result
-from fairseq_mega.reports.text_tables import aligned
+from fairseq_mega.reports.text_tables import Table
 
 # MEGA (Ma et al., ICLR 2023), Table 2: mean of 5 seeds, in the order of LRA; average, speed and memory beside the
 # Transformer's, training on Text with 4K input. The values of what we train stand in the recipes.
@@ -20,6 +20,7 @@ PAPER2: Dict[str, Tuple[str, ...]] = {
     "MEGA": (*paper_values("table2", "mega", LRA), "88.21", "2.9x", "0.31x"),
     "MEGA-chunk": (*paper_values("table2", "mega_chunk", LRA), "85.66", "5.5x", "0.13x"),
 }
+BASELINES = {"Transformer": "transformer"}
 SPEED_NAMES = {"Transformer": "transformer", "MEGA": "mega", "MEGA-chunk": "mega-chunk"}
 # Table 3: Text and Image, full attention.
 PAPER3 = {name: tuple(paper_values("table3", name, ["text", "image"])) for name in ("softmax", "relu2", "laplace")}
@@ -39,63 +40,76 @@ def speed_cells(speed: Optional[Result], name: str) -> List[str]:
     return [f"{scores[key]:.2f}x" if key in scores else "-" for key in keys]
 
 
-def table2(results: Sequence[Result], speed: Optional[Result] = None) -> List[str]:
+def table2(results: Sequence[Result], speed: Optional[Result] = None) -> Table:
     """Accuracy of all tasks; MEGA-chunk once more for chunks that are not the paper's."""
-    lines = [aligned("Table 2, test accuracy", [TASKS[task].title for task in LRA] + ["average", "speed", "memory"])]
+    columns = ["Table 2, test accuracy", *(TASKS[task].title for task in LRA), "average", "speed", "memory"]
+    rows: List[List[str]] = []
     for name, paper in PAPER2.items():
-        lines.append(aligned(f"{name}, paper", paper))
-        if name not in SPEED_NAMES:
+        rows.append([f"{name}, paper", *paper])
+        if name not in (*SPEED_NAMES, *BASELINES):
             continue
         cells = [
-            select(results, task=task, model="transformer")
-            if name == "Transformer"
+            select(results, task=task, model=BASELINES[name])
+            if name in BASELINES
             else mega(results, task, TASKS[task].chunk if name == "MEGA-chunk" else -1)
             for task in LRA
         ]
-        lines += measured_rows("  measured", cells, [average(cells), *speed_cells(speed, name)])
+        rows += measured_rows("  measured", cells, [average(cells), *speed_cells(speed, name)])
     usual = {task: {-1, TASKS[task].chunk} for task in LRA}
     others = {result["settings"]["chunk"] for task in LRA for result in select(results, task=task, model="mega")}
     for chunk in sorted(others):
         cells = [[] if chunk in usual[task] else mega(results, task, chunk) for task in LRA]
         if any(cells):
-            lines += measured_rows(f"MEGA-chunk, C = {chunk}, measured", cells, ["-", "-", "-"])
-    if speed is not None:
-        gpus = speed["hardware"].get("gpus") or [speed["hardware"].get("processor", "CPU")]
-        base = speed["settings"].get("models", "transformer").split(",")[0]
-        lines.append(f"speed and memory measured: {speed['label']}, beside {base} (1x), on {gpus[0]}")
-    return lines
+            rows += measured_rows(f"MEGA-chunk, C = {chunk}, measured", cells, ["-", "-", "-"])
+    return Table(columns, rows)
 
 
-def table3(results: Sequence[Result], chunk: int) -> List[str]:
+def speed_note(speed: Optional[Result]) -> List[str]:
+    """Where speed and memory were measured."""
+    if speed is None:
+        return []
+    gpus = speed["hardware"].get("gpus") or [speed["hardware"].get("processor", "CPU")]
+    base = speed["settings"].get("models", "transformer").split(",")[0]
+    return [f"speed and memory measured: {speed['label']}, beside {base} (1x), on {gpus[0]}"]
+
+
+def table3(results: Sequence[Result], chunk: int) -> Table:
     """Accuracy of the attention functions."""
     attention = "full attention" if chunk < 0 else f"chunks of {chunk}"
-    lines = [aligned("Table 3, test accuracy", ["Text", "Image"])]
+    rows: List[List[str]] = []
     for function, paper in PAPER3.items():
         cells = [mega(results, task, chunk, function) for task in ("text", "image")]
-        lines.append(aligned(f"{function}, paper", paper))
-        lines += measured_rows(f"  measured, {attention}", cells, [])
-    return lines
+        rows.append([f"{function}, paper", *paper])
+        rows += measured_rows(f"  measured, {attention}", cells, [])
+    return Table(["Table 3, test accuracy", "Text", "Image"], rows)
 
 
-def table4(results: Sequence[Result], chunk: int) -> List[str]:
+def table4(results: Sequence[Result], chunk: int) -> Table:
     """Parameters and accuracy on raw speech."""
-    lines = [aligned("Table 4, test accuracy", ["parameters", "SC10"])]
+    rows: List[List[str]] = []
     for name, paper in PAPER4.items():
-        lines.append(aligned(f"{name}, paper", paper))
+        rows.append([f"{name}, paper", *paper])
         if name.startswith("MEGA"):
             runs = select(results, task="speech", model=f"mega-{name.split()[-1]}", chunk=chunk)
             for scaling in sorted({scaling_of(run) for run in runs}) or [""]:
                 found = [run for run in runs if scaling_of(run) == scaling]
                 size = f"{found[0]['settings']['parameters']:,}" if found else "-"
                 title = f"  measured, C = {chunk}{scaling}"
-                lines.append(aligned(title, [size, cell(found) if found else "not yet"]))
-                lines += [aligned("  runs that left chance", ["", learned(found)])] if found else []
-    return lines
+                rows.append([title, size, cell(found) if found else "not yet"])
+                rows += [["  runs that left chance", "", learned(found)]] if found else []
+    return Table(["Table 4, test accuracy", "parameters", "SC10"], rows)
 
 
-def print_table(lines: Sequence[str], used: Sequence[Result], options: argparse.Namespace) -> None:
+def print_table(
+    table: Table, used: Sequence[Result], options: argparse.Namespace, speed: Optional[Result] = None
+) -> None:
     """Print a table, and below it the runs that are in it."""
-    print("\n".join([*lines, *(run_lines(used) if used else []), *notes(used)]))
+    below = options.format == "terminal"
+    tables = [table, run_table(used)] if used and not below else [table]
+    lines = run_lines(used)[1:] if used and below else []
+    show(options, tables, used, [*speed_note(speed), *lines, *notes(used)])
+    if options.format == "csv":
+        return
     print("paper: mean of 5 seeds; measured: test accuracy of the checkpoint of best validation accuracy")
     warn_of_smoke(options)
 
@@ -113,7 +127,7 @@ def run_table2(options: argparse.Namespace) -> None:
     used = select(results, model="transformer")
     chunks = sorted({result["settings"]["chunk"] for result in results})
     used += [run for task in LRA for chunk in chunks for run in mega(results, task, chunk)]
-    print_table(table2(results, speed), used, options)
+    print_table(table2(results, speed), used, options, speed)
 
 
 def add_table3_options(parser: argparse.ArgumentParser) -> None:
