@@ -5,30 +5,36 @@ import statistics
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.recipes.published import paper_values
-from fairseq_mega.reports.report import Report, add_results, given_results, warn_of_smoke
+from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.reports.results import ResultError
-from fairseq_mega.reports.text_tables import aligned
+from fairseq_mega.reports.text_tables import Table
 
 BENCHMARK = "wmt16-newstest2014"
 DIRECTIONS = ("en-de", "de-en")
 METRICS = (("tokenized_bleu", "tokenised"), ("sacrebleu", "Sacre"))
 COLUMNS = [(direction, metric) for direction in DIRECTIONS for metric, _name in METRICS]
+TRAINED = {  # rows to the names of their recipes
+    "Transformer base (re-run)": "transformer",
+    "MEGA softmax": "mega_softmax",
+    "MEGA laplace": "mega_laplace",
+}
 # MEGA (Ma et al., ICLR 2023), Table 7: mean of 5 seeds, by (direction, metric); MEGA's stand in the recipes.
 PAPER: Dict[str, Tuple[Optional[float], ...]] = {
     "Transformer base (published)": (27.30, None, None, None),
-    "Transformer base (re-run)": (27.97, 27.33, 31.92, 31.33),
     **{
-        f"MEGA {function}": tuple(
-            float(paper_values("table7", f"mega_{function}", [direction], metric)[0]) for direction, metric in COLUMNS
-        )
-        for function in ("softmax", "laplace")
+        title: tuple(float(paper_values("table7", recipe, [direction], metric)[0]) for direction, metric in COLUMNS)
+        for title, recipe in TRAINED.items()
     },
 }
 CHECKPOINTS = {"best": "best checkpoint", "average": "averaged checkpoints"}
-WIDTHS = (34, 18)
 
 
-def measured_cells(results: Sequence[Dict[str, Any]], attention: str, checkpoint: str) -> List[str]:
+def recipe_of(settings: Dict[str, Any]) -> str:
+    """Name of the recipe of a result."""
+    return "transformer" if settings.get("model") == "transformer" else f"mega_{settings.get('attention')}"
+
+
+def measured_cells(results: Sequence[Dict[str, Any]], recipe: str, checkpoint: str) -> List[str]:
     """Return the cells of a row, mean over the seeds (with standard deviation and number from two seeds on)."""
     cells = []
     for direction, metric in COLUMNS:
@@ -37,10 +43,10 @@ def measured_cells(results: Sequence[Dict[str, Any]], attention: str, checkpoint
             for result in results
             if (
                 result["settings"].get("direction"),
-                result["settings"].get("attention"),
+                recipe_of(result["settings"]),
                 result["settings"].get("checkpoint"),
             )
-            == (direction, attention, checkpoint)
+            == (direction, recipe, checkpoint)
             and metric in result["scores"]
         }
         values = list(by_seed.values())
@@ -53,20 +59,19 @@ def measured_cells(results: Sequence[Dict[str, Any]], attention: str, checkpoint
     return cells
 
 
-def table(results: Sequence[Dict[str, Any]]) -> str:
-    """Return the table: the paper's rows, and under each MEGA row the measured ones."""
+def table(results: Sequence[Dict[str, Any]]) -> Table:
+    """Return the table: the paper's rows, and under those of recipes the measured ones."""
     titles = [f"{direction} {name}" for direction in DIRECTIONS for _metric, name in METRICS]
-    lines = [aligned("newstest2014, BLEU", titles, *WIDTHS)]
+    rows: List[List[str]] = []
     for model, scores in PAPER.items():
-        lines.append(
-            aligned(f"{model}, paper", ["-" if score is None else f"{score:.2f}" for score in scores], *WIDTHS)
-        )
-        attention = model.rpartition(" ")[2]
-        for checkpoint, name in CHECKPOINTS.items() if model.startswith("MEGA") else ():
-            cells = measured_cells(results, attention, checkpoint)
-            if any(cell != "-" for cell in cells):
-                lines.append(aligned(f"  measured, {name}", cells, *WIDTHS))
-    return "\n".join(lines)
+        rows.append([f"{model}, paper", *("-" if score is None else f"{score:.2f}" for score in scores)])
+        if model in TRAINED:
+            cells = {
+                name: measured_cells(results, TRAINED[model], checkpoint) for checkpoint, name in CHECKPOINTS.items()
+            }
+            measured = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
+            rows += measured or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]
+    return Table(["newstest2014, BLEU", *titles], rows)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -75,7 +80,9 @@ def run(options: argparse.Namespace) -> None:
     if not results:
         name = BENCHMARK + ("-smoke" if options.smoke else "")
         raise ResultError(f"{options.results} has no result of {name}; run scripts/mega_table7_wmt16.sh first")
-    print(table(results))
+    show(options, [table(results)], results)
+    if options.format == "csv":
+        return
     seeds = sorted({result["seed"] for result in results}, key=str)
     print(
         f"paper: mean of 5 seeds; measured: seeds {', '.join(map(str, seeds))}; "
