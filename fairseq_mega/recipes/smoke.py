@@ -12,6 +12,11 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "encoder_z_dim": 8,
         "classifier_out_dim": 16,
     },
+    "s4d_lra": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_n_dim": 8,
+    },
     "transformer_lra": {
         "encoder_layers": 1,
         "encoder_embed_dim": 16,
