@@ -8,12 +8,12 @@ usage() {
   cat <<'HELP'
 usage: bash scripts/mega_table2_lra.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
-Trains MEGA, MEGA-chunk and the published Transformers with the recipes of the six tasks, scores them on the test sets
-and prints the measured rows of Table 2 beside the paper's. With Text among the tasks, speed and memory of training on 4K
-tokens are measured beside the Transformer's.
+Trains MEGA, MEGA-chunk, the published Transformers and S4D (no Transformer on Path-X) with the recipes of the six tasks,
+scores them on the test sets and prints the measured rows of Table 2 beside the paper's. With Text among the tasks, speed
+and memory of training on 4K tokens are measured beside the Transformer's.
 
   --task LIST       of listops, text, retrieval, image, pathfinder, pathx, or all (default: all)
-  --models LIST     of mega, mega-chunk, transformer (default: all three)
+  --models LIST     of mega, mega-chunk, transformer, s4d (default: all four)
   --chunk C         chunk of mega-chunk (default: 128, Path-X 4096); -1 leaves it out, for full attention only
   --transformer-lr RATE
                     peak rate of the Transformers, whose settings were not published (default: 0.001)
