@@ -9,7 +9,8 @@ from .recipe import FOLDER, Recipe, RecipeError, load
 
 ORDER = (  # of tasks and models in the paper's tables; others follow by their numbers and names
     *("listops", "text", "retrieval", "image", "pathfinder", "pathx", "wikitext103", "enwik8", "en-de", "de-en"),
-    *("mega", "mega_chunk", "transformer", "softmax", "mega_softmax", "mega_laplace"),
+    *("mega", "mega_chunk", "transformer", "s4d", "softmax", "mega_softmax", "mega_laplace"),
+    *("megalodon", "megalodon_chunk"),
 )
 
 

@@ -67,8 +67,8 @@ def scaling_of(result: Result) -> str:
 def name_of(result: Result) -> str:
     """Task and model of a result, without the seed."""
     settings = result["settings"]
-    if settings["model"] == "transformer":
-        return f"{settings['task']} transformer"
+    if settings["model"] in ("transformer", "s4d"):
+        return f"{settings['task']} {settings['model']}"
     chunk = "full" if settings["chunk"] < 0 else f"C={settings['chunk']}"
     name = f"{settings['task']} {settings['model']} {settings['attention']} N={settings['ema_dim']} {chunk}"
     return name + scaling_of(result)

@@ -16,11 +16,12 @@ from fairseq_mega.reports.text_tables import Table
 PAPER2: Dict[str, Tuple[str, ...]] = {
     "Transformer": (*paper_values("table2", "transformer", LRA), "59.24", "1x", "1x"),
     "Luna-256": ("37.98", "65.78", "79.56", "47.86", "78.55", "fails", "61.95", "4.9x", "0.16x"),
+    "S4D-Inv": (*paper_values("table2", "s4d", LRA), "85.50", "-", "-"),  # Gu et al., 2022: the paper has no such row
     "S4-v2 (re-run)": ("59.10", "86.53", "90.94", "88.48", "94.01", "96.07", "85.86", "4.8x", "0.14x"),
     "MEGA": (*paper_values("table2", "mega", LRA), "88.21", "2.9x", "0.31x"),
     "MEGA-chunk": (*paper_values("table2", "mega_chunk", LRA), "85.66", "5.5x", "0.13x"),
 }
-BASELINES = {"Transformer": "transformer"}
+BASELINES = {"Transformer": "transformer", "S4D-Inv": "s4d"}
 SPEED_NAMES = {"Transformer": "transformer", "MEGA": "mega", "MEGA-chunk": "mega-chunk"}
 # Table 3: Text and Image, full attention.
 PAPER3 = {name: tuple(paper_values("table3", name, ["text", "image"])) for name in ("softmax", "relu2", "laplace")}
@@ -124,7 +125,7 @@ def run_table2(options: argparse.Namespace) -> None:
     """Print Table 2."""
     results = given_results(options, BENCHMARK)
     speed = None if options.speed is None else read_result(options.speed)
-    used = select(results, model="transformer")
+    used = [run for model in BASELINES.values() for run in select(results, model=model)]
     chunks = sorted({result["settings"]["chunk"] for result in results})
     used += [run for task in LRA for chunk in chunks for run in mega(results, task, chunk)]
     print_table(table2(results, speed), used, options, speed)

@@ -155,6 +155,8 @@ def test_reports_have_the_published_values_from_the_recipes() -> None:
     assert lra_tables.PAPER2["MEGA"][:6] == tuple(f"{value:.2f}" for value in lra[0])
     assert lra_tables.PAPER2["MEGA-chunk"][:6] == tuple(f"{value:.2f}" for value in lra[1])
     assert lra_tables.PAPER2["Transformer"][:6] == ("37.11", "65.21", "79.14", "42.94", "71.83", "fails")
+    # Solozabal et al. (arXiv:2508.20441) quote these of Gu et al. (NeurIPS 2022), with an average of 85.50.
+    assert lra_tables.PAPER2["S4D-Inv"][:7] == ("60.18", "87.34", "91.09", "87.83", "93.78", "92.80", "85.50")
     assert lra_tables.PAPER3["softmax"] == ("90.43", "89.87") and lra_tables.PAPER3["relu2"] == ("90.08", "90.22")
     assert lra_tables.PAPER3["laplace"] == ("90.22", "90.43") and lra_tables.PAPER4["MEGA-chunk base"][1] == "96.92"
     assert lra_tables.PAPER4["MEGA-chunk big"][1] == "97.30"

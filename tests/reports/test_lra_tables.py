@@ -200,6 +200,13 @@ def test_chance_is_judged_by_the_validation_set(tmp_path: Path, capsys: Any) -> 
     assert cells_under(lines, "MEGA, paper", 2)[1] == "1/1" and "STUCK" not in "\n".join(lines)
 
 
+def test_s4d_has_a_row_of_its_own(tmp_path: Path, capsys: Any) -> None:
+    store(tmp_path, "text", 80.0, model="s4d", attention="none", ema_dim=64)
+    store(tmp_path, "text", 60.0, model="transformer", ema_dim=0)
+    lines = printed(capsys, 2, tmp_path)
+    assert cells_under(lines, "S4D-Inv, paper")[2] == "80.00"
+    assert cells_under(lines, "Transformer, paper")[2] == "60.00"
+    assert any(line.startswith("text s4d ") for line in lines)
 def test_table3_and_table4(tmp_path: Path, capsys: Any) -> None:
     store(tmp_path, "text", 90.0)
     store(tmp_path, "text", 89.0, attention="relu2")
