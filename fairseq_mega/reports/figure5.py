@@ -1,15 +1,28 @@
-"""MEGA's Figure 5: validation curves on Pathfinder."""
+"""MEGA's Figure 5: the attention functions, and validation curves on Pathfinder with them."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
+import torch
+
+from fairseq_mega.ops.attention.reference import laplace
 from fairseq_mega.reports.lra_figure import figure_report
 from fairseq_mega.reports.lra_runs import Result, mega
 from fairseq_mega.reports.plotting import load_pyplot, save
 
 
+def functions(low: float = -1.0, high: float = 2.0) -> Dict[str, List[Tuple[float, float]]]:
+    """Points of the functions that an attention's scores go through, one by one: laplace, and relu2 that it replaces.
+
+    Source: MEGA, Eq. 16 and Figure 5.
+    """
+    x = torch.linspace(low, high, 301, dtype=torch.float64)
+    values = {"laplace": laplace(x), "relu2": x.relu().square()}
+    return {name: list(zip(x.tolist(), y.tolist())) for name, y in values.items()}
+
+
 def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[str], List[Result]]:
-    """Draw one validation curve per seed of each attention function; return lines and results as figure4.
+    """Draw the functions, and one validation curve per seed of each; return lines and results as figure4.
 
     Raises:
         ValueError: if there is no result.
@@ -18,7 +31,12 @@ def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
     used = [run for runs in found.values() for run in runs]
     if not used:
         raise ValueError(f"no result of MEGA on Pathfinder with --chunk {chunk}")
-    figure, panel = load_pyplot().subplots(figsize=(7, 4))
+    figure, (left, panel) = load_pyplot().subplots(1, 2, figsize=(11, 4), gridspec_kw={"width_ratios": (4, 7)})
+    for number, (function, points) in enumerate(functions().items()):
+        left.plot(*zip(*points), color=f"C{number}", label=function)
+    left.set(xlabel="score", ylabel="weight", ylim=(-0.1, 2.1), title="Attention functions")
+    left.grid(True, alpha=0.3)
+    left.legend()
     lines = ["Pathfinder, validation accuracy: last, best, largest fall from one validation to the next"]
     for number, (function, runs) in enumerate(found.items()):
         for run in runs:

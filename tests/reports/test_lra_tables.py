@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_mega.cli import lra_results
 from fairseq_mega.corpora.classification import made_up
-from fairseq_mega.reports import classifier_scores, command, training_log
+from fairseq_mega.reports import classifier_scores, command, figure5, training_log
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.results import make_result, read_result, write_result
 from tests.support import lra_data
@@ -207,6 +207,15 @@ def test_s4d_has_a_row_of_its_own(tmp_path: Path, capsys: Any) -> None:
     assert cells_under(lines, "S4D-Inv, paper")[2] == "80.00"
     assert cells_under(lines, "Transformer, paper")[2] == "60.00"
     assert any(line.startswith("text s4d ") for line in lines)
+
+
+def test_the_functions_of_figure5() -> None:
+    """Both are the same at the median of Laplace, where relu2 is a half too: x = sqrt(1/2)."""
+    for points in figure5.functions().values():
+        x, y = min(points, key=lambda point: abs(point[0] - 0.5**0.5))
+        assert abs(y - 0.5) < 0.02 and abs(x - 0.5**0.5) < 0.01
+
+
 def test_table3_and_table4(tmp_path: Path, capsys: Any) -> None:
     store(tmp_path, "text", 90.0)
     store(tmp_path, "text", 89.0, attention="relu2")
