@@ -6,6 +6,7 @@ from typing import Dict, Optional, Sequence
 
 from fairseq_mega.reports import (
     classifiers,
+    curves,
     figure4,
     figure5,
     figure6,
@@ -28,6 +29,7 @@ REPORTS: Dict[str, Report] = {
     "figure4": figure4.REPORT,
     "figure5": figure5.REPORT,
     "figure6": figure6.REPORT,
+    "curves": curves.REPORT,
     "classifiers": classifiers.REPORT,
     "language-models": language_models.REPORT,
     "kernels": kernels.REPORT,
