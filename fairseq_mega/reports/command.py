@@ -7,6 +7,7 @@ from typing import Dict, Optional, Sequence
 from fairseq_mega.reports import (
     classifiers,
     curves,
+    decoding,
     figure4,
     figure5,
     figure6,
@@ -33,6 +34,7 @@ REPORTS: Dict[str, Report] = {
     "classifiers": classifiers.REPORT,
     "language-models": language_models.REPORT,
     "kernels": kernels.REPORT,
+    "decoding": decoding.REPORT,
     "pathfinder-page": pathfinder_page.REPORT,
     "translations": translations.REPORT,
 }
