@@ -14,6 +14,12 @@ ORDER = (  # of tasks and models in the paper's tables; others follow by their n
 )
 
 
+WITHOUT_RECIPES = {
+    "table1": "Table 1 is the summary of Tables 2, 4, 5, 6 and 7: run those, then fairseq-mega-report table1 RESULTS",
+    "table6": "Table 6 needs image models, which are not there: --list names its cells",
+}
+
+
 def place(path: Path) -> List[Tuple[int, int, str]]:
     """Key of a recipe's file for sorting."""
     parts = path.relative_to(FOLDER).with_suffix("").parts
@@ -48,8 +54,10 @@ def find(name: str) -> List[Recipe]:
     ]
     if wanted and found:
         return found
+    if wanted.rpartition("/")[2] in WITHOUT_RECIPES:
+        raise RecipeError(f"{name}: {WITHOUT_RECIPES[wanted.rpartition('/')[2]]}")
     folders = {"/".join(key.split("/")[:depth]) for key in known for depth in (1, 2, 3)}
-    near = difflib.get_close_matches(wanted, [*known, *sorted(folders)], 3, 0.3)
+    near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *sorted(folders)])), 3, 0.3)
     hint = " or ".join(near) or ", ".join(sorted(folder for folder in folders if folder.count("/") == 1))
     raise RecipeError(f"the recipe or table {name!r} is unknown: give {hint} (--list names all)")
 
