@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
+from fairseq_mega.recipes.fingerprints import digest
 from fairseq_mega.reports.lra_runs import TASKS, Result
 from fairseq_mega.reports.plotting import load_pyplot, save
 from fairseq_mega.reports.report import Report
@@ -75,7 +76,7 @@ def plot(results: Sequence[Result], output: Path) -> None:
         panel.set(title=TASKS[task].title, xlabel="updates", ylabel="validation accuracy, %")
         panel.grid(True, alpha=0.3)
         panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)
-    save(figure, output)
+    save(figure, output, digest(results) if output.suffix == ".png" else None)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

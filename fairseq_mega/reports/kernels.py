@@ -2,15 +2,17 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from fairseq_mega.reports.plotting import load_pyplot, save
 from fairseq_mega.reports.report import Report
 from fairseq_mega.reports.results import read_result
 
 
-def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
+def plot_rows(rows: List[Dict[str, Any]], output: Path, source: Optional[str] = None) -> None:
     """Draw the measured rows ("title", "path", "shape", "seconds") to an image file; both axes are logarithmic.
+
+    ``source`` is for a picture that is kept, see :func:`fairseq_mega.reports.plotting.save`.
 
     Raises:
         SystemExit: without matplotlib.
@@ -23,7 +25,7 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
     titles = list(dict.fromkeys(row["title"] for row in measured))
     columns = min(len(titles), 3)
     lines = -(-len(titles) // columns)
-    figure, panels = pyplot.subplots(lines, columns, figsize=(5 * columns, 4 * lines), squeeze=False)
+    figure, panels = pyplot.subplots(lines, columns, figsize=(3.6 * columns, 2.9 * lines), squeeze=False)
     for panel, title in zip(panels.flat, titles):
         here = [row for row in measured if row["title"] == title]
         for path in dict.fromkeys(row["path"] for row in here):
@@ -33,13 +35,14 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path) -> None:
                 if row["path"] == path
             )
             panel.plot([x for x, _ in points], [y for _, y in points], marker="o", label=path)
-        panel.set(title=title, xlabel="L", ylabel="ns per token, forward + backward", yscale="log")
+        panel.set_title(title, fontsize="medium")
+        panel.set(xlabel="L", ylabel="ns per token, both passes", yscale="log")
         panel.set_xscale("log", base=2)
-        panel.grid(True, which="both", alpha=0.3)
-        panel.legend()
+        panel.grid(True, alpha=0.3)
+        panel.legend(fontsize="x-small")
     for panel in panels.flat[len(titles) :]:
         panel.set_visible(False)
-    save(figure, output)
+    save(figure, output, source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

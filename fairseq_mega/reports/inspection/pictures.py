@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairseq_mega.recipes.fingerprints import digest
 from fairseq_mega.reports.plotting import load_pyplot, save
 
 from .averages import Average, reaches
@@ -40,7 +41,7 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
     figure.suptitle(title, color=INK, fontsize=13)
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.4, aspect=40, pad=0.03)
     bar.set_label("weight of an input, relative to the feature's largest")
-    save(figure, output)
+    save(figure, output, digest([average.half_lives.tolist() for average in averages]))
 
 
 def _draw_kernel(panel: Any, average: Average, distances: List[int]) -> Any:
