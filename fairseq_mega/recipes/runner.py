@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq_mega.corpora.files import write_json
 from fairseq_mega.reports.plotting import load_pyplot
 from fairseq_mega.work.commands import Execute, StageError, execute
 from fairseq_mega.work.stages import say, stage
@@ -155,6 +156,16 @@ def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], 
             f"{run.name}.evaluate{suffix}",
         )
         record(run, wishes)
+        (run.folder / FAILED).unlink(missing_ok=True)
+
+
+FAILED = "failed.json"  # of a run's folder: why the runner gave it up
+
+
+def note_failure(run: Run, error: str) -> None:
+    """Leave word in a run's folder for the reports; the run that succeeds takes it away."""
+    about = {"recipe": run.recipe.name, "seed": run.seed, "error": error, "smoke": run.smoke}
+    write_json(run.folder / FAILED, about)
 
 
 def perform_all(
@@ -169,6 +180,7 @@ def perform_all(
                 perform(run, wishes, run_command, lent, command, only_train)
             except (StageError, OSError, ValueError) as error:
                 say(f"{run.name}: failed: {error}")
+                note_failure(run, str(error))
                 return Outcome(run, str(error))
         return Outcome(run, None)
 

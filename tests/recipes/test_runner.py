@@ -1,5 +1,6 @@
 """The runner from the data to the tables, in the tiny form: what is done is kept, what is other is done anew."""
 
+import json
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -7,6 +8,7 @@ import pytest
 
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.recipes import runner
+from fairseq_mega.recipes.runner import FAILED
 from fairseq_mega.reports.results import read_results
 from fairseq_mega.work.commands import StageError
 from tests.support import in_process as running
@@ -76,8 +78,10 @@ def test_a_schedule_that_is_kept_goes_on(out: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    burning = ["yes"]
+
     def failing(words: Any, *others: Any, **more: Any) -> None:
-        if "train" in words and words[words.index("--seed") + 1] == "8":
+        if burning and "train" in words and words[words.index("--seed") + 1] == "8":
             raise StageError("the machine is on fire")
         running.execute(words, *others, **more)
 
@@ -88,6 +92,11 @@ def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], m
     assert "the machine is on fire" in printed.err
     assert "1 of 2 runs failed: text.mega.softmax.n16.full.seed8." in printed.err
     assert "text mega softmax" in printed.out  # the table of the seed that went well
+    (word,) = (out / "runs").glob(f"*/{FAILED}")
+    assert json.loads(word.read_text())["error"] == "the machine is on fire" and ".seed8." in word.parent.name
+    burning.clear()
+    reproduce(out, "mega/table2/text/mega", "--seeds", "8")
+    assert not word.exists()
 
 
 def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
