@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.corpora.files import write_json
 from fairseq_mega.reports.plotting import load_pyplot
+from fairseq_mega.reports.recipe_states import FAILED
 from fairseq_mega.work.commands import Execute, StageError, execute
 from fairseq_mega.work.stages import say, stage
 
@@ -157,9 +158,6 @@ def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], 
         )
         record(run, wishes)
         (run.folder / FAILED).unlink(missing_ok=True)
-
-
-FAILED = "failed.json"  # of a run's folder: why the runner gave it up
 
 
 def note_failure(run: Run, error: str) -> None:

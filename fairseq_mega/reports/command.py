@@ -15,6 +15,7 @@ from fairseq_mega.reports import (
     language_models,
     lra_tables,
     pathfinder_page,
+    state_report,
     table1,
     table5,
     table7,
@@ -23,6 +24,7 @@ from fairseq_mega.reports import (
 from fairseq_mega.reports.report import Report
 
 REPORTS: Dict[str, Report] = {
+    "recipes": state_report.REPORT,
     "table1": table1.REPORT,
     "table2": lra_tables.TABLE2,
     "table3": lra_tables.TABLE3,

@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.recipes import runner
-from fairseq_mega.recipes.runner import FAILED
+from fairseq_mega.reports.recipe_states import FAILED
 from fairseq_mega.reports.results import read_results
 from fairseq_mega.work.commands import StageError
 from tests.support import in_process as running
