@@ -1,0 +1,99 @@
+"""What has become of the recipes: means over seeds, failed seeds, and cells that were not run."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from fairseq_mega.recipes.catalogue import catalogue
+from fairseq_mega.reports import command
+from fairseq_mega.reports.recipe_states import FAILED, benchmark_table, ours_of, states
+from fairseq_mega.reports.results import make_result, write_result
+
+NAME = "mega/table2/text/mega"
+
+
+def store(path: Path, seed: int, accuracy: float, benchmark: str = "lra", **more: Any) -> None:
+    settings: Dict[str, Any] = {"recipe": NAME, "data": "released", "task": "text", **more}
+    settings = {"updates": 10, "published_updates": 10, "trained_on": ["H200"], **settings}
+    scores = {"test_accuracy": accuracy, "best_valid_accuracy": accuracy}
+    result = make_result(benchmark, "run", scores, 10, "command", seed, settings)
+    result.update(git_revision="0123456789", date="2026-01-02T03:04:05+00:00")
+    write_result(path, result)
+
+
+def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
+    store(tmp_path / "results" / "a.json", 1, 90.0)
+    store(tmp_path / "results" / "deep" / "b.json", 2, 92.0)
+    store(tmp_path / "results" / "c.json", 3, 50.0, updates=5)  # at chance, and shorter than the paper's
+    store(tmp_path / "runs" / "run" / "results" / "a.json", 1, 90.0)
+    store(tmp_path / "results" / "smoke.json", 4, 10.0, benchmark="lra-smoke")
+    store(tmp_path / "results" / "other.json", 4, 10.0, recipe="of somebody else")
+    failure = {"recipe": NAME, "seed": 5, "error": "fire", "smoke": False}
+    for number, smoke in enumerate((False, True)):
+        path = tmp_path / "runs" / f"run{number}" / FAILED
+        path.parent.mkdir()
+        path.write_text(json.dumps({**failure, "seed": 5 + number, "smoke": smoke}))
+    assert command.main(["recipes", str(tmp_path), "--format", "csv"]) == 0
+    head, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert [row[0] for row in rows] == list(catalogue())
+    found = {row[0]: dict(zip(head, row)) for row in rows}
+    assert found[NAME] == {
+        "recipe": NAME,
+        "paper": "90.43",
+        "ours": "77.33 ±23.69*",
+        "seeds": "3 of 5",
+        "failed seeds": "3, 5",
+        "machine": "1 x H200",
+        "revision": "01234567",
+        "date": "2026-01-02",
+        "data": "released",
+    }
+    others: List[Dict[str, str]] = [row for name, row in found.items() if name != NAME]
+    by_runner = [row for row in others if catalogue()[row["recipe"]].script is None]
+    assert {(row["ours"], row["failed seeds"], row["data"]) for row in by_runner} == {("not run", "-", "-")}
+    assert {row["ours"] for row in others if row not in by_runner} == {"its script tells"}
+    assert found["mega/table7/en-de/mega_softmax"]["paper"] == "29.18 / 28.47"
+    assert found["mega/figure5/pathfinder/laplace"]["paper"] == "plot"
+
+
+def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
+    for seed in catalogue()[NAME].seeds:
+        store(tmp_path / f"{seed}.json", seed, 90.0)
+    table = benchmark_table(states([tmp_path]))
+    rows = {row[0]: row[1:] for row in table.rows}
+    count = sum(name.startswith("mega/table2/text/") for name in catalogue())
+    recipes, paper, ours, state = rows["Table 2, Text"]
+    assert recipes == f"`mega/table2/text`: {count}" and ours == "MEGA 90.00 ±0.00"
+    assert "MEGA 90.43; MEGA-chunk 90.19; Transformer 65.21" in paper and state == f"1 of {count} begun, 1 done"
+    assert rows["Figure 4, Image"][1:] == ["plot", "-", "not run yet"]
+    assert rows["Quick start, language model of bytes"][1:] == ["-", "-", "its script tells"]
+    assert len(rows) == len(table.rows) == len({name.rpartition("/")[0] for name in catalogue()})
+
+
+def test_a_folder_that_is_not_there_or_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["recipes", str(tmp_path / "no")]) == 1
+    assert "no does not exist: give one that holds results" in capsys.readouterr().err
+    (tmp_path / "a.json").write_text('{"recipe": ')
+    assert command.main(["recipes", str(tmp_path)]) == 1
+    assert "a.json: not a JSON result file" in capsys.readouterr().err
+
+
+def test_a_cell_holds_the_results_of_its_seeds(tmp_path: Path) -> None:
+    """One file for a recipe: the runs at the learning rate that was chosen count, and missing ones have failed."""
+    rates = [(0.1, 1, 90.0), (0.1, 2, 92.0), (0.2, 1, 10.0)]
+    runs = [
+        {"seed": seed, "lr": rate, "scores": {"test_accuracy": accuracy, "best_valid_accuracy": accuracy}}
+        for rate, seed, accuracy in rates
+    ]
+    settings = {"recipe": NAME, "task": "text", "lr": 0.1, "updates": 5, "data": "generated"}
+    scores = {"test_accuracy": 91.0, "deviation": 1.41}
+    result = make_result("cell", NAME, scores, 10, "command", settings=settings, runs=runs)
+    write_result(tmp_path / "cell.json", {**result, "missing": ["text.mega.seed12.abc"]})
+    store(tmp_path / "one.json", 2, 92.0)  # the same once more
+    (state,) = [state for state in states([tmp_path]) if state.results]
+    assert [result["seed"] for result in state.results] == [1, 2] and state.failed == {12}
+    assert ours_of(state) == "91.00 ±1.41*"
