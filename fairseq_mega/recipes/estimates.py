@@ -8,6 +8,7 @@ from typing import List, Optional
 from fairseq_mega.reports.log_progress import parse_statistics
 
 from .recipe import Recipe
+from .sizes import layer_size
 
 GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
 RATE_SAID = "at 40 TFLOP/s, a quarter of an A100's peak in TF32"
@@ -33,21 +34,13 @@ def operations(recipe: Recipe) -> float:
     and the moving average add. A vocabulary counts with its widest band.
     """
     model, dataset = recipe.config["model"], recipe.config["dataset"]
-    side = "decoder" if model["_name"] in ("mega_lm", "transformer_lm") else "encoder"
-    d, layers = model[f"{side}_embed_dim"], model[f"{side}_layers"]
+    layer = layer_size(model)
     length = recipe.config["task"].get("tokens_per_sample") or model.get("max_positions") or 256
-    chunk = model.get(f"{side}_chunk_size", -1)
+    chunk = model.get(f"{layer.side}_chunk_size", -1)
     chunk = length if chunk < 0 else min(chunk, length)
-    ffn = model.get(f"{side}_ffn_embed_dim")
-    if f"{side}_hidden_dim" in model:
-        v, z = model[f"{side}_hidden_dim"], model[f"{side}_z_dim"]
-        weights = d * (2 * v + z + 2 * d) + v * d + 2 * d * (v if ffn is None else ffn)
-        reach = 15 * d * math.log2(max(2, 2 * length)) * (model[f"{side}_n_dim"] > 0)
-    else:
-        v, z, reach = d, d, 0.0
-        weights = 4 * d * d + 2 * d * ffn
-    per_token = layers * (2 * weights + 2 * chunk * (v + z) + reach)
-    if side == "encoder" and "decoder_layers" in model:
+    reach = 15 * layer.embed_dim * math.log2(max(2, 2 * length)) * layer.moving_average
+    per_token = model[f"{layer.side}_layers"] * (2 * layer.weights + 2 * chunk * layer.attended + reach)
+    if layer.side == "encoder" and "decoder_layers" in model:
         per_token *= 2 * WORDS_PER_PAIR
     places = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
     tokens = dataset.get("max_tokens") or dataset["batch_size"] * length
