@@ -11,7 +11,8 @@ from .recipe import Recipe
 from .sizes import layer_size
 
 GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
-RATE_SAID = "at 40 TFLOP/s, a quarter of an A100's peak in TF32"
+CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
+RATES_SAID = "at 40 TFLOP/s a GPU (a quarter of an A100's peak in TF32) or 25 GFLOP/s a core"
 WORDS_PER_PAIR = 2  # a translation reads and writes
 
 
@@ -47,14 +48,20 @@ def operations(recipe: Recipe) -> float:
     return 3.0 * per_token * tokens * places
 
 
-def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: int) -> str:
-    """The time that the rest of a training takes, with where that comes from; "-" where nothing is known."""
+def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: int, cores: int) -> str:
+    """The time that the rest of a training takes, and where that comes from: a log, or the rates above.
+
+    Args:
+        done, updates: how many there are of how many, of all seeds.
+        logs: of trainings with the same settings.
+        gpus: to be used; 0 for the CPU.
+        cores: of the CPU.
+    """
     rate = measured_rate(logs)
     if rate is not None:
         return f"{span((updates - done) / rate)} (measured)"
-    if gpus > 0:
-        return f"{span((updates - done) * operations(recipe) / GPU_RATE / min(gpus, recipe.gpus))} (estimated)"
-    return "-"
+    speed = GPU_RATE * min(gpus, recipe.gpus) if gpus > 0 else CORE_RATE * cores
+    return f"{span((updates - done) * operations(recipe) / speed)} (estimated)"
 
 
 def span(seconds: float) -> str:

@@ -9,7 +9,7 @@ from fairseq_mega.reports.results import read_result
 from fairseq_mega.reports.text_tables import aligned
 
 from .datasets import DATASETS
-from .estimates import RATE_SAID, duration
+from .estimates import RATES_SAID, duration
 from .evaluating import results_of
 from .fingerprints import digest_of_data
 from .recipe import Recipe
@@ -33,7 +33,8 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
         runs = [] if found is None else runs_of([recipe], seeds, wishes, {recipe.data: found})
         lines.append(line(recipe, runs, wishes))
     many = len({recipe.name for recipe in recipes})
-    lines.append(f"{many} recipes; time left: of all seeds one after the other, measured here or estimated {RATE_SAID}")
+    said = f"measured here or estimated {RATES_SAID}"
+    lines.append(f"{many} recipes; time left: of all seeds one after the other, {said}")
     return lines
 
 
@@ -46,7 +47,7 @@ def line(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> str:
     seeds = len(runs) or len(recipe.seeds)
     updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * seeds
     done = sum(map(updates_done, runs))
-    left = duration(recipe, done, updates, logs, wishes.gpus)
+    left = duration(recipe, done, updates, logs, wishes.gpus, wishes.workers)
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
     return aligned(recipe.name, [state(runs), paper, ours, left], *WIDTHS)
 

@@ -9,7 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
-from fairseq_mega.recipes.estimates import duration, operations
+from fairseq_mega.recipes.estimates import duration, operations, span
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.reports import lra_tables, table5, table7
 
@@ -182,7 +182,19 @@ def test_the_time_that_is_left(tmp_path: Path) -> None:
     """From the speed in the log where there is one; on GPUs from the operations, which grow with the chunk."""
     chunked, full = (catalogue()[f"mega/table2/text/{name}"] for name in ("mega_chunk", "mega"))
     assert 0 < operations(chunked) < operations(full)
+    assert all(operations(recipe) > 0 for recipe in catalogue().values())
     log = tmp_path / "train.log"
     log.write_text('x | train_inner | {"ups": "2", "num_updates": "10"}\n' * 3)
-    assert duration(full, 1000, 25000, [log], 0) == "3.3 h (measured)"
-    assert duration(full, 0, 25000, [], 0) == "-" and duration(full, 0, 25000, [], 1).endswith("(estimated)")
+    assert duration(full, 1000, 25000, [log], 0, 2) == "3.3 h (measured)"
+    half = 12500 * operations(full)
+    assert duration(full, 12500, 25000, [], 1, 2) == f"{span(half / 40e12)} (estimated)"
+    assert duration(full, 12500, 25000, [], 0, 2) == f"{span(half / 50e9)} (estimated)"
+
+
+def test_texts_are_not_downloaded_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, missing in (("table5/enwik8", "raw/enwik8"), ("table5/wikitext103", "raw/wiki.train.tokens")):
+        words = [f"mega/{name}", "--gpus", "0", "--no-download", "--data-dir", str(tmp_path), "--out", str(tmp_path)]
+        assert main(words) == 1
+        said = capsys.readouterr().err
+        assert f"{missing} does not exist: " in said and "leave --no-download out" in said
+    assert not list(tmp_path.rglob("*.zip*"))
