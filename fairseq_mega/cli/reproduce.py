@@ -16,6 +16,7 @@ from fairseq_mega.recipes import launchers, listing, options, runner
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.processed_archives import fetch_processed
 from fairseq_mega.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.recipes.storage import check_disk
 from fairseq_mega.recipes.tables import print_tables, score_checkpoint
 from fairseq_mega.recipes.wishes import Wishes
 from fairseq_mega.work.commands import StageError
@@ -81,6 +82,7 @@ def reproduce(
     if given.launcher == "print":
         launchers.print_commands(runs, wishes, command)
         return 0
+    check_disk(runs, wishes.out)
     if given.launcher == "slurm":
         parameters = dict(options.parameter(text) for text in given.slurm)
         print(f"jobs {', '.join(launchers.submit(runs, wishes, parameters))}; the same command without --launcher then")
