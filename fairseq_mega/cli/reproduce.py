@@ -57,10 +57,15 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *without_user_dir(recipe)]))
         return 0
     wishes = options.wishes_of(given, extra, visible_gpus)
-    runner.check_wishes(recipes, wishes)
+    trained = [recipe for recipe in recipes if recipe.script is None]
+    runner.check_wishes(trained, wishes)
     if given.list:
         print("\n".join(listing.listing(recipes, seeds, wishes)))
         return 0
+    if given.recipes and len(trained) < len(recipes):
+        own = [f"{recipe.name}: {recipe.script}" for recipe in recipes if recipe.script is not None]
+        raise RecipeError(f"some recipes have a command of their own: give that instead ({'; '.join(own)})")
+    recipes = trained
     if given.path is not None:
         return score_checkpoint(recipes, given, wishes)
     if wishes.gpus == 0 and given.gpus is None and not given.smoke:

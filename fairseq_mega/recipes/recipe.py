@@ -20,7 +20,7 @@ FIRST_LINES = {  # of every file: what makes it complete for fairseq-hydra-train
     "defaults": ["/fairseq@_global_", "_self_"],
     "hydra": {"run": {"dir": "."}, "output_subdir": None},
 }
-EVALUATIONS = ("classifier", "language-model", "translation")
+EVALUATIONS = ("classifier", "language-model", "translation", "script")  # a script trains and evaluates by itself
 
 
 class RecipeError(ValueError):
@@ -67,6 +67,11 @@ class Recipe:
     def gpus(self) -> int:
         """How many GPUs the published batch comes from."""
         return int(self.config["distributed_training"]["distributed_world_size"])
+
+    @property
+    def script(self) -> Optional[str]:
+        """The command that trains and evaluates, where that is not the runner."""
+        return self.evaluate["command"] if self.evaluate["kind"] == "script" else None
 
     @property
     def updates(self) -> int:
