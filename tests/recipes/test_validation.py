@@ -1,0 +1,82 @@
+"""Validation takes under a twentieth of every training, reckoned from the counts of the data and the options."""
+
+import math
+
+import pytest
+
+from fairseq_mega.corpora.language_modeling.pg19 import WORDS
+from fairseq_mega.corpora.language_modeling.published import CORPORA
+from fairseq_mega.recipes.catalogue import catalogue
+from fairseq_mega.recipes.recipe import Recipe
+
+MOST = 0.05
+FORWARD = 1 / 3  # of what an example costs in training, which goes backward, too
+DECODED = 100  # what a token costs that a beam search writes, beside one that is read with all others at once
+WIKITEXT = CORPORA["wikitext-103"].tokens
+BEAM = 5
+
+# Examples of train and validation; of language models tokens, of translations pairs.
+SIZES = {
+    "listops": (96000, 2000),
+    "imdb": (25000, 25000),
+    "aan": (147086, 18090),
+    "cifar10": (45000, 5000),
+    "pathfinder32": (160000, 20000),
+    "pathx": (160000, 20000),
+    "speech-commands": (24482, 5246),
+    "miniature-listops": (96000, 2000),
+    "miniature-text": (20000, 1000),
+    "miniature-image": (20000, 1000),
+    "wikitext-103": (WIKITEXT[0], WIKITEXT[1]),
+    "wikitext-2": (CORPORA["wikitext-2"].tokens[0], CORPORA["wikitext-2"].tokens[1]),
+    "pg19": (WORDS["train"], WORDS["valid"]),  # words, in place of their tokens
+    "enwik8": (90_000_000, 5_000_000),
+    "wmt16-en-de": (4_500_000, 3000),
+    "libreoffice-help": (34_651, 991),
+    "gcide": (6_000_000, 100_000),
+}
+PIECES_PER_SENTENCE = 22  # of the help, 12 words
+PAIRS_PER_UPDATE = 2200  # of 65,536 tokens at most, sentences of English and German being 30 long
+
+
+def per_update(recipe: Recipe) -> float:
+    """What an update trains on: examples, tokens or pairs."""
+    batches = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
+    if recipe.evaluate["kind"] == "translation":
+        return PAIRS_PER_UPDATE
+    dataset = recipe.config["dataset"]
+    if recipe.data == "libreoffice-help":
+        return batches * dataset["max_tokens"] / PIECES_PER_SENTENCE
+    return batches * dataset.get("max_tokens", dataset.get("batch_size"))
+
+
+def updates_between(recipe: Recipe, train: int) -> float:
+    """Updates from one validation to the next: after epochs, after so many updates, and wherever it is saved."""
+    dataset, checkpoint = recipe.config["dataset"], recipe.config["checkpoint"]
+    often = per_update(recipe) / (train * dataset.get("validate_interval", 1))
+    counts = {dataset.get("validate_interval_updates", 0), checkpoint.get("save_interval_updates", 0)} - {0}
+    return 1 / (often + sum(1 / count for count in counts))
+
+
+def validation_share(recipe: Recipe) -> float:
+    """Time of validation beside that of training."""
+    train, valid = SIZES[recipe.data]
+    cost = FORWARD * valid
+    if recipe.config["task"].get("eval_bleu"):
+        cost *= 1 + BEAM * DECODED / 2  # half of the tokens of a pair are written
+    streams = int(recipe.config["task"].get("valid_block", "splits:0").partition(":")[2])
+    if streams:  # which do not come out even on the GPUs
+        cost *= math.ceil(streams / recipe.gpus) * recipe.gpus / streams
+    return cost / (per_update(recipe) * updates_between(recipe, train))
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_validation_takes_little(name: str) -> None:
+    assert validation_share(catalogue()[name]) < MOST
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in catalogue().items() if "eval_bleu" in recipe.config["task"]])
+def test_beam_searches_are_few(name: str) -> None:
+    """Where every epoch and every 5,000 updates were validated there were some 330."""
+    recipe = catalogue()[name]
+    assert recipe.updates / updates_between(recipe, SIZES[recipe.data][0]) < 60
