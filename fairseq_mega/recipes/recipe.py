@@ -4,7 +4,7 @@ Below ``recipe`` stands what fairseq does not know: which number it is, what the
 other groups are fairseq's, with every option that is not at fairseq's own default.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, get_origin
 
@@ -46,6 +46,8 @@ class Recipe:
         evaluate: ``kind``, one of EVALUATIONS, and its settings.
         config: fairseq's groups to options to values.
         notes: differences from the publication.
+        rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
+            validation set. By default the one of ``config``.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Recipe:
     evaluate: Dict[str, Any]
     config: Config
     notes: str = ""
+    rates: List[float] = field(default_factory=list)
 
     @property
     def gpus(self) -> int:
@@ -97,15 +100,16 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
             raise RecipeError(f"{path}: '{entry}' has to be {value}, or fairseq-hydra-train cannot take the file")
     about = found.pop("recipe")
     check_entries(path, "the file", found, GROUPS, {})
-    check_entries(path, "'recipe'", about, [key for key in ENTRIES if key != "notes"], ENTRIES, optional=["notes"])
+    check_entries(path, "'recipe'", about, [key for key in ENTRIES if key not in OPTIONAL], ENTRIES, optional=OPTIONAL)
     kind = about["evaluate"].get("kind")
     if kind not in EVALUATIONS:
         raise RecipeError(f"{path}: 'evaluate' has the kind {kind!r}: give one of {', '.join(EVALUATIONS)}")
     return Recipe(name=name or name_of(path), config=found, **about)
 
 
+OPTIONAL = ("notes", "rates")
 ENTRIES = {  # to the type of its value
-    field.name: get_origin(field.type) or field.type for field in fields(Recipe) if field.name not in ("name", "config")
+    entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }
 
 

@@ -89,6 +89,12 @@ def revise(recipe: Recipe, values: Dict[str, Any]) -> Recipe:
     return replace(recipe, config=config, cell=cell)
 
 
+def at_each_rate(recipe: Recipe) -> List[Recipe]:
+    """The recipe at each of its learning rates, which its cell then names; the recipe itself where it has one only."""
+    found = [revise(recipe, {"optimization.lr": [rate]}) for rate in recipe.rates]
+    return [replace(one, cell={**one.cell, "lr": rate}) for one, rate in zip(found, recipe.rates)] or [recipe]
+
+
 def check_chunk(recipe: Recipe, chunk: int) -> None:
     """Raise a RecipeError unless inputs of fixed length can be cut into whole chunks."""
     model = recipe.config["model"]

@@ -20,6 +20,7 @@ from .processed import find_processed
 from .recipe import Recipe, RecipeError
 from .recording import FIGURES, record
 from .released import check_origin, released_name
+from .revising import at_each_rate
 from .runs import Run, plan
 from .training import train
 from .wishes import Wishes
@@ -132,11 +133,12 @@ def only_one(path: Path) -> Iterator[None]:
 
 
 def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
-    """A run for each recipe and seed, with data that are there."""
+    """A run for each recipe, learning rate and seed, with data that are there."""
     places = folders(recipes, wishes)
     return [
-        plan(recipe, seed, read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data], wishes)
+        plan(variant, seed, read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data], wishes)
         for recipe in recipes
+        for variant in at_each_rate(recipe)
         for seed in (seeds or recipe.seeds)
     ]
 

@@ -93,6 +93,7 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
     if "chunk" in cell:
         words = [cell["task"], cell["model"], cell["attention"], f"n{cell['ema_dim']}"]
         words.append("full" if cell["chunk"] < 0 else f"c{cell['chunk']}")
+        words += [f"lr{cell['lr']}"] if "lr" in cell else []
     name = ".".join([*words, f"seed{seed}", digest(settings)])
     folder = wishes.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
