@@ -12,7 +12,7 @@ import sys
 from typing import Dict, List, NoReturn, Optional, Sequence
 
 from fairseq_mega.cli.usage import UNKNOWN, Parser
-from fairseq_mega.recipes import launchers, listing, options, runner
+from fairseq_mega.recipes import cells, launchers, listing, options, runner
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.processed_archives import fetch_processed
 from fairseq_mega.recipes.recipe import Recipe, RecipeError
@@ -93,6 +93,8 @@ def reproduce(
         print(f"jobs {', '.join(launchers.submit(runs, wishes, parameters))}; the same command without --launcher then")
         return 0
     outcomes = runner.perform_all(runs, wishes, shlex.join([PROGRAM, *command]), only_train=given.only_train)
+    if not given.only_train:
+        cells.write_cells(runs, wishes, shlex.join([PROGRAM, *command]))
     failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
     status = 0 if given.only_train else print_tables(runs, given, wishes)
     if failed:

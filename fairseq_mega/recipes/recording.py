@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.reports.command import main as report
 from fairseq_mega.reports.results import read_result, write_result
@@ -13,6 +13,7 @@ from .fingerprints import digest
 from .runs import Run
 from .wishes import Wishes
 
+OF_CELLS = ("miniature",)  # reports that read the files of cells, the others those of single runs
 FIGURES = ("figure4", "figure5", "figure6")
 
 
@@ -60,13 +61,18 @@ def results_folder(wishes: Wishes) -> Path:
     return wishes.results or wishes.out / "results"
 
 
-def table_folder(name: str, wishes: Wishes, only: Iterable[str] = ()) -> Path:
+def cells_folder(wishes: Wishes) -> Path:
+    """The files of :mod:`fairseq_mega.recipes.cells`."""
+    return wishes.out / "cells"
+
+
+def table_folder(name: str, wishes: Wishes) -> Path:
     """A folder of the results of a report that were measured under the same conditions, made anew."""
     folder = wishes.out / "tables" / f"{name}-{digest(wishes.conditions())}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     seen = set()
-    for path in sorted(results_folder(wishes).glob("*.json")):
+    for path in sorted((cells_folder if name in OF_CELLS else results_folder)(wishes).glob("*.json")):
         result = read_result(path)
         same = result["settings"].get("conditions") == digest(wishes.conditions())
         named = path.name.split(".", 1)
