@@ -57,7 +57,7 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
         if wishes.smoke:
             made = folder.parent / f"{folder.name}.made-up"
             made_up.main([dataset, str(made)])
-            command += (made / "options").read_text(encoding="utf-8").splitlines()
+            command += [*(made / "options").read_text(encoding="utf-8").splitlines(), *made_up_options]
         return [("prepare", command)]
 
     def check(folder: Path, wishes: Wishes) -> None:
@@ -173,6 +173,11 @@ DATASETS: Dict[str, Data] = {
     "pathfinder32": classification("pathfinder", "pathfinder32"),
     "pathx": classification("pathx", "pathx"),
     "speech-commands": classification("speech", "speech-commands"),
+    "miniature-listops": classification("listops", "listops", ["--min-length", "20", "--max-length", "64"]),
+    "miniature-text": classification(
+        "text", "imdb", ["--length", "256", "--held-out", "1000", "--limit", "20000,1000,4000"], ["--held-out", "8"]
+    ),
+    "miniature-image": classification("image", "cifar10", ["--side", "16", "--limit", "20000,1000,4000"]),
     "wikitext-103": text("wikitext-103", "words"),
     "enwik8": text("enwik8", "bytes"),
     "wmt16-en-de": translations(),

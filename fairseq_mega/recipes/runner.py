@@ -46,7 +46,7 @@ def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
     if wishes.data is not None and not several:
         return wishes.data
     own = released_name(recipe.data, top.name, wishes)
-    shared = own
+    shared = recipe.data if recipe.data.startswith("miniature") else own  # beside the data set that it is a part of
     above = wishes.data_dir or wishes.data
     if above is not None:
         return above / shared
