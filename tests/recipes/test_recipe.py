@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -11,6 +12,8 @@ from fairseq_mega.models.presets import preset
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.recipes.estimates import duration, operations, span
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
+from fairseq_mega.recipes.runner import folders
+from fairseq_mega.recipes.wishes import Wishes
 from fairseq_mega.reports import lra_tables, table5, table7
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
@@ -69,14 +72,25 @@ def test_baselines_of_fairseq_are_said_in_full(name: str) -> None:
 def test_a_recipe_says_everything(name: str) -> None:
     """Every value of its preset stands in it, but for what it changes: its cell says what that is."""
     recipe = catalogue()[name]
-    values = preset(recipe.preset)
+    values = {} if recipe.preset in (*FAIRSEQS, *PLAIN) else preset(recipe.preset)
     model = recipe.config["model"]
     assert set(values) <= set(model)
     changed = {key for key, value in values.items() if model[key] != value}
     free = {"encoder_chunk_size", "encoder_n_dim", "attention_activation_fn"}
     assert changed <= free, changed
-    assert recipe.config["lr_scheduler"].get("total_num_update") in (None, recipe.updates)
-    assert recipe.seeds and recipe.source and recipe.machine and recipe.number.startswith("MEGA, ")
+    schedule = recipe.config["lr_scheduler"]
+    assert schedule.get("total_num_update") in (None, recipe.updates)
+    assert schedule.get("lr_period_updates") in (None, recipe.updates - schedule["warmup_updates"])
+    assert recipe.config["optimization"]["lr"] == recipe.rates[:1] or not recipe.rates
+    starts = {
+        "mega": "MEGA, ",
+        "megalodon": "MEGALODON, ",
+        "miniature": "Miniature of ",
+        "quickstart": "Quick start, ",
+        "comparison": "Comparison ",
+    }
+    start = starts[name.partition("/")[0]]
+    assert recipe.seeds and recipe.source and recipe.machine and recipe.number.startswith(start)
 
 
 def test_mega_chunk_differs_from_mega_in_its_chunk_alone() -> None:
@@ -85,6 +99,13 @@ def test_mega_chunk_differs_from_mega_in_its_chunk_alone() -> None:
             chunked = catalogue()[f"{recipe.name}_chunk"]
             assert {**chunked.config["model"], "encoder_chunk_size": -1} == recipe.config["model"]
             assert {**chunked.config, "model": {}} == {**recipe.config, "model": {}}
+
+
+@pytest.mark.parametrize("wishes", [{"smoke": True}, {"data_dir": Path("data")}, {"data": Path("data")}, {}])
+def test_data_sets_have_folders_of_their_own(tmp_path: Path, wishes: Dict[str, Any]) -> None:
+    """A miniature is not taken for the data set that it is a part of, wherever the data lie."""
+    found = folders([recipe for recipe in find_all([]) if recipe.script is None], Wishes(tmp_path, **wishes))
+    assert len(set(found.values())) == len(found)
 
 
 def test_a_number_of_two_tables_is_one_training() -> None:
