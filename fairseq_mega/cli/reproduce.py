@@ -1,6 +1,7 @@
-"""Repeat the numbers of the MEGA paper: prepare the data, train, evaluate, record, and print them beside the paper's.
+"""Repeat the numbers of the papers: prepare the data, train, evaluate, record, and print them beside the paper's.
 
-A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all of a table's (table2, figure4). All that is
+A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all of a table's (table2, figure4 of MEGA,
+megalodon/table5). A name without a paper is MEGA's where both papers have such a table. All that is
 needed is checked first. The same command given again goes on where it was stopped: a finished stage is skipped, and a
 result is never taken for that of other settings, other data or another seed. Arguments after -- go to fairseq-train.
 """

@@ -53,13 +53,21 @@ def find(name: str) -> List[Recipe]:
         if key == wanted or f"/{key}/".find(f"/{wanted}/") >= 0  # whole names of folders, anywhere in the path
     ]
     if wanted and found:
-        return found
+        return of_one_paper(found, wanted)
     if wanted.rpartition("/")[2] in WITHOUT_RECIPES:
         raise RecipeError(f"{name}: {WITHOUT_RECIPES[wanted.rpartition('/')[2]]}")
     folders = {"/".join(key.split("/")[:depth]) for key in known for depth in (1, 2, 3)}
     near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *sorted(folders)])), 3, 0.3)
     hint = " or ".join(near) or ", ".join(sorted(folder for folder in folders if folder.count("/") == 1))
     raise RecipeError(f"the recipe or table {name!r} is unknown: give {hint} (--list names all)")
+
+
+def of_one_paper(recipes: List[Recipe], wanted: str) -> List[Recipe]:
+    """Without those of MEGALODON where MEGA has a table of this name: their names begin with the paper's."""
+    papers = {recipe.name.partition("/")[0] for recipe in recipes}
+    if {"mega", "megalodon"} <= papers and "megalodon" not in wanted:
+        return [recipe for recipe in recipes if not recipe.name.startswith("megalodon/")]
+    return recipes
 
 
 def find_all(names: Sequence[str]) -> List[Recipe]:

@@ -15,10 +15,13 @@ NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T to
     "megalodon/table3/mt-bench": "6.27",
 }
 
-def paper_values(report: str, name: str, parts: Sequence[str], metric: str = "test_accuracy") -> List[str]:
-    """The published values of the recipes of one name in some folders of a report; "fails" where there is no recipe."""
+
+def paper_values(
+    report: str, name: str, parts: Sequence[str], metric: str = "test_accuracy", paper: str = "mega"
+) -> List[str]:
+    """The published values of the recipes of one name in some folders of a table; "fails" where there is no recipe."""
     found = []
     for part in parts:
-        path = FOLDER / "mega" / report / part / f"{name}.yaml"
+        path = FOLDER / paper / report / part / f"{name}.yaml"
         found.append(f"{load(path).paper[metric]:.2f}" if path.exists() else "fails")
     return found
