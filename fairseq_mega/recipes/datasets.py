@@ -7,7 +7,12 @@ from typing import Callable, Dict, List, Sequence
 
 from fairseq_mega.corpora.classification import made_up
 from fairseq_mega.corpora.classification.missing import FILES, to_make
+from fairseq_mega.corpora.language_modeling import made_up_books
+from fairseq_mega.corpora.language_modeling.binarising import preprocess_words
+from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.wmt16.sources import archive_urls
+from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.reports.word_counts import WORDS_FILE
 from fairseq_mega.work.commands import PYTHON
 
 from .recipe import RecipeError
@@ -107,10 +112,23 @@ def text(corpus: str, unit: str) -> Data:
 
 def binarise(folder: Path, wishes: Wishes) -> List[str]:
     """fairseq-preprocess of the three parts of a text."""
-    parts = [word for part in ("train", "valid", "test") for word in (f"--{part}pref", str(folder / "text" / part))]
-    # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
-    workers = wishes.workers + 1 if wishes.workers > 1 else 1
-    return [*PREPROCESS, "--only-source", *parts, "--destdir", str(folder / "data-bin"), "--workers", str(workers)]
+    return [*PREPROCESS, *preprocess_words(folder / "text", folder / "data-bin", wishes.workers)]
+
+
+def books() -> Data:
+    """PG-19 as JSON lines, with its sentencepiece model."""
+
+    def steps(folder: Path, wishes: Wishes) -> List[Step]:
+        command = [*PYTHON, "fairseq_mega.cli.prepare", "pg19", "--out", str(folder)]
+        if wishes.smoke:
+            command += made_up_books.write(folder.parent / f"{folder.name}.made-up")
+        return [("prepare", command)]
+
+    def check(folder: Path, wishes: Wishes) -> None:
+        if not wishes.smoke and not wishes.download:
+            raise RecipeError(f"{folder} holds no PG-19: make it with fairseq-mega-prepare pg19, see its --help")
+
+    return Data("pg19", steps, check, [*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE, WORDS_FILE])
 
 
 def translations() -> Data:
@@ -180,5 +198,6 @@ DATASETS: Dict[str, Data] = {
     "miniature-image": classification("image", "cifar10", ["--side", "16", "--limit", "20000,1000,4000"]),
     "wikitext-103": text("wikitext-103", "words"),
     "enwik8": text("enwik8", "bytes"),
+    "pg19": books(),
     "wmt16-en-de": translations(),
 }
