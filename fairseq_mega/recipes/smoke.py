@@ -24,6 +24,24 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "encoder_attention_heads": 2,
         "classifier_out_dim": 16,
     },
+    "megalodon_lra": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_hidden_dim": 32,
+        "encoder_z_dim": 8,
+        "norm_num_groups": 4,
+        "classifier_out_dim": 16,
+    },
+    "megalodon_lm": {
+        "decoder_layers": 1,
+        "decoder_embed_dim": 32,
+        "decoder_hidden_dim": 48,
+        "decoder_ffn_embed_dim": 48,
+        "decoder_z_dim": 16,
+        "decoder_chunk_size": 16,
+        "norm_num_groups": 4,
+        "adaptive_softmax_cutoff": "10,20",
+    },
     "mega_lm": {
         "decoder_layers": 1,
         "decoder_embed_dim": 32,
@@ -102,9 +120,14 @@ def shrink_evaluation(evaluate: Dict[str, Any]) -> Dict[str, Any]:
         found["contexts"] = [{"segments": [20, 4, 1], "chunk_size": [16]}, {"segments": [2], "chunk_size": [8, 16, 32]}]
     elif "contexts" in found:
         found["contexts"] = [
-            {"context_window": [16]} if "context_window" in context else {**context, "chunk_size": [32]}
+            {"context_window": [16]} if "context_window" in context else {**context, **shorter(context)}
             for context in found["contexts"]
         ]
     if "average" in found:
         found["average"] = 2
     return found
+
+
+def shorter(context: Dict[str, Any]) -> Dict[str, Any]:
+    """The chunk of a context for the tiny form, and lengths of it."""
+    return {"chunk_size": [32], **({"exact_contexts": [32, 64, 128, 256]} if "exact_contexts" in context else {})}
