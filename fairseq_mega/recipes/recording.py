@@ -14,7 +14,7 @@ from .runs import Run
 from .wishes import Wishes
 
 OF_CELLS = ("miniature",)  # reports that read the files of cells, the others those of single runs
-FIGURES = ("figure4", "figure5", "figure6")
+FIGURES = ("figure4", "figure5", "figure6", "megalodon-figure5")
 
 
 def record(run: Run, wishes: Wishes) -> List[Path]:

@@ -78,10 +78,12 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
         RecipeError: if a wish does not suit the recipe.
     """
     config, cell = copy.deepcopy(recipe.config), recipe.cell
-    evaluate = {**recipe.evaluate, **wishes.evaluation}
+    evaluate = recipe.evaluate
     if wishes.smoke:
         shrink(config, recipe.evaluate["kind"])
-        evaluate = {**shrink_evaluation(recipe.evaluate), **wishes.evaluation}
+        evaluate = shrink_evaluation(recipe.evaluate)
+    panels = recipe.report == "figure6"  # contexts are wanted of its panels alone
+    evaluate = {**evaluate, **{key: value for key, value in wishes.evaluation.items() if key != "contexts" or panels}}
     set_schedule(recipe, config, wishes)
     set_batch(config, wishes)
     config["common"]["seed"] = seed

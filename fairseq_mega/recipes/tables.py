@@ -37,7 +37,7 @@ def report_options(name: str, runs: Sequence[Run], options: argparse.Namespace, 
         words += ["--segments", str(right["segments"][0]), "--benchmark", "figure6" + "-smoke" * wishes.smoke]
     if name == "table2":
         words += speed(wishes, [run.recipe for run in runs], options.no_speed)
-    if options.output is not None and name.startswith("figure"):
+    if options.output is not None and "figure" in name:
         words += ["--output", options.output]
     return words
 
