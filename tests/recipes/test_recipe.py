@@ -14,7 +14,7 @@ from fairseq_mega.recipes.estimates import duration, operations, span
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.recipes.runner import folders
 from fairseq_mega.recipes.wishes import Wishes
-from fairseq_mega.reports import lra_tables, table5, table7
+from fairseq_mega.reports import lra_tables, megalodon_classifiers, megalodon_language_models, table5, table7
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
 WRONG = [
@@ -116,11 +116,13 @@ def test_a_number_of_two_tables_is_one_training() -> None:
         ("mega/table2/image/mega_chunk", "mega/figure4/image/c128"),
         ("mega/table2/pathfinder/mega", "mega/figure5/pathfinder/laplace"),
         ("mega/table5/wikitext103/mega", "mega/figure6/wikitext103/mega"),
+        ("megalodon/table5/pg19/megalodon", "megalodon/figure5/pg19/megalodon"),
     ]
     for first, *others in same:
         assert all(catalogue()[other].config == catalogue()[first].config for other in others)
 
 
+MEGALODONS = ("table5", "table6", "table7", "table8", "figure5")
 REPORTS = ("table2", "table3", "table4", "table5", "table7", "figure4", "figure5", "figure6")
 PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
     "listops/mega": (64, 1, 1, "layernorm", 0.001, 0.01, 0.1, 3000, 90000, 1.0),
@@ -162,6 +164,56 @@ def test_reports_have_the_published_values_from_the_recipes() -> None:
     assert table5.PAPER["wikitext103"][-1][2] == "18.07" and table5.PAPER["enwik8"][-1][2] == "1.02"
     assert table7.PAPER["MEGA softmax"] == (29.18, 28.47, 32.90, 32.35)
     assert table7.PAPER["MEGA laplace"] == (28.95, 28.27, 32.81, 32.22)
+
+
+def test_reports_have_the_published_values_of_megalodon() -> None:
+    """MEGALODON, Tables 5 to 8, typed once more from the paper."""
+    lra = (63.79, 90.48, 91.76, 89.42, 98.13, 98.17), (62.23, 90.53, 91.74, 87.11, 96.89, 97.21)
+    assert megalodon_classifiers.PAPER6["MEGALODON"][:6] == tuple(f"{value:.2f}" for value in lra[0])
+    assert megalodon_classifiers.PAPER6["MEGALODON-chunk"][:6] == tuple(f"{value:.2f}" for value in lra[1])
+    assert megalodon_classifiers.PAPER7["MEGALODON-chunk"] == ("300K", "98.14")
+    papers = megalodon_language_models.PAPERS
+    assert papers["megalodon-table5"].rows[-1] == ("MEGALODON", "1.3B", "25.40")
+    assert papers["megalodon-table8"].rows[-1] == ("MEGALODON", "252M", "17.23")
+    assert papers["megalodon-table8"].rows[-2] == ("MEGA", "252M", "18.07")
+
+
+def test_megalodons_recipes_are_megas_but_for_the_model() -> None:
+    """"(almost) all the architectural and training hyperparameters" are MEGA's (Appendix C)."""
+    pairs = [(f"megalodon/table6/{task}/megalodon", f"mega/table2/{task}/mega") for task in lra_tables.LRA]
+    pairs += [("megalodon/table7/speech/megalodon", "mega/table4/speech/base")]
+    for name, mega in pairs:
+        own, other = catalogue()[name].config, catalogue()[mega].config
+        assert {**own, "model": {}} == {**other, "model": {}}
+        same = ("layers", "embed_dim", "hidden_dim", "z_dim", "n_dim", "chunk_size")
+        for key in ("dropout", *(f"encoder_{part}" for part in same)):
+            assert own["model"][key] == other["model"][key], (name, key)
+    configs = [catalogue()[f"{name}/wikitext103/{name[:-7]}"].config for name in ("megalodon/table8", "mega/table5")]
+    for config in configs:  # blocks of the same lengths
+        ends = [config["task"][f"variant_block_multiple_{end}"] for end in ("min", "max")]
+        assert [end * config["model"]["decoder_chunk_size"] for end in ends] == [2048, 6144]
+    other = {"task": {}, "model": {}, "checkpoint": {}}
+    assert {**configs[0], **other} == {**configs[1], **other}
+
+
+def test_every_table_has_a_script() -> None:
+    """A table or figure of recipes has a script that names it, and says in its help what it does."""
+    named = {}
+    for script in (FOLDER.parent.parent / "scripts").glob("mega*_*.sh"):
+        text = script.read_text(encoding="utf-8")
+        named[text.rpartition("\nreproduce ")[2].split()[0]] = script.name
+        assert f"usage: bash scripts/{script.name} " in text
+    papers = ("mega/", "megalodon/")
+    tables = {"/".join(name.split("/")[:2]) for name in catalogue() if name.startswith(papers)}
+    assert set(named) == tables and all(find(table) for table in tables)
+
+
+def test_names_of_both_papers_are_megas() -> None:
+    """table5 and table7 are in both; what stood for MEGA's goes on doing so."""
+    for table in ("table5", "table7", "figure5"):
+        assert {recipe.name.split("/")[0] for recipe in find(table)} == {"mega"}
+        assert {recipe.name.split("/")[0] for recipe in find(f"megalodon/{table}")} == {"megalodon"}
+    assert {recipe.name.split("/")[0] for recipe in find("table6")} == {"megalodon"}
 
 
 def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
