@@ -1,0 +1,57 @@
+"""Every recipe in its tiny form, from the data to a result file and a row of its table or a point of its figure.
+
+Those with a script of their own are the quick start's: tests/end_to_end/test_quickstart.py and test_quickstart_lm.py.
+"""
+
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from fairseq_mega.cli.reproduce import main
+from fairseq_mega.recipes.catalogue import catalogue, find_all
+from fairseq_mega.recipes.evaluating import results_of
+from fairseq_mega.recipes.recording import FIGURES
+from fairseq_mega.recipes.runner import folders, prepare, runs_of
+from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.reports.results import read_result
+from tests.support.in_process import in_process  # noqa: F401
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]
+GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one group are tried together
+    **{name: [name] for name in ("table2", "table3", "table4", "table7", "figure4", "figure5", "miniature")},
+    "language models": ["table5", "figure6"],
+    "megalodon, language models": ["megalodon/table5", "megalodon/table8", "megalodon/figure5"],
+    "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all groups: a number of two tables is trained once, and data are made once."""
+    return tmp_path_factory.mktemp("smoke")
+
+
+def test_the_groups_have_every_recipe() -> None:
+    found = [recipe.name for names in GROUPS.values() for recipe in find_all(names)]
+    assert sorted(found) == sorted(name for name, recipe in catalogue().items() if recipe.script is None)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_from_the_data_to_the_table(out: Path, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recipes = find_all(GROUPS[group])
+    status = main([*GROUPS[group], "--smoke", "--seeds", "1", "--workers", "1", "--out", str(out)])
+    printed = capsys.readouterr()
+    assert status == 0, printed.err[-4000:]
+    wishes = Wishes(out.resolve(), out.resolve(), smoke=True)
+    digests = {name: prepare(name, folder, wishes) for name, folder in folders(recipes, wishes).items()}
+    runs = runs_of(recipes, [1], wishes, digests)
+    assert {run.recipe.name for run in runs} == {recipe.name for recipe in recipes}
+    for run in runs:
+        files = sorted(results_of(run).glob("*.json"))
+        assert files, run.recipe.name
+        for metric in run.recipe.paper:
+            assert any(metric in read_result(file)["scores"] for file in files), (run.recipe.name, metric)
+    assert "not yet" not in printed.out and "SMOKE RUN" in printed.out
+    for name in {recipe.report for recipe in recipes} & set(FIGURES):
+        assert (out / f"{name}.png").stat().st_size > 10_000
