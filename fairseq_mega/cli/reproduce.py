@@ -118,7 +118,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     options.add_options(parser)
     words, extra = options.split_extra(given)
     try:
-        return run(parser.parse_args(words), extra, given)
+        return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
         print(f"{PROGRAM}: error: {error}", file=sys.stderr)
         return 1

@@ -128,6 +128,8 @@ def test_recordings(clips, monkeypatch, capsys, tmp_path) -> None:
     answers = ask(monkeypatch, capsys, *clips, *files)
     assert [(label, name) for label, _, name in answers] == [("high", str(files[0])), ("low", str(files[1]))]
     assert ask(monkeypatch, capsys, *clips, stdin=f"{files[0]}\n{files[1]}\n") == answers
+    assert classify.main([str(word) for word in (clips[0], "--path", clips[1], "--cpu", *files)]) == 0
+    assert [line.split("\t") for line in capsys.readouterr().out.splitlines()] == answers
 
 
 def test_a_recording_of_another_form_is_refused(clips, capsys, tmp_path) -> None:

@@ -155,3 +155,5 @@ def test_the_list_knows_what_was_done(out: Path, capsys: pytest.CaptureFixture[s
     assert " done " in lines["mega/table2/text/mega"] and "90.43" in lines["mega/table2/text/mega"]
     assert "(measured)" in lines["mega/table2/text/mega"] and "(1)" in lines["mega/table2/text/mega"]
     assert "not begun" in lines["mega/table2/text/mega_chunk"]
+    assert main(["--list", "table2/image/s4d", "--gpus", "0", "table2/text/mega"]) == 0
+    assert "2 recipes" in capsys.readouterr().out
