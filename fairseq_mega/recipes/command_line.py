@@ -1,6 +1,6 @@
 """A recipe's configuration as the command line of fairseq-train."""
 
-from typing import Any, List
+from typing import Any, List, Sequence
 
 from .recipe import GROUPS, Config
 
@@ -8,7 +8,7 @@ PAIRS = ("pixel_normalization",)  # options of two words; other lists are one, w
 NAMED = {"task": "--task", "criterion": "--criterion", "optimizer": "--optimizer", "lr_scheduler": "--lr-scheduler"}
 
 
-def arguments(config: Config, preset: str) -> List[str]:
+def arguments(config: Config, preset: str, groups: Sequence[str] = GROUPS) -> List[str]:
     """The arguments of fairseq-train that give this configuration: the data, and a flag for each entry.
 
     A flag without a value is a switch; what is false is left out, as all of the recipes' switches are by default.
@@ -16,9 +16,10 @@ def arguments(config: Config, preset: str) -> List[str]:
     Args:
         config: of a recipe.
         preset: named by --arch; all values that it sets are set again.
+        groups: of the configuration.
     """
     words = [str(config["task"]["data"])]
-    for group in GROUPS:
+    for group in groups:
         options = dict(config[group])
         if group == "model":
             words += ["--arch", preset]
