@@ -8,7 +8,6 @@ import shutil
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import List
 
 import torch
 
@@ -18,21 +17,20 @@ from fairseq_mega.corpora.language_modeling import gcide
 from fairseq_mega.corpora.language_modeling.binarising import binarise
 from fairseq_mega.corpora.language_modeling.command import main as language_modeling
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of, training_words
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
 from fairseq_mega.reports.results import read_result
 from fairseq_mega.work.commands import call, module
 from fairseq_mega.work.folder import Work
 
-PACKAGE = "dict-gcide"
-MODEL = (
-    "--arch mega_lm_tiny --decoder-layers 4 --decoder-embed-dim 128 --decoder-hidden-dim 256 --decoder-z-dim 64 "
-    "--decoder-n-dim 16 --decoder-chunk-size 128"
-)
-SMOKE_MODEL = "--arch mega_lm_tiny --decoder-embed-dim 16 --decoder-hidden-dim 32 --decoder-chunk-size 16"
+SMOKE = {
+    "model": {
+        "decoder_layers": 2, "decoder_embed_dim": 16, "decoder_hidden_dim": 32,
+        "decoder_z_dim": 32, "decoder_n_dim": 8, "decoder_chunk_size": 16,
+    }
+}
 BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
 HELD_OUT = 100_000  # bytes at most of validation and of test: scoring takes time, too
-MINUTES = 5.0
-SEED = 1
 SHOWN = 700  # bytes of text that are written at the end
 PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
@@ -42,11 +40,12 @@ class LanguageModel:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.model = (SMOKE_MODEL if options.smoke else MODEL).split()
+        self.recipe = recipe_of("lm", SMOKE if options.smoke else {})
         self.updates = options.updates or ("20" if options.smoke else None)
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
-        lines = [f"text {text}", f"model {' '.join(self.model)}", f"updates {self.updates or 'by time'}"]
-        lines += [f"minutes {options.train_minutes or MINUTES}", f"precision {options.precision}", f"seed {SEED}"]
+        self.minutes = 60 * self.recipe.config["optimization"]["stop_time_hours"]
+        lines = [f"text {text}", *kept_settings(self.recipe), f"updates {self.updates or 'by time'}"]
+        lines += [f"minutes {options.train_minutes or self.minutes}", f"precision {options.precision}"]
         self.work = Work(options.work_dir, lines, "--work-dir")
         self.folder = self.work.folder
         self.text = Path(options.text) if options.text else self.folder / "raw" / "gcide.txt"
@@ -60,7 +59,7 @@ class LanguageModel:
         self.precision = precision_of(work, options.precision, self.device)
         work.stage("split", self.split)
         work.stage("binarise", self.binarise)
-        work.stage("plan", lambda: plan_minutes(work, options.train_minutes, self.updates, MINUTES))
+        work.stage("plan", lambda: plan_minutes(work, options.train_minutes, self.updates, self.minutes))
         work.stage("train", self.train)
         work.stage("evaluate", self.evaluate)
         self.show()
@@ -88,18 +87,24 @@ class LanguageModel:
 
     def train(self) -> None:
         """Train."""
-        command: List[object] = ["fairseq-mega-train", self.folder / "data-bin", "--task", "mega_language_modeling"]
-        command += [*self.model, "--max-tokens", 4096, "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)"]
-        command += ["--lr", 5e-3, "--clip-norm", 0.25, "--num-workers", 0, "--valid-block", "splits:10"]
-        command += ["--seed", SEED, "--precision", self.precision, *self.device]
-        train(self.work, command, 50, 500, self.updates)
+        config = self.recipe.config
+        command = ["fairseq-mega-train", *training_words(self.recipe, self.folder / "data-bin"), *self.device]
+        warmup, save = config["lr_scheduler"]["warmup_updates"], config["checkpoint"]["save_interval_updates"]
+        train(self.work, [*command, "--precision", self.precision], warmup, save, self.updates)
 
     def evaluate(self) -> None:
         """Score the test text, each byte once."""
         shutil.rmtree(self.folder / "results", ignore_errors=True)
         path = self.folder / "checkpoints" / "checkpoint_best.pt"
         what = [self.folder / "data-bin", "--path", path, "--label", "quickstart", "--output", self.folder / "results"]
-        where = ["--segments", 10, "--device", "cpu" if self.device else "cuda", "--benchmark", "quickstart-lm"]
+        where = [
+            "--segments",
+            self.recipe.evaluate["segments"],
+            "--device",
+            "cpu" if self.device else "cuda",
+            "--benchmark",
+            "quickstart-lm",
+        ]
         self.work.run("evaluate", module("fairseq_mega.cli.evaluate_lm", *what, *where))
 
     def show(self) -> None:
@@ -113,7 +118,7 @@ class LanguageModel:
         generator = MegaLanguageModel.from_pretrained(*map(str, where))
         generator.to("cpu" if self.device else "cuda")
         prompt = PROMPTS["own" if self.options.text else "gcide"]
-        random = torch.Generator(generator.device).manual_seed(SEED)
+        random = torch.Generator(generator.device).manual_seed(self.recipe.seeds[0])
         print(prompt, end="", flush=True)
         with evaluating("fp32", generator.device.type):
             for piece in islice(generator.stream(prompt, temperature=0.7, generator=random), SHOWN):

@@ -11,6 +11,7 @@ from typing import List
 from fairseq_mega.corpora.checksums import sha256_of
 from fairseq_mega.corpora.debian import fetch_package, unpack_package
 from fairseq_mega.corpora.translation.command import main as parallel_text
+from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of, training_words
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
 from fairseq_mega.reports.command import main as report
 from fairseq_mega.reports.log_progress import Progress
@@ -19,17 +20,19 @@ from fairseq_mega.work.folder import Work
 from fairseq_mega.work.stages import elapsed, say
 
 PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
-MODEL = (
-    "--arch mega_tiny --encoder-embed-dim 256 --encoder-hidden-dim 512 --encoder-ffn-embed-dim 384 --encoder-z-dim 64 "
-    "--encoder-n-dim 16 --encoder-layers 3 --decoder-layers 3 --normalize-before --dropout 0.1"
-)
-TRAINING = {"vocabulary": 4000, "max_tokens": 1200, "rate": 2e-3, "warmup": 200, "save": 300, "beam": 5}
-SMOKE_MODEL = "--arch mega_tiny --encoder-layers 1 --decoder-layers 1"
-SMOKE_TRAINING = {"vocabulary": 400, "max_tokens": 1000, "rate": 2e-3, "warmup": 5, "save": 10, "beam": 2}
+SMOKE = {
+    "model": {
+        "encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 64, "encoder_hidden_dim": 128,
+        "encoder_ffn_embed_dim": 128, "encoder_z_dim": 32, "encoder_n_dim": 8,
+    },
+    "dataset": {"max_tokens": 1000},
+    "lr_scheduler": {"warmup_updates": 5},
+    "checkpoint": {"save_interval_updates": 10},
+}
+SMOKE_VOCABULARY, SMOKE_BEAM = 400, 2
 WHOLE_MINUTES = 25.0  # from the call to the last line, on a busy machine too
 LATER_MINUTES = 4.0  # translating and scoring there; two idle cores take less than two
 MINUTES = (6.0, 15.0)  # of the training, at least and at most
-SEED = 1
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 
 
@@ -38,8 +41,9 @@ class Translation:
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.options, self.command = options, command
-        self.model = (SMOKE_MODEL if options.smoke else MODEL).split()
-        self.settings = SMOKE_TRAINING if options.smoke else TRAINING
+        self.recipe = recipe_of("translation", SMOKE if options.smoke else {})
+        self.vocabulary = SMOKE_VOCABULARY if options.smoke else self.recipe.cell["vocabulary"]
+        self.beam = SMOKE_BEAM if options.smoke else self.recipe.evaluate["beam"]
         self.updates = options.updates or ("20" if options.smoke else None)
         self.source, self.target = options.source_lang, options.target_lang
         self.limit = ["--limit", 400] if options.smoke else []
@@ -48,10 +52,10 @@ class Translation:
 
     def _kept_settings(self) -> List[str]:
         options = self.options
-        lines = [f"languages {self.source} {self.target}", f"model {' '.join(self.model)}"]
-        lines += [f"{name} {value:g}" for name, value in self.settings.items()]
+        lines = [f"languages {self.source} {self.target}", f"vocabulary {self.vocabulary}", f"beam {self.beam}"]
+        lines += kept_settings(self.recipe)
         lines += [f"updates {self.updates or 'by time'}", f"minutes {options.train_minutes or 'as many as are left'}"]
-        lines += [f"precision {options.precision}", f"seed {SEED}"]
+        lines += [f"precision {options.precision}"]
         for prefix in filter(None, (options.text, options.valid, options.test)):
             lines += [sha256_of(Path(f"{prefix}.{language}")) for language in (self.source, self.target)]
         return lines
@@ -108,7 +112,7 @@ class Translation:
     def learn_subwords(self) -> None:
         """Learn subwords, and cut the text into them."""
         where = ["--text", self.folder / "text", "--output", self.folder / "pieces", *self._languages()]
-        size = ["--vocab-size", self.settings["vocabulary"]]
+        size = ["--vocab-size", self.vocabulary]
         call(parallel_text, ["subwords", *where, *size])
 
     def binarise(self) -> None:
@@ -126,19 +130,19 @@ class Translation:
 
     def train(self) -> None:
         """Train."""
-        settings = self.settings
-        command: List[object] = ["fairseq-mega-train", self.folder / "data-bin", *self._languages(), *self.model]
-        command += ["--share-all-embeddings", "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1]
-        command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", 1.0, "--lr", settings["rate"]]
-        command += ["--max-tokens", settings["max_tokens"], "--required-batch-size-multiple", 1, "--num-workers", 0]
-        command += ["--skip-invalid-size-inputs-valid-test", "--seed", SEED, "--precision", self.precision]
-        train(self.work, [*command, *self.device], int(settings["warmup"]), int(settings["save"]), self.updates)
+        config = self.recipe.config
+        config["task"].update(source_lang=self.source, target_lang=self.target)
+        command = ["fairseq-mega-train", *training_words(self.recipe, self.folder / "data-bin"), *self.device]
+        warmup, save = config["lr_scheduler"]["warmup_updates"], config["checkpoint"]["save_interval_updates"]
+        train(self.work, [*command, "--precision", self.precision], warmup, save, self.updates)
 
     def _translator(self) -> List[object]:
+        wanted = self.recipe.evaluate
         return [
             *("--path", self.folder / "checkpoints" / "checkpoint_best.pt", *self._languages()),
             *("--bpe", "sentencepiece", "--sentencepiece-model", self.folder / "pieces" / "joint.model"),
-            *("--beam", int(self.settings["beam"]), "--max-len-a", 1.5, "--max-len-b", 20, *self.device),
+            *("--beam", self.beam, "--max-len-a", wanted["max_len_a"], "--max-len-b", wanted["max_len_b"]),
+            *self.device,
         ]
 
     def _test_sentences(self) -> int:
@@ -159,7 +163,7 @@ class Translation:
         command: List[object] = ["translations", log, "--reference", text / f"test.{self.target}"]
         command += ["--source", text / f"test.{self.source}", "--target-lang", self.target]
         command += ["--expect", self._test_sentences(), "--examples", 5, "--json", self.folder / "result.json"]
-        command += ["--command", self.command, "--seed", SEED, "--label", "quickstart"]
+        command += ["--command", self.command, "--seed", self.recipe.seeds[0], "--label", "quickstart"]
         command += ["--setting", f"precision={self.precision}", "--setting", f"train_minutes={minutes}"]
         if report([str(part) for part in command]):
             raise StageError
