@@ -6,50 +6,66 @@ from typing import Dict, List, Optional, Sequence
 
 from fairseq_mega.reports.log_progress import parse_statistics
 from fairseq_mega.reports.results import read_result
-from fairseq_mega.reports.text_tables import aligned
+from fairseq_mega.reports.text_tables import Table, terminal
 
+from .catalogue import catalogue
 from .datasets import DATASETS
-from .estimates import RATES_SAID, duration
+from .estimates import RATES_SAID, duration, span
 from .evaluating import results_of
 from .fingerprints import digest_of_data
+from .published import NEEDS_IMAGE_MODELS, NEEDS_WEIGHTS
 from .recipe import Recipe
 from .runner import folders, runs_of
 from .runs import Run
+from .storage import bytes_of_recipe, size_of
 from .wishes import Wishes
 
-WIDTHS = (44, 16)
+COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left")
+SUMMARY = "Table 1 is a summary of others: fairseq-mega-report table1 RESULTS"
 
 
 def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> List[str]:
     """A line for each recipe, under a head and above what the numbers are."""
-    lines = [aligned("recipe", ["state", "paper", "ours", "time left"], *WIDTHS)]
+    rows: List[List[str]] = []
     digests: Dict[str, Optional[str]] = {}
     for recipe in recipes:
+        if recipe.script is not None:
+            rows.append(row(recipe, [], wishes))
+            continue
         if recipe.data not in digests:
             folder, data = folders(recipes, wishes)[recipe.data], DATASETS[recipe.data]
             files = [folder / name for name in data.files]
             digests[recipe.data] = digest_of_data(files, folder) if data.is_there(folder) else None
         found = digests[recipe.data]
         runs = [] if found is None else runs_of([recipe], seeds, wishes, {recipe.data: found})
-        lines.append(line(recipe, runs, wishes))
+        rows.append(row(recipe, runs, wishes))
     many = len({recipe.name for recipe in recipes})
-    said = f"measured here or estimated {RATES_SAID}"
-    lines.append(f"{many} recipes; time left: of all seeds one after the other, {said}")
-    return lines
+    if many == len(catalogue()):
+        for name, paper in NEEDS_IMAGE_MODELS.items():
+            rows.append([name, "no image models", paper, "-", "-", "-"])
+        for name, paper in NEEDS_WEIGHTS.items():
+            rows.append([name, "unreleased weights", paper, "-", "-", "-"])
+    said = (
+        f"{many} recipes; disk: of the checkpoints of all seeds; time left: of all seeds one after the other, measured "
+        f"here or estimated {RATES_SAID}; {SUMMARY}"
+    )
+    return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
 
 
-def line(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> str:
-    """The line of a recipe, whose runs are empty where its data are not there."""
-    paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or "plot"
+def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
+    """The cells of a recipe, whose runs are empty where its data are not there."""
+    paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or ("plot" if "figure" in recipe.report else "-")
     metric = next(iter(recipe.paper), None)
     values = [value for run in runs for value in scores(run, metric)]
     logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
-    seeds = len(runs) or len(recipe.seeds)
-    updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * seeds
+    trainings = len(runs) or len(recipe.seeds) * max(1, len(recipe.rates))
+    updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * trainings
     done = sum(map(updates_done, runs))
+    hours = recipe.config["optimization"].get("stop_time_hours")
     left = duration(recipe, done, updates, logs, wishes.gpus, wishes.workers)
+    left = f"{span(3600 * hours)} (estimated)" if hours else left
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
-    return aligned(recipe.name, [state(runs), paper, ours, left], *WIDTHS)
+    return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left]
 
 
 def state(runs: Sequence[Run]) -> str:

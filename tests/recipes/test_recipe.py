@@ -1,8 +1,9 @@
 """Reading recipes: what is wrong with a file is said, names stand for what they should, and tables are complete."""
 
+import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Set
 
 import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -11,6 +12,7 @@ from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.recipes.estimates import duration, operations, span
+from fairseq_mega.recipes.published import NEEDS_IMAGE_MODELS, NEEDS_WEIGHTS
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.recipes.runner import folders
 from fairseq_mega.recipes.wishes import Wishes
@@ -220,13 +222,64 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
     """On a bare machine: every cell that is trained, with the paper's value or the plot, and none begun."""
     assert main(["--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [line.split()[0] for line in lines] == list(catalogue())
-    assert all("no data yet" in line for line in lines)
-    assert {line.split("/")[1] for line in lines} == set(REPORTS)
+    assert [line.split()[0] for line in lines] == [*catalogue(), *NEEDS_IMAGE_MODELS, *NEEDS_WEIGHTS]
+    beyond = lines[len(catalogue()) :]
+    assert all("no image models" in line for line in beyond[: len(NEEDS_IMAGE_MODELS)])
+    assert all("unreleased weights" in line for line in beyond[len(NEEDS_IMAGE_MODELS) :])
+    del lines[len(catalogue()) :]
+    assert all("no data yet" in line and line.endswith("(estimated)") for line in lines)
+    assert {line.split("/")[1] for line in lines if line.startswith("mega/")} == set(REPORTS)
+    assert sum(line.startswith("miniature/") for line in lines) == 3 * 4
+    assert {line.split("/")[1] for line in lines if line.startswith("megalodon/")} == set(MEGALODONS)
     assert main(["mega/table2/text/mega_chunk", "--print"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("fairseq-train --user-dir fairseq_mega outputs/lra/text ")
     assert "--encoder-chunk-size 128" in printed and "--lr 0.004" in printed
+
+
+ARENA = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
+CELLS = {  # MEGA's tables and figures: every number and point of a model that the paper's authors or others trained
+    "table2": {f"{task}/{model}" for task in ARENA for model in ("mega", "mega_chunk", "transformer", "s4d")}
+    - {"pathx/transformer"},  # which fails there, and has no published configuration
+    "table3": {f"{task}/{function}" for task in ("text", "image") for function in ("softmax", "relu2", "laplace")},
+    "table4": {"speech/base", "speech/big"},
+    "table5": {"wikitext103/transformer", "wikitext103/mega", "enwik8/mega"},
+    "table6": {"imagenet/mega", "imagenet/deit_b"},
+    "table7": {
+        f"{direction}/{model}"
+        for direction in ("en-de", "de-en")
+        for model in ("transformer", "mega_softmax", "mega_laplace")
+    },
+    "figure4": {
+        f"{task}/{point}"
+        for task in ("text", "image")
+        for point in ("full", *(f"n{n}" for n in (0, 1, 2, 4, 8, 16, 32)), *(f"c{2**k}" for k in range(4, 10)))
+    },
+    "figure5": {"pathfinder/laplace", "pathfinder/relu2"},
+    "figure6": {"wikitext103/mega"},
+}
+
+
+def test_the_list_has_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a bare machine: no cell of the paper is missing or unknown, and each has a value, a time and a disk."""
+    assert main(["--list", "--gpus", "8", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
+    found: Dict[str, Set[str]] = {}
+    for name, *rest in lines:
+        if name.startswith("mega/"):
+            found.setdefault(name.split("/")[1], set()).add(name.split("/", 2)[2])
+            assert "unknown" not in rest and ("plot" in rest or re.search(r"\d\.?\d*", " ".join(rest))), name
+    assert found == CELLS
+
+
+def test_a_recipe_with_a_script_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]
+    assert main(["quickstart", "--list", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:-1]
+    assert [line.split()[0] for line in lines] == ["quickstart/lm", "quickstart/translation"]
+    assert "5 min (estimated)" in lines[0] and "15 min (estimated)" in lines[1]
+    assert main(["quickstart/lm", *options]) == 1
+    assert "(quickstart/lm: bash scripts/quickstart.sh --task lm)" in capsys.readouterr().err
 
 
 def test_the_time_that_is_left(tmp_path: Path) -> None:
