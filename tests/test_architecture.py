@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "fairseq_mega"
 FLOORS = {
     "cli": 7,
-    **dict.fromkeys(("recipes", "quickstart", "work", "reports", "benchmarks", "corpora"), 6),
+    **dict.fromkeys(("recipes", "quickstart", "comparisons", "work", "reports", "benchmarks", "corpora"), 6),
     **dict.fromkeys(("tasks", "criterions", "optim"), 5),
     "models": 4,
     "data": 3,

@@ -1,0 +1,1 @@
+"""Comparisons of small models of equal size on the same data, for a CPU."""
