@@ -12,7 +12,12 @@ from fairseq_mega.reports.results import ResultError, read_results
 from fairseq_mega.reports.text_tables import markdown
 
 BENCHMARK = "compare-classifiers"
-TITLES = {"mega": "MEGA", "mega-n0": "MEGA without EMA (N = 0)", "transformer": "Transformer, full attention"}
+TITLES = {
+    "mega": "MEGA",
+    "mega-n0": "MEGA without EMA (N = 0)",
+    "transformer": "Transformer, full attention",
+    "megalodon": "MEGALODON (our interpretation)",
+}
 COLUMNS = (
     *("task", "model", "learning rate", "seed", "parameters", "updates x examples", "test accuracy"),
     *("best validation accuracy", "examples/s in training", "peak GiB"),
