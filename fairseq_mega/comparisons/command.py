@@ -1,0 +1,57 @@
+"""What both comparisons do: their folder, the threads, a training and a scoring of each model, the table."""
+
+import argparse
+import os
+import shlex
+import sys
+from typing import List, Optional
+
+from fairseq_mega.comparisons.classifiers import Classifiers
+from fairseq_mega.comparisons.language_models import LanguageModels
+from fairseq_mega.comparisons.options import CLASSIFIERS, parse
+from fairseq_mega.reports.command import main as report
+from fairseq_mega.work.commands import StageError
+from fairseq_mega.work.folder import Work
+from fairseq_mega.work.script import run_script
+
+
+def folder_of(options: argparse.Namespace, *settings: str) -> Work:
+    """The folder of the command line; what is in it belongs to these settings and the shared ones."""
+    switches = [f"{name}: {'yes' if getattr(options, name) else 'no'}" for name in ("gpu", "smoke")]
+    shared = [f"data: {options.data}", f"updates: {options.updates}", f"lr: {options.lr}", f"seed: {options.seed}"]
+    return Work(options.out, [*shared, *switches, *settings], "--out")
+
+
+def use_threads(threads: Optional[int]) -> None:
+    """Let the commands take so many threads, or all cores, which they give back while they wait."""
+    usual = os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))
+    os.environ.update(OMP_NUM_THREADS=str(threads or usual), OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT="0")
+
+
+def compare(options: argparse.Namespace, command: str) -> None:
+    """Train and score the models, as far as that has not been done, and print the table.
+
+    Raises:
+        StageError, OSError, ValueError: whose messages are for the user.
+    """
+    use_threads(options.threads)
+    comparison: Classifiers | LanguageModels
+    if options.kind == CLASSIFIERS:
+        work = folder_of(options, f"task: {options.task}", f"chunk: {options.chunk}", f"batch: {options.batch}")
+        comparison = Classifiers(options, work, command)
+    else:
+        contexts = f"exact contexts: {'yes' if options.exact else 'no'}"
+        comparison = LanguageModels(options, folder_of(options, f"unit: {options.unit}", contexts))
+    for model in options.models:
+        comparison.work.stage(f"train-{model}", lambda model=model: comparison.train(model))  # type: ignore[misc]
+        comparison.work.stage(f"score-{model}", lambda model=model: comparison.score(model))  # type: ignore[misc]
+    if report(comparison.report()):
+        raise StageError
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Compare the kind of models that the first word names; returns the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parse(given)
+    command = shlex.join(["bash", f"scripts/{options.script}", *given[1:]])
+    return run_script(options.script, lambda: compare(options, command))
