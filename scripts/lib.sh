@@ -31,33 +31,6 @@ require_value() {
   fi
 }
 
-# whole_number OPTION VALUE LEAST: dies unless the value is a whole number of at least LEAST.
-whole_number() {
-  if [[ ! $2 =~ ^(0|[1-9][0-9]{0,11})$ ]] || (($2 < $3)); then
-    die "$1 is '$2': a whole number of at least $3 is needed"
-  fi
-}
-
-# one_of OPTION VALUE CHOICE...: dies unless the value is one of the choices.
-one_of() {
-  local option=$1 value=$2 choice
-  shift 2
-  for choice in "$@"; do
-    [[ $value != "$choice" ]] || return 0
-  done
-  die "$option is '$value': choose from $(printf '%s, ' "$@" | sed 's/, $//')"
-}
-
-# list_of OPTION VALUE CHOICE...: dies unless the value is a list, separated by commas, of some of the choices.
-list_of() {
-  local option=$1 value=$2 one
-  shift 2
-  [[ $value =~ ^[^,]+(,[^,]+)*$ ]] || die "$option is '$value': names separated by commas are needed, of $*"
-  for one in ${value//,/ }; do
-    one_of "$option" "$one" "$@"
-  done
-}
-
 # require_command NAME REMEDY: dies with the remedy where the command is not installed.
 require_command() {
   command -v "$1" >/dev/null 2>&1 || die "the command '$1' was not found: $2"
@@ -103,79 +76,4 @@ start() {
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
   shift
   exec python -m "$module" "$@"
-}
-
-# run_stage NAME COMMAND...: runs the command once; its marker "$work_dir/.done/NAME" is made only on success.
-# The command runs in a subshell with errexit, so variables that it sets are lost, and a failure of any of its steps ends the script.
-# Never call run_stage in a condition (if, &&, ||): bash would then ignore errexit inside the stage.
-run_stage() {
-  local name=$1
-  shift
-  local marker=${work_dir:?run_stage needs work_dir}/.done/$name
-  if [[ -e $marker ]]; then
-    log "$name: done before, skipped (remove $marker to repeat it)"
-    return 0
-  fi
-  mkdir -p "$work_dir/.done"
-  log "$name: begins"
-  local status=0
-  set +e
-  (
-    set -euo pipefail
-    "$@"
-  )
-  status=$?
-  set -e
-  if [[ $status -ne 0 ]]; then
-    log "$name: failed with status $status"
-    exit "$status"
-  fi
-  date -u +%Y-%m-%dT%H:%M:%SZ >"$marker"
-  log "$name: done"
-}
-
-# keep_settings OPTION SETTING...: writes down the settings that the stages done in "$work_dir" belong to; dies where they
-# were begun with others. The option is the one that names the folder. With "checking" set it writes nothing.
-keep_settings() {
-  local option=$1 settings=${work_dir:?keep_settings needs work_dir}/settings wanted
-  shift
-  wanted=$(printf '%s\n' "$@")
-  if [[ ! -e $settings ]]; then
-    [[ ${checking-} ]] || printf '%s\n' "$wanted" >"$settings"
-  elif [[ $wanted != "$(cat "$settings")" ]]; then
-    diff "$settings" <(printf '%s\n' "$wanted") >&2 || true
-    die "$work_dir was begun with other settings or another text (see above): give the same options, \
-another $option, or remove that folder"
-  fi
-}
-
-# check_then_run COMMAND...: runs the command twice, first with "checking" set, with which it must only look whether all can
-# be done: what would stop the last of several long trainings is said before the first one.
-check_then_run() {
-  checking=yes
-  "$@"
-  checking=''
-  "$@"
-}
-
-# require_pyplot: dies unless plots can be drawn.
-require_pyplot() {
-  python -c 'from fairseq_mega.reports.plotting import load_pyplot; load_pyplot()' || die "the plot at the end cannot be drawn (see above)"
-}
-
-# fail_with_log LOG WHAT: shows the last lines of a log and dies.
-fail_with_log() {
-  printf -- '--- the last lines of %s\n' "$1" >&2
-  tail -n 20 "$1" >&2 || true
-  printf -- '---\n' >&2
-  die "$2 failed; its whole output is in $1. Start the same command again to go on from here"
-}
-
-# run_logged NAME COMMAND...: the output goes to "$work_dir/logs/NAME.log"; a failure shows its last lines.
-run_logged() {
-  local log_file=${work_dir:?run_logged needs work_dir}/logs/$1.log
-  shift
-  if ! "$@" >"$log_file" 2>&1; then
-    fail_with_log "$log_file" "${1##*/}"
-  fi
 }
