@@ -1,50 +1,127 @@
-"""The runner's commands run in this process: a fresh one would take seconds to import fairseq."""
+"""Commands run in this process, those that they start too: a fresh one would take seconds to import fairseq."""
 
 import contextlib
 import io
+import os
+import re
 import runpy
+import signal
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from unittest import mock
 
 import pytest
 
-from fairseq_mega.recipes import runner
-from fairseq_mega.work.commands import StageError
-from tests.support.helpers import captured_output, forget_earlier_runs
+from fairseq_mega.cli import console
+from fairseq_mega.cli import reproduce as reproducing
+from fairseq_mega.recipes import runner, tables
+from fairseq_mega.reports.log_progress import Progress, copy_with_progress
+from fairseq_mega.work import folder
+from fairseq_mega.work.commands import CommandError, StageError
+from tests.support.helpers import REPOSITORY, captured_output, forget_earlier_runs
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_module(words: Sequence[str]) -> int:
+    """Run ``python -m MODULE ...``, ``python -c TEXT ...``, fairseq-preprocess or a command of this package."""
+    saved, status = sys.argv, 0
+    name, *arguments = words
+    forget_earlier_runs()
+    try:
+        if name.startswith("fairseq-mega-"):
+            return console.run(name[len("fairseq-mega-") :], arguments)
+        how, what, *arguments = (
+            ["-m", "fairseq_cli.preprocess", *arguments] if name == "fairseq-preprocess" else words[1:]
+        )
+        sys.argv = [what, *arguments]
+        if how == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(what, {"__name__": "__main__"})
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        sys.argv = saved
+        forget_earlier_runs()
+    return status
 
 
 def execute(
     words: Sequence[str], log: Path, variables: Dict[str, str], progress: Any = None, output: Optional[Path] = None
 ) -> None:
-    """As :func:`fairseq_mega.work.commands.execute`, for ``python -m MODULE ...`` and ``python -c TEXT ...``."""
-    _, how, what, *arguments = words
-    saved, status = sys.argv, 0
-    forget_earlier_runs()
+    """As :func:`fairseq_mega.work.commands.execute`."""
     with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
-        sys.argv = [what, *arguments]
-        try:
-            if how == "-m":
-                runpy.run_module(what, run_name="__main__", alter_sys=True)
-            else:
-                exec(what, {"__name__": "__main__"})
-        except SystemExit as end:
-            status = int(end.code or 0)
-        finally:
-            sys.argv = saved
-            forget_earlier_runs()
+        status = run_module(words)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
         file.write(buffer.getvalue())
     if status:
-        raise StageError(f"{what} ended with status {status}: {buffer.getvalue()[-2000:]}")
+        raise StageError(f"{words[2]} ended with status {status}: {buffer.getvalue()[-2000:]}")
     if output is not None:
         output.write_text(printed.getvalue(), encoding="utf-8")
 
 
+def run_command(
+    words: Sequence[str],
+    log: Path,
+    variables: Optional[Mapping[str, str]] = None,
+    progress: Optional[Progress] = None,
+    output: Optional[Path] = None,
+    own_group: bool = False,
+) -> None:
+    """As :func:`fairseq_mega.work.commands.run_command`, with an error for an error."""
+    assert variables is None and output is None
+    with captured_output() as buffer:
+        try:
+            status = run_module(words)
+        except Exception as error:
+            print(error)
+            status = 1
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        copy_with_progress(io.StringIO(buffer.getvalue()), file, progress or Progress(), 0.0, sys.stderr)
+    if status:
+        raise CommandError(words, status, log)
+
+
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the runner start no processes."""
+    """Let the runner and the work folders start no processes."""
     for function in (runner.prepare, runner.perform_all):
         defaults = tuple(execute if value is runner.execute else value for value in function.__defaults__ or ())
         monkeypatch.setattr(function, "__defaults__", defaults)
+    monkeypatch.setattr(tables, "execute", execute)
+    monkeypatch.setattr(folder, "run_command", run_command)
+
+
+def call(
+    main: Callable[[List[str]], Optional[int]], *arguments: object, environment: Optional[Dict[str, str]] = None
+) -> Done:
+    """Call a command as its process would; its environment and its handler of signals end with it."""
+    output, errors = io.StringIO(), io.StringIO()
+    handler = signal.getsignal(signal.SIGTERM)
+    surroundings = mock.patch.dict(os.environ, environment or {})
+    with surroundings, contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            status = main([str(argument) for argument in arguments]) or 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+            errors.write(f"{end.code}\n" if isinstance(end.code, str) else "")
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+    return Done(status, output.getvalue(), errors.getvalue())
+
+
+def reproduce(script: str, *options: object) -> Done:
+    """What scripts/mega_*.sh does with options that fairseq-mega-reproduce has, too."""
+    text = (REPOSITORY / "scripts" / script).read_text(encoding="utf-8")
+    (name,) = re.findall(r'^reproduce (\S+) \S+ .*"\$@"$', text, re.MULTILINE)
+    return call(reproducing.main, name, "--root", REPOSITORY, *options)
