@@ -1,9 +1,6 @@
 """A text of one's own, by every unit, from the file to a continuation: text goes in and text comes out."""
 
-import os
 import shutil
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any, List, NamedTuple
@@ -11,8 +8,10 @@ from typing import Any, List, NamedTuple
 import pytest
 import torch
 
+from fairseq_mega.corpora.text_scripts import command
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests.support import helpers
+from fairseq_mega.work import folder as folders
+from tests.support import helpers, in_process
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
 MODEL: List[object] = ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-layers", 2]
@@ -40,12 +39,9 @@ def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pyte
     text.write_text("".join(f"{line}\n" for line in LINES * 150), encoding="utf-8")
     options = ["--unit", request.param, "--train", text, "--out", folder, "--skip-setup", "--blocks", 1]
     options += ["--vocab-size", 60] if request.param == "subwords" else []
-    done = subprocess.run(
-        ["bash", str(helpers.REPOSITORY / "scripts" / "prepare_text_lm.sh"), *map(str, options)],
-        env={**os.environ, "FAIRSEQ_MEGA_VENV": sys.prefix, "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folders, "run_command", in_process.run_command)
+        done = in_process.call(command.main, "text_lm", *options)
     assert done.returncode == 0, done.stderr
     data, updates = folder / "data-bin", 120
     stop = ["--total-num-update", updates, "--max-update", updates, "--save-dir", folder]

@@ -6,16 +6,29 @@ import subprocess
 
 import pytest
 
+from fairseq_mega.comparisons import command as comparisons
 from fairseq_mega.reports import command
 from fairseq_mega.reports.results import make_result, read_results, write_result
+from tests.support import in_process
 from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
+from tests.support.in_process import in_process as no_processes  # noqa: F401
 
-pytestmark = pytest.mark.slow
-SKIP = "--skip-setup"  # the other tests need the environment as it is
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_processes")]
 
 
 def run(script, *options, status=0):
-    command = ["bash", str(REPOSITORY / "scripts" / script), *map(str, options)]
+    """What a script does, in this process."""
+    if script.startswith("compare"):
+        done = in_process.call(comparisons.main, "language_models", *options)
+    else:
+        done = in_process.reproduce(script, *options)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def run_by_bash(script, *options, status=0):
+    skip = [] if script.startswith("compare") else ["--skip-setup"]  # the other tests need the environment as it is
+    command = ["bash", str(REPOSITORY / "scripts" / script), *skip, *map(str, options)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
@@ -25,15 +38,17 @@ def run(script, *options, status=0):
 def test_table5_and_figure6(tmp_path):
     """Both tasks of Table 5, stages skipped when repeated, and Figure 6 with the model that is there already."""
     work = tmp_path / "work"
-    output = run("mega_table5_lm.sh", "--smoke", "--skip-setup", "--work-dir", work)
+    output = run("mega_table5_lm.sh", "--smoke", "--work-dir", work)
     assert "MEGA, measured (K = 10, chunk 32)" in output and "MEGA, measured (K = 50, chunk 32)" in output
     assert "18.07" in output and "1.02" in output
-    again = run("mega_table5_lm.sh", "--smoke", "--skip-setup", "--work-dir", work)
-    assert again.count("done before, skipped") == 4  # the data of both are there: no stage at all
+    assert "Transformer, measured (context of at least 16)" in output
+    again = run("mega_table5_lm.sh", "--smoke", "--work-dir", work)
+    assert again.count("done before, skipped") == 6  # the data of both are there: no stage at all
     results = read_results(work / "results", "table5-smoke")
-    assert [result["label"].rpartition(".")[0] for result in results] == ["enwik8.mega.seed1", "wikitext103.mega.seed1"]
+    labels = ["enwik8.mega.seed1", "wikitext103.mega.seed1", "wikitext103.transformer.seed1"]
+    assert [result["label"].rpartition(".")[0] for result in results] == labels
 
-    output = run("mega_figure6_context.sh", "--smoke", "--skip-setup", "--work-dir", work)
+    output = run("mega_figure6_context.sh", "--smoke", "--work-dir", work)
     assert "train: begins" not in output and (work / "figure6.png").stat().st_size > 10000
     found = read_results(work / "results", "figure6-smoke")
     assert {(row["settings"]["segments"], row["settings"]["chunk_size"]) for row in found} == {
@@ -43,7 +58,7 @@ def test_table5_and_figure6(tmp_path):
     assert len({row["examples"] for row in found}) == 1
 
     # A checkpoint of somewhere else, with other panels.
-    (folder,) = (work / "runs").glob("wikitext103.*")
+    (folder,) = (work / "runs").glob("wikitext103.mega.*")
     path = [
         "--path",
         folder / "checkpoints" / "checkpoint_best.pt",
@@ -51,7 +66,7 @@ def test_table5_and_figure6(tmp_path):
         work / "data" / "wikitext-103" / "data-bin",
     ]
     few = ["--segments", 2, "--chunks", 16, "--chunk", 16, "--right-segments", 1]
-    output = run("mega_figure6_context.sh", "--smoke", "--skip-setup", "--work-dir", tmp_path / "other", *path, *few)
+    output = run("mega_figure6_context.sh", "--smoke", "--work-dir", tmp_path / "other", *path, *few)
     assert (tmp_path / "other" / "figure6" / "figure6.png").stat().st_size > 10000 and len(points(output)) == 1
 
 
@@ -62,12 +77,13 @@ def points(output):
 
 def test_a_second_seed_is_another_row(tmp_path):
     """Scores of a seed are its own; fewer updates than before are not taken for more."""
-    options = ["--smoke", "--skip-setup", "--work-dir", tmp_path]
-    first = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6)
+    options = ["--smoke", "--work-dir", tmp_path]
+    first = run_by_bash("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6)
     second = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6, "--seed", 2)
     rows = {line for line in second.splitlines() if "MEGA, measured (K = 50" in line}
     assert {", seed 1 " in line for line in rows} == {True, False} and len(rows) == 2
-    assert [line in second for line in first.splitlines() if "seed 1 " in line] == [True]
+    # Its score and where that comes from.
+    assert [line in second for line in first.splitlines() if "seed 1 " in line] == [True, True]
     found = read_results(tmp_path / "results", "table5-smoke")
     assert sorted((result["label"].split(".")[2], result["seed"]) for result in found) == [("seed1", 1), ("seed2", 2)]
     assert found[0]["scores"]["bits_per_token"] != found[1]["scores"]["bits_per_token"]
@@ -91,22 +107,29 @@ def test_compare(tmp_path):
         output = run("compare_language_models.sh", *options)
         rows = [line for line in output.splitlines() if line.startswith(("| mega |", "| transformer |"))]
         assert len(rows) == 7, output
-        assert "done before" in run("compare_language_models.sh", *options)
+        assert "done before" in run_by_bash("compare_language_models.sh", *options)
+    options[3] = tmp_path / "others"
+    output = run("compare_language_models.sh", *options, "--models", "megalodon,llama", "--exact")
+    rows = [line for line in output.splitlines() if line.startswith(("| megalodon |", "| llama |"))]
+    assert len(rows) == 7, output
+    assert len(list((tmp_path / "others" / "results").glob("megalodon-test-x*.json"))) == 4
 
 
 @pytest.mark.parametrize(
     "script, options, message",
     [
-        ("mega_table5_lm.sh", [SKIP, "--task", "pg19"], "--task is 'pg19': choose from wikitext103, enwik8, all"),
-        ("mega_table5_lm.sh", [SKIP, "--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
-        ("mega_figure6_context.sh", [SKIP, "--path", "/no/file"], "/no/file does not exist"),
+        ("mega_table5_lm.sh", ["--task", "pg19"], "--task is 'pg19': choose from wikitext103, enwik8, all"),
+        ("mega_table5_lm.sh", ["--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
+        ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
+        ("megalodon_table6_lra.sh", ["--models", "mega"], "choose from megalodon, megalodon-chunk, all"),
         ("compare_language_models.sh", ["--data", "/no", "--out", "x"], "/no/dict.txt does not exist"),
         ("compare_language_models.sh", ["--unit", "words"], "--data and --out are needed"),
         ("compare_language_models.sh", ["--data", "x", "--out", "x", "--models", "lstm"], "--models is 'lstm'"),
     ],
 )
 def test_bad_options(script, options, message):
-    assert message in run(script, *options, status=1)
+    for run_it in (run, run_by_bash):
+        assert message in run_it(script, *options, status=1)
 
 
 def test_tables_and_plots_say_what_is_missing(tmp_path, capsys):
