@@ -10,8 +10,12 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from fairseq_mega.corpora.language_modeling import made_up
-from tests.support import helpers
+from fairseq_mega.corpora.text_scripts import command
+from tests.support import helpers, in_process
+from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.stand_ins import as_user, commands_in
+
+pytestmark = pytest.mark.usefixtures("no_processes")
 
 SCRIPTS = helpers.REPOSITORY / "scripts"
 NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")
@@ -19,19 +23,30 @@ SPLITS = ("train", "valid", "test")
 SIZE = made_up.SIZE
 
 
-def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> "subprocess.CompletedProcess":
+def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
+    """What a script does, in this process."""
+    return in_process.call(command.main, name[len("prepare_") :], *options, environment=environment)
+
+
+def run_by_bash(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
     """Run a script in the environment of this Python."""
-    return subprocess.run(
+    done = subprocess.run(
         ["bash", str(SCRIPTS / f"{name}.sh"), *map(str, options)],
         env={**os.environ, "PYTHONWARNINGS": "ignore", "FAIRSEQ_MEGA_VENV": sys.prefix, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
+    return in_process.Done(done.returncode, done.stdout, done.stderr)
 
 
 def succeed(name: str, out: Path, *options: object, environment: Optional[Dict[str, str]] = None) -> str:
     done = run(name, "--skip-setup", "--out", out, *options, environment=environment)
+    return checked(done)
+
+
+def checked(done: in_process.Done) -> str:
+    """What a run said that must have gone well."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
 
@@ -46,7 +61,7 @@ def counts(out: Path) -> Dict[str, Any]:
 @pytest.mark.slow
 def test_wikitext(tmp_path: Path) -> None:
     out = tmp_path / "wiki text"
-    output = succeed("prepare_wikitext103", out, "--smoke", "--workers", 2)
+    output = checked(run_by_bash("prepare_wikitext103", "--skip-setup", "--out", out, "--smoke", "--workers", 2))
     assert "SMOKE RUN on made-up text" in output
     for split, found in counts(out)["splits"].items():
         lines = made_up.wikitext_lines(split)
@@ -58,7 +73,7 @@ def test_wikitext(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
-    succeed("prepare_enwik8", tmp_path, "--smoke")
+    checked(run_by_bash("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke"))
     text = made_up.running_text(SIZE)
     begin = 0
     for split, size in (("train", 18000), ("valid", 1000), ("test", 1000)):
@@ -158,7 +173,7 @@ def test_without_the_package_the_remedy_is_told(user: str, updates: int, tmp_pat
         dpkg_deb="exit 1",
     )
     environment.update(as_user(user, tmp_path / "user"))
-    failed = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", environment=environment)
+    failed = run_by_bash("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", environment=environment)
     assert failed.returncode == 1
     assert "E: Unable to locate package" in failed.stderr
     assert "give it with --deb FILE" in failed.stderr
@@ -278,7 +293,7 @@ def test_impossible_options_are_refused_before_anything_is_made(
     name: str, options: List[str], message: str, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    refused = run(name, "--skip-setup", "--out", work, *(option.format(tmp=tmp_path) for option in options))
+    refused = run_by_bash(name, "--skip-setup", "--out", work, *(option.format(tmp=tmp_path) for option in options))
     assert refused.returncode == 1
     assert message.format(tmp=tmp_path) in refused.stderr
     assert not work.exists()
@@ -286,7 +301,7 @@ def test_impossible_options_are_refused_before_anything_is_made(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_needs_no_environment(name: str) -> None:
-    done = run(name, "--help", environment={"FAIRSEQ_MEGA_VENV": "/nonexistent"})
+    done = run_by_bash(name, "--help", environment={"FAIRSEQ_MEGA_VENV": "/nonexistent"})
     assert done.returncode == 0
     for option in ("--out DIR", "--workers N", "--venv DIR", "--skip-setup", "--smoke", "--help"):
         assert f"  {option} " in done.stdout
