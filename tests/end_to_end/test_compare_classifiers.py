@@ -6,12 +6,14 @@ import sys
 
 import pytest
 
+from fairseq_mega.comparisons import command as comparisons
 from fairseq_mega.reports import command as reports
 from fairseq_mega.reports.results import make_result, read_result, read_results, write_result
-from tests.support import lra_data
+from tests.support import in_process, lra_data
 from tests.support.helpers import REPOSITORY
+from tests.support.in_process import in_process as no_processes  # noqa: F401
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_processes")]
 
 
 def run(*command, status=0):
@@ -22,6 +24,13 @@ def run(*command, status=0):
 
 
 def compare(*options, status=0):
+    """What the script does, in this process."""
+    done = in_process.call(comparisons.main, "classifiers", *options)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def compare_by_bash(*options, status=0):
     return run("bash", REPOSITORY / "scripts" / "compare_classifiers.sh", *options, status=status)
 
 
@@ -42,22 +51,25 @@ def test_images(tmp_path):
 def test_texts(tmp_path):
     (tmp_path / "data").mkdir()
     data = lra_data.write_texts(tmp_path / "data")
-    options = ["--task", "text", "--data", data, "--out", tmp_path / "out", "--models", "mega", "--smoke"]
-    assert "| Text | MEGA, chunk 128 | " in compare(*options, "--threads", 1)
+    options = ["--task", "text", "--data", data, "--out", tmp_path / "out", "--models", "mega,megalodon", "--smoke"]
+    output = compare_by_bash(*options, "--threads", 1)
+    for model in ("MEGA", "MEGALODON (our interpretation)"):
+        assert f"| Text | {model}, chunk 128 | " in output
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
         (["--task", "sound"], "--task is 'sound': choose from text, image, listops"),
-        (["--task", "text", "--models", "rnn"], "--models is 'rnn': choose from mega, mega-n0, transformer"),
+        (["--task", "text", "--models", "rnn"], "--models is 'rnn': choose from mega, mega-n0, transformer, megalodon"),
         (["--task", "text", "--updates", "0"], "--updates is '0': a whole number of at least 1 is needed"),
         (["--task", "text", "--lr", "high"], "--lr is 'high': a positive number is needed"),
         (["--task", "text"], "src-bin/train.bin does not exist: --data is a folder of fairseq-mega-prepare"),
     ],
 )
 def test_bad_options(options, message, tmp_path):
-    assert message in compare("--data", tmp_path, "--out", tmp_path / "out", *options, status=1)
+    for run_it in (compare, compare_by_bash):
+        assert message in run_it("--data", tmp_path, "--out", tmp_path / "out", *options, status=1)
     assert not (tmp_path / "out").exists()
 
 
@@ -85,7 +97,7 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
         ("Image", "Transformer, full attention", "0.01"),
     )
     assert rows == [[f"| {task}", model, rate, seed] for task, model, rate in expected for seed in ("1", "2")]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"\x89PNG") and b"source\0" in picture.read_bytes()
 
 
 def test_speed(tmp_path):
