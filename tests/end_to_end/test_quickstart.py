@@ -11,21 +11,32 @@ import pytest
 
 from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
 from fairseq_mega.corpora.translation.parallel_text import Pair
+from fairseq_mega.quickstart import command
+from tests.support import in_process
+from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.stand_ins import as_user, commands_in
+
+pytestmark = pytest.mark.usefixtures("no_processes")
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "quickstart.sh"
 
 
-def quickstart(*arguments: str, environment: Optional[Dict[str, str]] = None) -> subprocess.CompletedProcess:
+def quickstart(*arguments: str, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
+    """What the script does, in this process."""
+    return in_process.call(command.main, *arguments, environment=environment)
+
+
+def quickstart_by_bash(*arguments: str, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
     """Run the script in the environment of this Python."""
-    return subprocess.run(
+    done = subprocess.run(
         ["bash", str(SCRIPT), *arguments],
         env={**os.environ, "FAIRSEQ_MEGA_VENV": sys.prefix, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
+    return in_process.Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +63,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 def smoke_run(text: str, tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, str]":
     """A finished smoke run: its work folder (with a space in its path) and what it printed."""
     work = tmp_path_factory.mktemp("quick start") / "work"
-    done = quickstart("--smoke", "--skip-setup", "--cpu", "--text", text, "--work-dir", str(work))
+    done = quickstart_by_bash("--smoke", "--skip-setup", "--cpu", "--text", text, "--work-dir", str(work))
     assert done.returncode == 0, done.stderr[-3000:]
     assert "pairs read: 300" in done.stderr
     assert "1 empty side" in done.stderr
@@ -80,7 +91,7 @@ def test_a_run_scores_every_sentence_and_tells_what_was_made(smoke_run: "tuple[P
 def test_the_line_printed_translates_what_is_typed(smoke_run: "tuple[Path, str]", tmp_path: Path) -> None:
     line = smoke_run[1].rstrip().splitlines()[-1]
     typed = "the dog sees the tree cat .\n\nunknown Ωmega words\n"
-    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(done.stdout.split("\n")) - 1 == 3, done.stdout
     assert "\u2581" not in done.stdout
@@ -140,7 +151,7 @@ def test_impossible_options_are_refused_before_anything_is_made(
     arguments: "list[str]", message: str, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    refused = quickstart("--work-dir", str(work), *(a.format(tmp=tmp_path) for a in arguments))
+    refused = quickstart_by_bash("--work-dir", str(work), *(a.format(tmp=tmp_path) for a in arguments))
     assert refused.returncode == 1
     assert message.format(tmp=tmp_path) in refused.stderr
     assert not work.exists()
@@ -179,7 +190,7 @@ def test_without_the_packages_the_remedy_is_told(user: str, messages: "list[str]
         dpkg_deb="exit 1",
     )
     environment.update(as_user(user, tmp_path / "user"))
-    failed = quickstart("--skip-setup", "--work-dir", str(tmp_path / "work"), environment=environment)
+    failed = quickstart_by_bash("--skip-setup", "--work-dir", str(tmp_path / "work"), environment=environment)
     assert failed.returncode == 1
     assert "E: Unable to locate package" in failed.stderr
     for message in messages:
@@ -229,7 +240,7 @@ def test_the_five_commands_of_the_example_run_as_they_stand(text: str, tmp_path:
         input="the dog sees the tree cat .\n",
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     hypotheses = [line for line in done.stdout.splitlines() if line.startswith("D-")]

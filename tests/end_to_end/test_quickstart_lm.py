@@ -7,14 +7,18 @@ from typing import Tuple
 
 import pytest
 
+from fairseq_mega.work import folder as folders
 from tests.end_to_end.test_quickstart import quickstart
+from tests.support import in_process
 
 WORDS = ["the sea", "a ship", "of old", "and then", "the wind", "came home", "in May"]
 
 
-def start(text: Path, work: Path) -> "subprocess.CompletedProcess[str]":
+def start(text: Path, work: Path) -> in_process.Done:
     options = ["--task", "lm", "--smoke", "--skip-setup", "--cpu", "--precision", "bf16"]
-    return quickstart(*options, "--text", str(text), "--work-dir", str(work))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folders, "run_command", in_process.run_command)
+        return quickstart(*options, "--text", str(text), "--work-dir", str(work))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,7 @@ def test_a_run_scores_every_byte_and_writes_a_text(smoke_run: Tuple[Path, Path, 
 @pytest.mark.slow
 def test_the_line_printed_writes_more(smoke_run: Tuple[Path, Path, str], tmp_path: Path) -> None:
     line = smoke_run[2].rstrip().splitlines()[-1].split("to write more: ")[1]
-    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(done.stdout) > 200
 
