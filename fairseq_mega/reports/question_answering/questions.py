@@ -1,0 +1,106 @@
+"""Questions in files of SCROLLS, a JSON object per line, which stay on disk until they are read."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+
+class Question(NamedTuple):
+    """A question about a document."""
+
+    number: str  # its id in SCROLLS
+    document: str
+    text: str
+    answer: str
+
+
+class Questions:
+    """The questions of a file, each with all of its reference answers.
+
+    Lines with the same ``id`` are one question with several references. Documents are read again when they are used:
+    the files hold a document once for every question, gigabytes of it.
+
+    Args:
+        path: a ``.jsonl`` file with ``id``, ``input`` (the question, an empty line, the document) and ``output``.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is empty, or a line is not of that form.
+    """
+
+    def __init__(self, path: Path) -> None:
+        lines = Lines(path)
+        self.lines = lines
+        self.first: List[int] = []  # number of the first line of each question
+        self.numbers: List[str] = []
+        self.references: List[List[str]] = []
+        places: Dict[str, int] = {}
+        for line in range(len(lines)):
+            question = lines[line]
+            place = places.setdefault(question.number, len(places))
+            if place == len(self.first):
+                self.first.append(line)
+                self.numbers.append(question.number)
+                self.references.append([])
+            self.references[place].append(question.answer)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, place: int) -> Question:
+        return self.lines[self.first[place]]
+
+
+class Lines:
+    """The lines of a file as questions, found by number without reading the rest; arguments as :class:`Questions`."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist: give a .jsonl file of SCROLLS, such as validation.jsonl")
+        self.path = path
+        self.begins: List[int] = []
+        position = 0
+        with path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    self.begins.append(position)
+                position += len(line)
+        if not self.begins:
+            raise ValueError(f"{path} holds no question: give a .jsonl file of SCROLLS, such as validation.jsonl")
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __getitem__(self, number: int) -> Question:
+        with self.path.open("rb") as file:
+            file.seek(self.begins[number])
+            line = file.readline()
+        where = f"{self.path}, question {number + 1}"
+        try:
+            item = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{where}: no JSON ({error}); get the file again") from error
+        text, document, answer, key = fields(item, where)
+        return Question(key, document, text, answer)
+
+
+def fields(item: Any, where: str) -> Tuple[str, str, str, str]:
+    """Question, document, answer and id of a line's object; ValueError, naming ``where``, if one is missing."""
+    if not isinstance(item, dict):
+        raise ValueError(f"{where}: a JSON object is needed, found {type(item).__name__}")
+    for name in ("id", "input"):
+        if not isinstance(item.get(name), str):
+            raise ValueError(f"{where}: the field {name!r} is missing or no text; the format is that of SCROLLS")
+    if not isinstance(item.get("output"), str):
+        raise ValueError(
+            f"{where}: the field 'output' is missing: the answers of SCROLLS's test sets are not public; give "
+            f"validation.jsonl"
+        )
+    try:
+        (item["input"] + item["output"]).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: half of a character ({error}); get the file again") from error
+    question, gap, document = item["input"].partition("\n\n")
+    if not gap or not question.strip() or not document.strip():
+        raise ValueError(f"{where}: 'input' has to be a question, an empty line and a document")
+    return question.strip(), document.strip(), item["output"].strip(), item["id"]
