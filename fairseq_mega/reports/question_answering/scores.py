@@ -1,0 +1,92 @@
+"""Scores of answers as SCROLLS computes them: F1 of words, and ROUGE."""
+
+import math
+import re
+import string
+from collections import Counter
+from typing import Callable, Dict, Hashable, Iterable, List, Sequence, Tuple
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+NOT_ROUGE = re.compile(r"[^a-z0-9]+")
+ROUGE = ("rouge1", "rouge2", "rougeL")
+
+
+def harmonic(common: float, answered: int, wanted: int) -> float:
+    """F1 of ``common`` units in an answer of ``answered`` and a reference of ``wanted``; 0 where nothing is common."""
+    return 2 * common / (answered + wanted) if common else 0.0
+
+
+def overlap(answer: Iterable[Hashable], reference: Iterable[Hashable]) -> float:
+    """F1 of two bags."""
+    found, wanted = Counter(answer), Counter(reference)
+    return harmonic((found & wanted).total(), found.total(), wanted.total())
+
+
+def f1(answer: str, reference: str) -> float:
+    """F1 of the words, without case, punctuation and articles; 0 where no word is common.
+
+    Source: SQuAD (Rajpurkar et al., 2016), for the words; SCROLLS, section 3.
+    """
+    words = [ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split() for text in (answer, reference)]
+    return overlap(*words)
+
+
+def rouge_words(text: str) -> List[str]:
+    """Lower case letters and digits, without stemming."""
+    return NOT_ROUGE.sub(" ", text.lower()).split()
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest common subsequence."""
+    row = [0] * (len(second) + 1)
+    for word in first:
+        diagonal = 0
+        for place, other in enumerate(second, start=1):
+            above = row[place]
+            row[place] = diagonal + 1 if word == other else max(above, row[place - 1])
+            diagonal = above
+    return row[-1]
+
+
+def rouge(answer: str, reference: str) -> Dict[str, float]:
+    """F1 of words, of pairs of words, and of the longest common subsequence. Source: Lin, 2004."""
+    found, wanted = rouge_words(answer), rouge_words(reference)
+    pairs: List[List[Tuple[str, str]]] = [list(zip(words, words[1:])) for words in (found, wanted)]
+    longest = common_subsequence(found, wanted)
+    return {
+        "rouge1": overlap(found, wanted),
+        "rouge2": overlap(*pairs),
+        "rougeL": harmonic(longest, len(found), len(wanted)),
+    }
+
+
+def f1_scores(answer: str, reference: str) -> Dict[str, float]:
+    """:func:`f1` under its name."""
+    return {"f1": f1(answer, reference)}
+
+
+METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {"f1": f1_scores, "rouge": rouge}
+
+
+def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str]]) -> Dict[str, float]:
+    """Mean scores in percent, each answer against its best reference, and of ROUGE the geometric mean of the three.
+
+    Args:
+        metric: a key of METRICS.
+        answers: n, at least one.
+        references: one or more for each.
+    """
+    best = []
+    for answer, wanted in zip(answers, references):
+        each = [METRICS[metric](answer, reference) for reference in wanted]
+        best.append({name: max(one[name] for one in each) for name in each[0]})
+    means = {name: 100 * math.fsum(one[name] for one in best) / len(best) for name in best[0]}
+    if metric == "rouge":
+        means["geometric_mean"] = geometric_mean([means[name] for name in ROUGE])
+    return means
+
+
+def geometric_mean(numbers: Sequence[float]) -> float:
+    """The n-th root of the product of n numbers."""
+    return math.prod(numbers) ** (1 / len(numbers))
