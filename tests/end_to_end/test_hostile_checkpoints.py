@@ -1,5 +1,6 @@
 """Every command that takes a checkpoint, with one that would run a program: nothing runs, and one line says why."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,18 @@ import torch
 from fairseq.models.fconv import FConvModel
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
-from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm, inspect_checkpoint
+from fairseq_mega import cli
+from fairseq_mega.cli import (
+    average_checkpoints,
+    classify,
+    console,
+    convert_checkpoint,
+    evaluate_lm,
+    inspect_checkpoint,
+    lra_results,
+    question_answering,
+    reproduce,
+)
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import helpers, pickles
@@ -128,6 +140,8 @@ def check(message: str, path: Path, *others: str) -> None:
     """A hostile file is named, and nothing of it ran, nor is there advice to let it."""
     assert str(path) in message or any(other in message for other in others), message
     assert "weights_only" not in message and "truncated" not in message, message
+    if "pickled" in path.parent.name:
+        assert f"is refused: it asks for {os.system.__module__}.system" in message, message
     if CODE in message:
         assert "its option adaptive_softmax_cutoff" in message or "its option encoder_layers" in message, message
     assert not list(Path().rglob(MADE))
@@ -183,6 +197,15 @@ class TestCommandsOfThePackage:
         check(message, path)
         assert hostile.startswith("pickled") or "but a SequenceClassifier is needed here" in message
 
+    @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
+    def test_question_answering(self, hostile, files) -> None:
+        path, item = files.hostile[hostile], {"id": "1", "input": "w1?\n\nw2", "output": "w3"}
+        Path("questions.jsonl").write_text(f"{json.dumps(item)}\n")
+        given = ["narrative_qa", "--questions", "questions.jsonl", "--path", str(path), "--output", "found.json"]
+        data = str(files.text if "language" in hostile else files.pairs)
+        check(error_line(lambda: question_answering.main([*given, "--data", data, "--cpu"]), "fairseq-mega-qa"), path)
+        assert not list(Path().glob("found*"))
+
     def test_average_of_pickles(self, files) -> None:
         paths = [files.good["mega"], files.hostile["pickled translator"]]
         given = ["--inputs", *map(str, paths), "--output", "mean.pt"]
@@ -233,6 +256,38 @@ class TestCommandsOfThePackage:
         monkeypatch.setattr(sys, "argv", [command, *given])
         main = sys.modules[f"fairseq_mega.cli.{command}"].main
         assert "cut.pt cannot be read: it is truncated or is no checkpoint" in error_line(main, command)
+
+
+    def test_scores_of_a_classifier(self, files, capfd) -> None:
+        path = files.hostile["pickled translator"]
+        valid = {"epoch": 1, "valid_loss": 1, "valid_accuracy": 50, "valid_num_updates": 1}
+        lines = ["num. shared model params: 9", "x | train: 9 examples", f"x | valid | {json.dumps(valid)}"]
+        Path("train.log").write_text("".join(f"{line}\n" for line in lines))
+        options = {"--task": "lra-text", "--path": path, "--log": "train.log", "--train-command": "train.log"}
+        options.update({"--json": "result.json", "--label": "x", "--command": "x", "--seed": 1, "--batch": 1})
+        options.update({"--test-batch": 1, "--early-epoch": 1})
+        given = [str(word) for pair in options.items() for word in pair]
+        assert lra_results.main(["test", str(files.pairs), *given, "--cpu"]) == 1
+        check(capfd.readouterr().err, path)
+        assert not Path("result.json").exists()
+
+    def test_reproduce(self, files, capfd) -> None:
+        path = files.hostile["pickled language model"]
+        given = ["figure6", "--path", str(path), "--data", str(files.text), "--smoke", "--gpus", "0"]
+        assert reproduce.main(given) == 1
+        check(capfd.readouterr().err + "".join(log.read_text() for log in Path().rglob("test.log")), path)
+
+
+    def test_no_command_is_left_out(self) -> None:
+        """A new one belongs here, or takes no checkpoint."""
+        without = {"prepare.command", "report"}
+        modules = {path for path in Path(cli.__path__[0]).rglob("*.py") if "__name__ ==" in path.read_text()}
+        found = {".".join(path.relative_to(cli.__path__[0]).with_suffix("").parts) for path in modules}
+        tools = (average_checkpoints, classify, convert_checkpoint, evaluate_lm, inspect_checkpoint, lra_results)
+        here = {module.__name__.split(".", 2)[2] for module in (*tools, question_answering, reproduce)}
+        assert found - {"prepare.__main__"} == here | without
+        tried = {name.split()[0] for name in (*ON_PAIRS, *ON_TEXT)}
+        assert tried == set(console.COMMANDS)
 
 
 class TestFromPretrained:
