@@ -4,6 +4,7 @@
     fairseq-mega-inspect CHECKPOINT --draw             # and as pictures: kernels, half-lives
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
     fairseq-mega-inspect CHECKPOINT --compare OTHER    # what differs between two
+    fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # tokens that a training step holds in so many GiB
 
 A checkpoint of the published code is read as well. Nothing in a file is executed.
 """
@@ -27,6 +28,10 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--draw", action="store_true", help="draw kernels and half-lives")
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
     what.add_argument("--compare", type=Path, metavar="OTHER", help="name what differs in another checkpoint")
+    what.add_argument("--memory", type=float, nargs="+", metavar="GIB", help="how long a context a training step holds")
+    parser.add_argument("--symbols", type=int, default=32000, help="for --memory of an architecture (default: 32000)")
+    precision = "for --memory: of the training (default: fp32)"
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
     parser.add_argument("--layer", type=int, metavar="N", help="for --attention, from 1 (default: the last)")
     parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
     parser.add_argument("--pictures", type=Path, default=Path(), metavar="FOLDER", help="for pictures (default: here)")

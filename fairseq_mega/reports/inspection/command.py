@@ -69,6 +69,12 @@ def report(options: argparse.Namespace) -> None:
     if options.compare is not None:
         print("\n".join(comparison.lines_of(read(options.checkpoint), read(options.compare))))
         return
+    if options.memory is not None:
+        from .memory import lines_of
+
+        bf16 = options.precision == "bf16"
+        print("\n".join(lines_of(str(options.checkpoint), options.memory, options.symbols, bf16)))
+        return
     if options.attention is not None:
         from . import pictures
         from .attention import attention_for
