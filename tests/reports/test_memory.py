@@ -1,0 +1,155 @@
+"""The formula of a training step's memory, against what the allocator counts: exact, so that each kept tensor shows."""
+
+import gc
+from argparse import Namespace
+from typing import Any, Dict, Optional, Tuple
+
+import pytest
+import torch
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.models import MODEL_REGISTRY
+from torch.profiler import ProfilerActivity, profile
+
+from fairseq_mega.cli import inspect_checkpoint
+from fairseq_mega.ops import native
+from fairseq_mega.reports.inspection.adaptive_memory import zipf_shares
+from fairseq_mega.reports.inspection.memory import GIB, STATE, Step, model_of, step_of
+from tests.support import tiny_lm
+from tests.support.helpers import REPOSITORY
+
+WIDTHS = {"decoder_embed_dim": 48, "decoder_hidden_dim": 80, "decoder_z_dim": 32, "decoder_ffn_embed_dim": 40}
+SHAPE: Dict[str, Any] = {**WIDTHS, "decoder_layers": 2, "decoder_n_dim": 4, "decoder_chunk_size": 128}
+SHAPE.update(max_target_positions=2048, tokens_per_sample=2048, dropout=0.0)
+CASES: Dict[str, Dict[str, Any]] = {
+    "mega": {},
+    "mega, pre-norm, rotary": {"normalize_before": True, "rel_pos_bias": "rotary"},
+    "mega, laplace": {"attention_activation_fn": "laplace"},
+    "mega, scale norm": {"normalization_type": "scalenorm", "normalize_before": True},
+    "mega, batch norm": {"normalization_type": "batchnorm"},
+    "mega, dropout": {"dropout": 0.1},
+    "mega, hidden dropout": {"hidden_dropout": 0.1, "activation_dropout": 0.1},
+    "mega, dropouts": {"dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1, "activation_dropout": 0.1},
+    "megalodon": {"norm_num_groups": 4},
+    "megalodon, heads, gate": {"norm_num_groups": 4, "decoder_attention_heads": 2, "swiglu": True, "layer_scale": True},
+    "megalodon, dropouts": {"norm_num_groups": 4, "dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1},
+}
+MORE: Dict[str, Dict[str, Any]] = {
+    **CASES,
+    "mega, pre-norm, dropouts": {**CASES["mega, dropouts"], "normalize_before": True},
+    "mega, batch norm, pre-norm": {"normalization_type": "batchnorm", "normalize_before": True},
+    "megalodon, four heads": {"norm_num_groups": 4, "decoder_attention_heads": 4},
+}
+WHOLE = ("mega, dropouts", "mega, pre-norm, rotary", "mega, laplace", "megalodon", "megalodon, heads, gate")
+needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+
+
+def held(model: torch.nn.Module, task: Any, length: int, tokens: Optional[torch.Tensor] = None) -> int:
+    """Most bytes that a training step on one text of `length` tokens holds beside the weights and their gradients."""
+    adaptive = tokens is not None
+    if tokens is None:
+        tokens = torch.randint(4, len(task.source_dictionary), (1, length), generator=torch.Generator().manual_seed(1))
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([length])}, "target": tokens}
+    criterion = (AdaptiveLoss if adaptive else CrossEntropyCriterion)(task, sentence_avg=False)
+
+    def step() -> None:
+        loss, _, _ = criterion(model, {**sample, "ntokens": length, "nsentences": 1})
+        loss.backward()
+
+    step()  # what is allocated once
+    gc.collect()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        step()
+    events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = most = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        most = max(most, now)
+    return most
+
+
+@needs_kernels
+@pytest.mark.parametrize("case", CASES)
+def test_the_formula_is_what_is_held(case: str) -> None:
+    megalodon, task = case.startswith("megalodon"), tiny_lm.task(196)
+    options = {**SHAPE, **CASES[case]}
+    model = MODEL_REGISTRY["megalodon_lm" if megalodon else "mega_lm"].build_model(Namespace(**options), task).train()
+    count = sum(parameter.numel() for parameter in model.parameters())
+    step = step_of(options, megalodon, count, len(task.source_dictionary))
+    short, long = held(model, task, 1024), held(model, task, 2048)
+    assert (long - short) / 1024 == step.token
+    assert step.state == STATE * count
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "case, chunk, bf16",
+    [*((case, 128, True) for case in MORE), *((case, -1, bf16) for case in WHOLE for bf16 in (False, True))],
+)
+def test_without_chunks_and_in_bfloat16(case: str, chunk: int, bf16: bool) -> None:
+    """With many symbols: what the last layer's backward pass holds is then below what the output did."""
+    megalodon, task = case.startswith("megalodon"), tiny_lm.task(1996)
+    options = {**SHAPE, **MORE[case], "decoder_chunk_size": chunk}
+    model = MODEL_REGISTRY["megalodon_lm" if megalodon else "mega_lm"].build_model(Namespace(**options), task).train()
+    count = sum(parameter.numel() for parameter in model.parameters())
+    step = step_of(options, megalodon, count, len(task.source_dictionary), bf16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        short, long = held(model, task, 768), held(model, task, 1024)
+    assert (long - short) / 256 == step.token
+    assert step.state == (STATE + (2 if bf16 else 0)) * count
+
+
+@needs_kernels
+@pytest.mark.parametrize("ends, shares", [("600", (0.5, 0.5)), ("600", (1.0, 0.0)), ("400,900", (0.5, 0.25, 0.25))])
+@pytest.mark.parametrize("tables", [{}, {"adaptive_input": True, "adaptive_input_factor": 2}])
+def test_adaptive_tables(ends: str, shares: Tuple[float, ...], tables: Dict[str, Any]) -> None:
+    """Within a hundredth: places in bands are kept as well, and not all of them at once."""
+    task, first, bands = tiny_lm.task(1996), [4, *map(int, ends.split(","))], []
+    for begin, end, share in zip(first, [*first[1:], 2000], shares):
+        bands += [torch.arange(1024) % (end - begin) + begin] * round(4 * share)
+    text = torch.stack(bands, 1).flatten()[None]
+    options = {**SHAPE, "adaptive_softmax_cutoff": ends, **tables}
+    model = MODEL_REGISTRY["mega_lm"].build_model(Namespace(**options), task).train()
+    step = step_of(options, False, 1, 2000, shares=shares)
+    short, long = (held(model, task, length, text[:, :length]) for length in (1024, 2048))
+    assert abs((long - short) / 1024 / step.token - 1) < 0.01
+
+
+def test_zipf() -> None:
+    assert zipf_shares([1, 3]) == pytest.approx([6 / 11, 5 / 11])
+
+
+def test_context() -> None:
+    step = Step(state=1000, token=10)
+    assert [step.context(memory) for memory in (999, 1000, 1009, 1010, 2000)] == [0, 0, 0, 1, 100]
+
+
+def test_the_command(tmp_path, capsys) -> None:
+    assert inspect_checkpoint.main(["mega_lm_enwik8_base", "--memory", "16", "80", "--symbols", "208"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("39,137,792 parameters: 0.58 GiB of training state, ") and len(lines) == 2
+    model = tiny_lm.build(decoder_chunk_size=128)
+    options = Namespace(**{**tiny_lm.TINY, "decoder_chunk_size": 128}, arch="mega_lm", task="mega_language_modeling")
+    torch.save({"args": options, "model": model.state_dict()}, tmp_path / "model.pt")
+    assert inspect_checkpoint.main([str(tmp_path / "model.pt"), "--memory", "1"]) == 0
+    assert f"{sum(p.numel() for p in model.parameters()):,} parameters" in capsys.readouterr().out
+    assert inspect_checkpoint.main(["mega_lm_adaptive_big", "--memory", "80", "--symbols", "267744"]) == 0
+    assert capsys.readouterr().out.startswith("252,237,824 parameters: ")
+    assert inspect_checkpoint.main(["megalodon_lm_wiki103", "--memory", "80"]) == 1
+    assert "--symbols 32000: the adaptive tables of megalodon_lm_wiki103 are for more" in capsys.readouterr().err
+    refused = {"x.pt": "does not exist"}
+    refused["mega_lm_tiny"] = "--decoder-chunk-size 64: the formula tells of chunks of 128 and more, and of none"
+    for name, message in refused.items():
+        assert inspect_checkpoint.main([name, "--memory", "1", "--symbols", "70000"]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_the_table_of_the_readme() -> None:
+    text = (REPOSITORY / "examples" / "language_modeling" / "README.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `mega") and "KiB" in line]
+    assert len(rows) == 11
+    for title, symbols, state, token, *contexts in rows:
+        name, _, precision = title.partition(", ")
+        step, _ = model_of(name.strip("`"), int(symbols.replace(",", "")), precision == "bfloat16")
+        assert (state, token) == (f"{step.state / GIB:.1f} GiB", f"{step.token / 1024:,.0f} KiB")
+        assert contexts == [f"{step.context(memory * GIB):,}" for memory in (16, 24, 40, 80)]
