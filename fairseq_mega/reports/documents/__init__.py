@@ -1,0 +1,1 @@
+"""Tables of measured numbers in the documentation, generated between markers."""

@@ -1,0 +1,49 @@
+"""Measured numbers as text."""
+
+from typing import Any, Dict, List, Optional
+
+MIB = 2**20
+
+
+def milliseconds(seconds: float) -> str:
+    """Three digits, or all before the point."""
+    value = 1e3 * seconds
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} ms"
+
+
+def ratio(value: float) -> str:
+    """How many times faster or larger."""
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}x"
+
+
+def amount(value: float) -> str:
+    """Three digits, or all before the point, with commas."""
+    return f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3}f}"
+
+
+def mebibytes(value: float) -> str:
+    """An amount of memory in MiB."""
+    return f"{value:,.{1 if value < 9.95 else 0}f} MiB"
+
+
+def by_subject(scores: Dict[str, float], axis: str) -> Dict[str, Dict[int, Dict[str, float]]]:
+    """Scores named "SUBJECT AXIS=POINT KEY" as subject to point to key to value, in the order of the file."""
+    found: Dict[str, Dict[int, Dict[str, float]]] = {}
+    for name, value in scores.items():
+        subject, equals, rest = name.rpartition(f" {axis}=")
+        point, space, key = rest.partition(" ")
+        if equals and space:
+            found.setdefault(subject, {}).setdefault(int(point), {})[key] = value
+    return found
+
+
+def points_of(found: Dict[str, Dict[int, Any]]) -> List[int]:
+    """All points of all subjects, rising."""
+    return sorted({point for points in found.values() for point in points})
+
+
+def bold_least(texts: List[str], values: List[Optional[float]]) -> List[str]:
+    """The texts, the one of the smallest value bold where there are several."""
+    known = [value for value in values if value is not None]
+    least = min(known) if len(known) > 1 else None
+    return [f"**{text}**" if value is not None and value == least else text for text, value in zip(texts, values)]
