@@ -1,0 +1,59 @@
+"""Generated tables in a Markdown file: what stands between two markers.
+
+<!-- table: NAME ARGUMENT ... -->
+| ... |
+<!-- /table -->
+"""
+
+import re
+import shlex
+from typing import Callable, List, NamedTuple
+
+BEGIN, END = "<!-- table: ", "<!-- /table -->"
+BLOCK = re.compile(r"^<!-- table: (?P<call>[^\n]*?) -->\n(?P<body>.*?)^<!-- /table -->$", re.DOTALL | re.MULTILINE)
+
+
+class Call(NamedTuple):
+    """A table that is wanted: its name, and the result files or folders it is made of."""
+
+    name: str
+    words: List[str]
+
+    def __str__(self) -> str:
+        return shlex.join([self.name, *self.words])
+
+
+def _call(match: "re.Match[str]") -> Call:
+    name, *words = shlex.split(match["call"])
+    return Call(name, words)
+
+
+def check_pairs(text: str) -> None:
+    """Raise a ValueError, naming the line, where a marker has no other one."""
+    is_open = False
+    for number, line in enumerate(text.splitlines(), 1):
+        begins, ends = line.startswith(BEGIN), line == END
+        if (begins and (is_open or not line.endswith(" -->"))) or (ends and not is_open):
+            raise ValueError(f"line {number}: a table begins with '{BEGIN}NAME ... -->' and ends with '{END}'")
+        is_open = begins or (is_open and not ends)
+    if is_open:
+        raise ValueError(f"the last table has no '{END}'")
+
+
+def replace(text: str, fill: Callable[[Call, str], str]) -> str:
+    """The text with every table made anew by ``fill``, which takes what is wanted and what stands there.
+
+    Raises:
+        ValueError: where a marker has no other one.
+    """
+    check_pairs(text)
+
+    def block(match: "re.Match[str]") -> str:
+        return f"{BEGIN}{match['call']} -->\n{fill(_call(match), match['body'].rstrip())}\n{END}"
+
+    return BLOCK.sub(block, text)
+
+
+def outside(text: str) -> str:
+    """The text without its generated tables."""
+    return BLOCK.sub("", text)

@@ -1,0 +1,18 @@
+"""The tables that a document can ask for, by name."""
+
+from pathlib import Path
+from typing import Callable, Dict, Sequence
+
+from fairseq_mega.reports.text_tables import Table
+
+from . import (
+    layers,
+)
+
+# Takes the folder of the document, and the words after the name: result files or folders, relative to it.
+Builder = Callable[[Path, Sequence[str]], Table]
+
+TABLES: Dict[str, Builder] = {
+    "layer-lengths": layers.by_length,
+    "layer-precisions": layers.by_precision,
+}
