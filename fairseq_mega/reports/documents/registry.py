@@ -7,6 +7,7 @@ from fairseq_mega.reports.text_tables import Table
 
 from . import (
     layers,
+    operators,
 )
 
 # Takes the folder of the document, and the words after the name: result files or folders, relative to it.
@@ -15,4 +16,7 @@ Builder = Callable[[Path, Sequence[str]], Table]
 TABLES: Dict[str, Builder] = {
     "layer-lengths": layers.by_length,
     "layer-precisions": layers.by_precision,
+    "operator-lengths": operators.by_length,
+    "operator-shapes": operators.by_shape,
+    "planted-defects": operators.planted_defects,
 }
