@@ -6,6 +6,7 @@ from typing import Callable, Dict, Sequence
 from fairseq_mega.reports.text_tables import Table
 
 from . import (
+    decoding,
     layers,
     operators,
 )
@@ -19,4 +20,6 @@ TABLES: Dict[str, Builder] = {
     "operator-lengths": operators.by_length,
     "operator-shapes": operators.by_shape,
     "planted-defects": operators.planted_defects,
+    "decoding": decoding.decoding,
+    "training-lengths": decoding.training_lengths,
 }
