@@ -7,6 +7,7 @@ from fairseq_mega.reports.text_tables import Table
 
 from . import (
     decoding,
+    language_models,
     layers,
     operators,
 )
@@ -22,4 +23,6 @@ TABLES: Dict[str, Builder] = {
     "planted-defects": operators.planted_defects,
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
+    "language-models": language_models.comparison,
+    "remembered-tokens": language_models.remembered,
 }

@@ -1,0 +1,75 @@
+"""Tables of the language models that scripts/compare_language_models.sh trained."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq_mega.reports.results import read_results
+from fairseq_mega.reports.text_tables import Table
+
+from .numbers import bold_least
+
+BENCHMARK = "compare-language-models"
+MODELS = {"transformer": "Transformer", "mega": "MEGA"}
+METRICS = {"perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
+TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
+Result = Dict[str, Any]
+
+
+def context(result: Result) -> Tuple[int, str]:
+    """What a token can see, for sorting and in words."""
+    settings = result["settings"]
+    block, chunk = settings["trained_chunk_or_block"], settings["trained_chunk_or_block"]
+    if settings.get("segments") == 1:
+        return 10**12, "the whole text"
+    if settings.get("context") is not None:
+        chunks, mean = settings["context"] // chunk, settings["mean_segment"]
+        plural = "" if chunks == 1 else "s"
+        return settings["context"], f"segments of whole lines, up to {chunks} chunk{plural} ({mean:,.0f} on average)"
+    window = settings.get("context_window") or 0
+    return window, f"at least {window} of {block}" if window else f"blocks of {block}"
+
+
+def rate_of(folder: Path) -> str:
+    """The peak learning rate of a folder of results."""
+    return folder.name.partition("lr")[2]
+
+
+def comparison(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each model and context, a column for each learning rate; the better rate is bold."""
+    name, metric = words
+    digits = METRICS[metric][1]
+    rates = sorted((folder / name).glob("lr*"), key=lambda rate: float(rate_of(rate)))
+    cells: Dict[Tuple[int, int, str], Dict[str, Result]] = {}
+    for rate in rates:
+        for result in read_results(rate, BENCHMARK):
+            if result["settings"].get("exact_context") is None:
+                model = list(MODELS).index(result["label"])
+                cells.setdefault((model, *context(result)), {})[rate.name] = result
+    rows: List[List[str]] = []
+    for (model, _, seen), found in sorted(cells.items()):
+        values: List[Optional[float]] = [
+            found[rate.name]["scores"][metric] if rate.name in found else None for rate in rates
+        ]
+        texts = ["" if value is None else f"{value:.{digits}f}" for value in values]
+        parameters = next(iter(found.values()))["settings"]["parameters"]
+        rows.append([list(MODELS.values())[model], f"{parameters:,}", seen, *bold_least(texts, values)])
+    return Table(["model", "parameters", "context", *(f"rate {rate_of(rate)}" for rate in rates)], rows)
+
+
+def remembered(folder: Path, words: Sequence[str]) -> Table:
+    """The score over the tokens that are remembered, a row for each FOLDER METRIC."""
+    every: List[int] = []
+    found: List[Tuple[str, Dict[Optional[int], str]]] = []
+    for name, metric in zip(words[::2], words[1::2]):
+        title, digits = METRICS[metric]
+        cells: Dict[Optional[int], str] = {}
+        for result in read_results(folder / name, BENCHMARK):
+            limit = result["settings"].get("exact_context")
+            if limit is not None or result["settings"].get("segments") == 1:
+                cells[limit] = f"{result['scores'][metric]:.{digits}f}"
+                every += [limit] if limit is not None else []
+        text = TEXTS.get((folder / name).parent.name, (folder / name).parent.name)
+        found.append((f"{text}, rate {rate_of(folder / name)}: {title}", cells))
+    limits = sorted(set(every))
+    rows = [[title, *(cells.get(limit, "") for limit in (*limits, None))] for title, cells in found]
+    return Table(["tokens remembered at most", *(f"{limit:,}" for limit in limits), "all"], rows)
