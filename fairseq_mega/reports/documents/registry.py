@@ -6,6 +6,7 @@ from typing import Callable, Dict, Sequence
 from fairseq_mega.reports.text_tables import Table
 
 from . import (
+    classification,
     decoding,
     language_models,
     layers,
@@ -25,4 +26,6 @@ TABLES: Dict[str, Builder] = {
     "training-lengths": decoding.training_lengths,
     "language-models": language_models.comparison,
     "remembered-tokens": language_models.remembered,
+    "miniature-classifiers": classification.miniatures,
+    "classifier-speed": classification.speed,
 }

@@ -1,0 +1,77 @@
+"""Tables of the classifiers of long sequences: small ones that were compared, and the speed of the paper's."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.reports.classifiers import BENCHMARK, TITLES
+from fairseq_mega.reports.lra_runs import TASKS
+from fairseq_mega.reports.lra_tables import PAPER2, SPEED_NAMES
+from fairseq_mega.reports.results import read_result, read_results
+from fairseq_mega.reports.text_tables import Table
+
+from .numbers import amount
+
+Result = Dict[str, Any]
+SPEED_TITLES = {
+    "transformer-explicit": "Transformer (`transformer_lra_matched_imdb`), attention written out",
+    "transformer": "Transformer, torch's fused attention",
+    "mega": "MEGA, full attention",
+    "mega-chunk": "MEGA-chunk, C = {chunk}",
+}
+
+
+def miniatures(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each task, schedule and seed below a folder, a column for each model with results."""
+    (name,) = words
+    found: Dict[Tuple[Any, ...], Dict[str, Result]] = {}
+    for place in sorted({path.parent for path in (folder / name).rglob("*.json")}):
+        for result in read_results(place, BENCHMARK):
+            settings = result["settings"]
+            schedule = (settings["updates"], settings["batch"], float(settings["lr"]), result["seed"])
+            key = (list(TASKS).index(settings["task"]), *schedule, result["examples"])
+            found.setdefault(key, {})[result["label"]] = result
+    labels = [label for label in TITLES if any(label in models for models in found.values())]
+    rows: List[List[str]] = []
+    tasks: List[str] = []
+    for (index, updates, batch, rate, seed, examples), models in sorted(found.items()):
+        task = list(TASKS)[index]
+        if task not in tasks:
+            tasks.append(task)
+            paper = {"mega": "mega_chunk", "transformer": "transformer"}
+            values = [paper_values("table2", paper[label], [task])[0] if label in paper else "" for label in labels]
+            rows.append([f"{TASKS[task].title}, the paper, fully trained", "", "", *values, ""])
+        accuracies = [models[label]["scores"]["test_accuracy"] if label in models else None for label in labels]
+        schedule_title = f"{updates:,} x {batch}"
+        rows.append(
+            [f"{TASKS[task].title}, seed {seed}", schedule_title, f"{rate:g}", *best_bold(accuracies), f"{examples:,}"]
+        )
+    titles = [TITLES[label] for label in labels]
+    return Table(["task", "updates x examples", "rate", *titles, "test examples"], rows)
+
+
+def best_bold(values: Sequence[Optional[float]]) -> List[str]:
+    """Accuracies, the best bold where there are several."""
+    known = [value for value in values if value is not None]
+    texts = ["" if value is None else f"{value:.2f}" for value in values]
+    return [f"**{text}**" if len(known) > 1 and value == max(known) else text for text, value in zip(texts, values)]
+
+
+def speed(folder: Path, words: Sequence[str]) -> Table:
+    """Speed and memory of the models that ``python -m fairseq_mega.benchmarks lra-speed`` measured, and the paper's."""
+    (name,) = words
+    result = read_result(folder / name)
+    scores, settings = result["scores"], result["settings"]
+    papers = {model: " / ".join(PAPER2[title][-2:]) for title, model in SPEED_NAMES.items()}
+    rows = []
+    for model in settings["models"].split(","):
+        texts = settings["batch"] / scores[f"{model} seconds"]
+        ratios = f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x"
+        parameters, memory = f"{scores[f'{model} parameters']:,.0f}", f"{scores[f'{model} memory_mib']:,.0f}"
+        title = SPEED_TITLES.get(model, model).format(chunk=settings["chunk"])
+        # The paper's Transformer writes its attention out.
+        paper = papers.get(
+            "transformer" if model == "transformer-explicit" else model if model != "transformer" else ""
+        )
+        rows.append([title, parameters, amount(texts), memory, ratios, paper or ""])
+    return Table(["model", "parameters", "texts/s", "peak MiB", "speed / memory", "in the paper's Table 2"], rows)
