@@ -11,6 +11,7 @@ from . import (
     language_models,
     layers,
     operators,
+    translation,
 )
 
 # Takes the folder of the document, and the words after the name: result files or folders, relative to it.
@@ -28,4 +29,5 @@ TABLES: Dict[str, Builder] = {
     "remembered-tokens": language_models.remembered,
     "miniature-classifiers": classification.miniatures,
     "classifier-speed": classification.speed,
+    "test-sets": translation.test_sets,
 }
