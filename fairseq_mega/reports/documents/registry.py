@@ -11,6 +11,7 @@ from . import (
     language_models,
     layers,
     operators,
+    papers,
     translation,
 )
 
@@ -18,6 +19,9 @@ from . import (
 Builder = Callable[[Path, Sequence[str]], Table]
 
 TABLES: Dict[str, Builder] = {
+    "benchmarks": papers.benchmarks,
+    "paper-table4": papers.speech,
+    "paper-table7": papers.translation,
     "layer-lengths": layers.by_length,
     "layer-precisions": layers.by_precision,
     "operator-lengths": operators.by_length,

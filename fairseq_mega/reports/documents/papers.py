@@ -1,0 +1,31 @@
+"""The papers' tables and the state of their recipes, from the results of a checkout."""
+
+from pathlib import Path
+from typing import List, Sequence
+
+from fairseq_mega.reports import table7
+from fairseq_mega.reports.lra_runs import TASKS
+from fairseq_mega.reports.lra_tables import table4
+from fairseq_mega.reports.recipe_states import Result, benchmark_table, find_results, states
+from fairseq_mega.reports.text_tables import Table
+
+
+def benchmarks(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each benchmark of the papers, with the results in some folders."""
+    return benchmark_table(states([folder / word for word in words]))
+
+
+def speech(folder: Path, words: Sequence[str]) -> Table:
+    """MEGA's Table 4 with the results in some folders."""
+    return table4(results_of("table4", folder, words), TASKS["speech"].chunk)
+
+
+def translation(folder: Path, words: Sequence[str]) -> Table:
+    """MEGA's Table 7 with the results in some folders."""
+    return table7.table(results_of("table7", folder, words))
+
+
+def results_of(report: str, folder: Path, words: Sequence[str]) -> List[Result]:
+    """The results of a report's recipes in some folders."""
+    found = find_results([folder / word for word in words])
+    return [result for result in found if str(result["settings"]["recipe"]).startswith(f"mega/{report}/")]
