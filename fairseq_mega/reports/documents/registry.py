@@ -7,6 +7,7 @@ from fairseq_mega.reports.text_tables import Table
 
 from . import (
     classification,
+    contexts,
     decoding,
     language_models,
     layers,
@@ -26,6 +27,7 @@ TABLES: Dict[str, Builder] = {
     "layer-precisions": layers.by_precision,
     "operator-lengths": operators.by_length,
     "operator-shapes": operators.by_shape,
+    "contexts": contexts.longest,
     "planted-defects": operators.planted_defects,
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
