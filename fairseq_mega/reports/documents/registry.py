@@ -13,6 +13,7 @@ from . import (
     layers,
     operators,
     papers,
+    sizes,
     translation,
 )
 
@@ -28,6 +29,7 @@ TABLES: Dict[str, Builder] = {
     "operator-lengths": operators.by_length,
     "operator-shapes": operators.by_shape,
     "contexts": contexts.longest,
+    "megalodon-sizes": sizes.megalodon,
     "planted-defects": operators.planted_defects,
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
