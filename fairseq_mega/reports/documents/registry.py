@@ -13,6 +13,7 @@ from . import (
     layers,
     operators,
     papers,
+    shared_sequences,
     sizes,
     translation,
 )
@@ -33,6 +34,7 @@ TABLES: Dict[str, Builder] = {
     "planted-defects": operators.planted_defects,
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
+    "shared-sequences": shared_sequences.memory,
     "language-models": language_models.comparison,
     "remembered-tokens": language_models.remembered,
     "miniature-classifiers": classification.miniatures,
