@@ -313,7 +313,9 @@ setup(
     python_requires=">=3.8",
     packages=find_packages(include=["fairseq_mega", "fairseq_mega.*"]),
     # Patterns that match nothing are harmless: csrc and presets come with the files that need them.
-    package_data={"fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "recipes/**/*.yaml", "py.typed"]},
+    package_data={
+        "fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "recipes/**/*.yaml", "reports/page/*.css", "py.typed"]
+    },
     install_requires=INSTALL_REQUIRES,
     extras_require={"translation": TRANSLATION, "plots": PLOTS, "dev": DEV},
     entry_points={"console_scripts": CONSOLE_SCRIPTS},
