@@ -1,0 +1,103 @@
+"""The page as a whole: no other file belongs to it, and no server."""
+
+import tempfile
+from itertools import groupby
+from pathlib import Path
+from typing import List, Sequence
+
+from fairseq_mega.reports import table5, table7
+from fairseq_mega.reports.documents.filling import documents, places_of
+from fairseq_mega.reports.environment import git_revision
+from fairseq_mega.reports.lra_runs import TASKS
+from fairseq_mega.reports.lra_tables import table2, table3, table4
+from fairseq_mega.reports.provenance import provenance, revision_of
+from fairseq_mega.reports.recipe_states import Result, State, benchmark_table, state_table, states
+from fairseq_mega.reports.results import read_result
+
+from .figures import classifiers, figures, training_curves
+from .parts import folded, picture, section, table
+
+STYLE = Path(__file__).with_name("style.css")
+SECTIONS = {
+    "benchmarks": "Benchmarks",
+    "tables": "The papers' tables",
+    "figures": "The papers' figures",
+    "curves": "Training curves",
+    "measured": "Measured here",
+}
+
+
+def write_page(output: Path, root: Path, runs: Sequence[Path]) -> None:
+    """Write the page of a checkout and of some folders of runs.
+
+    Raises:
+        OSError, ValueError: if results are missing or damaged.
+    """
+    for folder in runs:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"--runs {folder} does not exist: give the folder of fairseq-mega-reproduce")
+    documents(root)  # a checkout, or an error
+    found = states([root / "examples", *runs])
+    results = [result for state in found for result in state.results]
+    with tempfile.TemporaryDirectory() as work:
+        parts = {
+            "benchmarks": benchmarks(found, results),
+            "tables": paper_tables(results),
+            "figures": figures(results, Path(work)),
+            "curves": training_curves(runs, Path(work)),
+            "measured": measured(root),
+        }
+    content = "\n".join(section(name, title, *parts[name]) for name, title in SECTIONS.items())
+    links = " ".join(f'<a href="#{name}">{title}</a>' for name, title in SECTIONS.items())
+    revision = revision_of({"git_revision": git_revision(root)})
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8"><title>fairseq_mega: results</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style></head>\n<body>\n"
+        f"<h1>fairseq_mega: results</h1>\n<p>MEGA and MEGALODON, revision {revision}.</p>\n<nav>{links}</nav>\n"
+        f"{content}\n</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def benchmarks(found: Sequence[State], results: Sequence[Result]) -> List[str]:
+    """What is done of each benchmark, and of each recipe."""
+    parts = [table(benchmark_table(found)), folded("Every recipe", table(state_table(found)))]
+    return parts + ([folded("Every result", table(provenance(results)))] if results else [])
+
+
+def paper_tables(results: Sequence[Result]) -> List[str]:
+    """Tables 2, 3, 4, 5 and 7, the paper's values beside ours."""
+    arena, full = classifiers(results), -1
+    named = {
+        name: [result for result in results if f"/{name}/" in result["settings"]["recipe"]]
+        for name in ("table5", "table7")
+    }
+    found = [
+        ("Table 2: the Long Range Arena", table2(arena)),
+        ("Table 3: attention functions", table3(arena, full)),
+        ("Table 4: raw speech", table4(arena, TASKS["speech"].chunk)),
+        ("Table 5: language models", table5.table(named["table5"])),
+        ("Table 7: translation", table7.table(named["table7"])),
+    ]
+    note = "<p>The paper: means of 5 seeds. Measured: the checkpoint of best validation score; * fewer updates.</p>"
+    return [note, *(f"<h3>{title}</h3>\n{table(rows)}" for title, rows in found)]
+
+
+def measured(root: Path) -> List[str]:
+    """The tables and plots of all documents, each with the results that it is made of."""
+    parts = []
+    for document, places in groupby(places_of(root), lambda place: place.document):
+        parts.append(f"<h3>{document.relative_to(root)}</h3>")
+        for place in places:
+            if place.call.name == "benchmarks":
+                continue
+            parts.append(table(place.table))
+            files = [document.parent / word for word in place.call.words if word.endswith(".json")]
+            sources = [read_result(file) for file in files if place.call.name != "planted-defects"]
+            if sources:
+                parts.append(folded("measured with", table(provenance(sources))))
+        parts += [picture(path, path.stem) for path in sorted(document.parent.glob("results/*.png"))]
+    return parts
