@@ -99,6 +99,7 @@ CONSOLE_SCRIPTS = [
     "fairseq-mega-reproduce = fairseq_mega.cli.reproduce:main",
     "fairseq-mega-inspect = fairseq_mega.cli.inspect_checkpoint:main",
     "fairseq-mega-qa = fairseq_mega.cli.question_answering:main",
+    "fairseq-mega-report = fairseq_mega.cli.report:main",
     "fairseq-mega-convert = fairseq_mega.cli.convert_checkpoint:main",
 ]
 

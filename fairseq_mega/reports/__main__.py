@@ -1,4 +1,4 @@
-"""Print a table or draw a plot: ``python -m fairseq_mega.reports NAME [--help]``."""
+"""fairseq-mega-report where the package is not installed: ``python -m fairseq_mega.reports``."""
 
 import sys
 

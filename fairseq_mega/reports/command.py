@@ -1,4 +1,10 @@
-"""Tables and plots of result files, and the scores of translations."""
+"""Tables and plots of result files, the scores of translations, and the tables of the documentation.
+
+fairseq-mega-report --check               # whether every table of the documentation is that of its results
+fairseq-mega-report --write               # make them anew
+fairseq-mega-report --html page.html      # everything on one page
+fairseq-mega-report table2 results --format markdown   # one REPORT; each has its own --help
+"""
 
 import argparse
 import sys
@@ -18,6 +24,7 @@ from fairseq_mega.reports import (
     megalodon_language_models,
     miniature,
     pathfinder_page,
+    repository,
     state_report,
     table1,
     table5,
@@ -26,6 +33,7 @@ from fairseq_mega.reports import (
 )
 from fairseq_mega.reports.report import Report
 
+PROGRAM = "fairseq-mega-report"
 REPORTS: Dict[str, Report] = {
     "recipes": state_report.REPORT,
     "table1": table1.REPORT,
@@ -55,22 +63,29 @@ REPORTS: Dict[str, Report] = {
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all reports."""
-    parser = argparse.ArgumentParser(prog="python -m fairseq_mega.reports", description=__doc__)
-    commands = parser.add_subparsers(dest="report", required=True, metavar="REPORT")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    repository.add_options(parser)
+    commands = parser.add_subparsers(dest="report", metavar="REPORT")
     for name, report in REPORTS.items():
         first = report.description.splitlines()[0]
-        form = argparse.RawDescriptionHelpFormatter
         report.add_options(commands.add_parser(name, help=first, description=report.description, formatter_class=form))
     return parser
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
-    """Run a report; returns the exit status, 1 after an error message."""
-    options = build_parser().parse_args(given)
+    """Run a report; returns the exit status, 1 after an error message or where a document differs."""
+    parser = build_parser()
+    options = parser.parse_args(given)
     options.given = list(sys.argv[1:] if given is None else given)
+    wanted = options.write or options.check or options.html is not None
+    if wanted == (options.report is not None):
+        parser.error("give one of --check, --write, --html FILE, or the name of a REPORT (--help lists them)")
     try:
+        if wanted:
+            return repository.run(options)
         REPORTS[options.report].run(options)
     except (OSError, ValueError) as error:
-        print(f"{options.report}: error: {error}", file=sys.stderr)
+        print(f"{options.report or PROGRAM}: error: {error}", file=sys.stderr)
         return 1
     return 0
