@@ -1,0 +1,167 @@
+"""The page with everything: whole, without other files, and as a browser shows it."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+
+from fairseq_mega.reports import command, curves
+from fairseq_mega.reports.documents import filling
+from fairseq_mega.reports.page import parts, writing
+from fairseq_mega.reports.recipe_states import find_results
+from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.reports.text_tables import Table
+from tests.support.browser import browser, look_at
+from tests.support.helpers import REPOSITORY
+
+VOID = {"meta", "img", "br"}
+PHONE = 390  # pixels
+LOOK = """<script>
+const page = document.documentElement, images = [...document.images];
+page.dataset.width = page.scrollWidth;
+page.dataset.images = images.filter(image => image.complete && image.naturalWidth > 0).length;
+page.dataset.rows = document.querySelectorAll("tbody tr").length;
+page.dataset.paper = getComputedStyle(document.body).backgroundColor;
+parent.postMessage({...page.dataset}, "*");
+</script></body>"""
+FRAME = """<html><iframe src="{name}" width="{width}" height="900"></iframe><pre></pre><script>
+addEventListener("message", found => document.querySelector("pre").textContent = JSON.stringify(found.data));
+</script></html>"""
+
+
+class Page(HTMLParser):
+    """The elements of a page; every one is closed where it has to be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: List[str] = []
+        self.found: List[Tuple[str, Dict[str, Optional[str]]]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attributes: List[Tuple[str, Optional[str]]]) -> None:
+        self.found.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, tag
+
+    def all(self, tag: str) -> List[Dict[str, Optional[str]]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def log_line(tag: str, **values: object) -> str:
+    return f"2026-01-02 03:04:05 | INFO | {tag} | {json.dumps({key: str(value) for key, value in values.items()})}\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs: two accuracies of Figure 4 and Table 2, a curve of Figure 5, and a log."""
+    folder = tmp_path_factory.mktemp("runs")
+    for number, (task, model, chunk, function) in enumerate(
+        [("text", "mega/table2/text/mega", -1, "softmax"), ("pathfinder", "mega/figure5/pathfinder/relu2", -1, "relu2")]
+    ):
+        settings = {
+            "task": task,
+            "model": "mega",
+            "attention": function,
+            "ema_dim": 16,
+            "chunk": chunk,
+            "recipe": model,
+        }
+        settings.update(updates=5, published_updates=9, early_epoch=1, parameters=7, trained_on="cpu", data="generated")
+        scores = {"test_accuracy": 71.25, "best_valid_accuracy": 77.0, "early_valid_accuracy": 60.0}
+        curve = [{"epoch": 1, "updates": 5 * step, "accuracy": 60.0 + step, "loss": 1.0} for step in (1, 2)]
+        result = make_result("lra", "run", scores, 10, "command", 1, settings, curve=curve)
+        write_result(folder / "results" / f"table2.{number}.json", result)
+    log = log_line("train_inner", num_updates=2, loss=3.5) + log_line("valid", valid_num_updates=2, valid_loss=3.0)
+    (folder / "runs" / "one").mkdir(parents=True)
+    (folder / "runs" / "one" / "train.log").write_text(log)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("matplotlib", reason="the page's figures need matplotlib: pip install 'matplotlib>=3.5'")
+    output = tmp_path_factory.mktemp("page") / "page.html"
+    assert command.main(["--html", str(output), "--root", str(REPOSITORY), "--runs", str(runs)]) == 0
+    return output
+
+
+def test_the_page_is_whole_and_needs_no_other_file(page: Path, runs: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = Page(text)
+    assert text.startswith("<!DOCTYPE html>") and found.all("html")[0] == {"lang": "en"}
+    assert not found.all("script") and not found.all("link") and "url(" not in text and "@import" not in text
+    assert all((image["src"] or "").startswith("data:image/") and image["alt"] for image in found.all("img"))
+    assert [link["href"] for link in found.all("a")] == [f"#{section['id']}" for section in found.all("section")]
+    assert [section["id"] for section in found.all("section")] == list(writing.SECTIONS)
+    places = [place for place in filling.places_of(REPOSITORY) if place.call.name != "benchmarks"]
+    for place in places:
+        assert parts.table(place.table) in text
+    assert text.count("71.25*") >= 4  # the benchmark, its recipe, Table 2, and the other recipe
+    assert "Not run yet: no result of Figure 6." in text and "Not run yet: no result of MEGA" not in text
+    kinds = [(image["src"] or "").partition(";")[0] for image in found.all("img")]
+    assert kinds.count("data:image/svg+xml") == 3  # Figures 4 and 5, the training curves
+    assert len(find_results([runs])) == 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_the_page(page: Path, tmp_path: Path, scheme: str) -> None:
+    """On a phone nothing but tables is wider than the screen, every picture is drawn, and colours follow the system."""
+    browser()
+    text = page.read_text(encoding="utf-8")
+    (tmp_path / "looked_at.html").write_text(text.replace("</body>", LOOK), encoding="utf-8")
+    (tmp_path / "frame.html").write_text(FRAME.format(name="looked_at.html", width=PHONE), encoding="utf-8")
+    dark = ["--force-dark-mode"] if scheme == "dark" else []
+    shown = look_at(tmp_path / "frame.html", tmp_path / "profile", *dark, "--virtual-time-budget=20000", "--dump-dom")
+    match = re.search(r"<pre>({.*?})</pre>", shown)
+    assert match, shown[-2000:]
+    seen = json.loads(match[1])
+    elements = Page(text)
+    assert int(seen["width"]) <= PHONE
+    assert int(seen["images"]) == len(elements.all("img")) > 3
+    assert int(seen["rows"]) == sum(element.get("scope") == "row" for element in elements.all("th"))
+    assert seen["paper"] == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 30)"}[scheme]
+    image = tmp_path / "page.png"
+    look_at(page, tmp_path / "profile", *dark, "--window-size=1100,3000", f"--screenshot={image}")
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="reading the picture needs matplotlib")
+    colours = pyplot.imread(image)[..., :3]
+    assert colours.shape == (3000, 1100, 3) and colours.std() > 0.02
+    assert (colours.mean() > 0.5) == (scheme == "light")
+
+
+def test_cells_are_text() -> None:
+    table = Table(["<a>", "`b`"], [["  **x** & [name](file.json)", "1"]])
+    assert '<th scope="row" class="below">  <b>x</b> &amp; name</th><td>1</td>' in parts.table(table)
+    assert '<th scope="col" class="text">&lt;a&gt;</th><th scope="col"><code>b</code></th>' in parts.table(table)
+
+
+def test_folders_that_are_missing(tmp_path: Path, capsys: Any) -> None:
+    words = ["--html", str(tmp_path / "page.html"), "--root", str(REPOSITORY), "--runs", str(tmp_path / "no")]
+    assert command.main(words) == 1
+    assert "no does not exist: give the folder of fairseq-mega-reproduce" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> None:
+    lines = [log_line("train_inner", num_updates=step, loss=5 - step) for step in (1, 2, 2)]
+    lines[2] = log_line("train_inner", num_updates=2, loss=0.5)  # trained again; this one counts
+    lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", num_updates=9, loss=1)]
+    lines += [log_line("valid", valid_num_updates=2, valid_loss=2.5, valid_bleu=12.5, valid_ppl=5.6)]
+    found = curves.read_curves(lines)
+    assert list(found.values()) == [{1: 4.0, 2: 0.5}, {2: 2.5}, {2: 12.5}]
+    log, image = tmp_path / "run" / "train.log", tmp_path / "curves.png"
+    log.parent.mkdir()
+    log.write_text("".join(lines))
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    assert command.main(["curves", str(log), "--output", str(image)]) == 0
+    assert capsys.readouterr().out == f"run: 2 updates\nplot: {image}\n" and image.stat().st_size > 5000
+    log.write_text("nothing\n")
+    assert command.main(["curves", str(log), "--output", str(image)]) == 1
+    assert "train.log holds no training: give a log of fairseq-train" in capsys.readouterr().err
