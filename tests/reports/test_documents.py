@@ -1,0 +1,182 @@
+"""The tables of the documentation are those of their results."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from fairseq_mega.reports import command
+from fairseq_mega.reports.documents import filling, layers, markers, numbers, pictures, registry, shared_sequences
+from fairseq_mega.reports.results import make_result, write_result
+from tests.support.helpers import REPOSITORY
+
+MEASURED = re.compile(r"\| [^|]*\d (ms|s|MiB|tokens/s)[ ,|(]|\| \*{0,2}[\d.]+x")
+
+
+def test_the_tables_of_this_repository() -> None:
+    assert filling.differences(REPOSITORY) == []
+    assert pictures.outdated(REPOSITORY) == [] and len(list(pictures.drawn(REPOSITORY))) == 1
+    used = {place.call.name for place in filling.places_of(REPOSITORY)}
+    assert used == set(registry.TABLES)
+
+
+def made_by_hand(text: str) -> List[str]:
+    """Rows with measured numbers outside generated tables; a table below a text that says "computed" is none."""
+    paragraphs = markers.outside(text).split("\n\n")
+    return [
+        line
+        for before, paragraph in zip(["", *paragraphs], paragraphs)
+        for line in paragraph.splitlines()
+        if line.startswith("|") and MEASURED.search(line) and "computed" not in before
+    ]
+
+
+def test_no_measured_number_stands_in_a_table_made_by_hand() -> None:
+    for document in filling.documents(REPOSITORY):
+        assert not made_by_hand(document.read_text(encoding="utf-8")), document
+    assert made_by_hand("Text.\n\n| a |\n| 318 ms (1.2x) |\n| **2.5x** |") == ["| 318 ms (1.2x) |", "| **2.5x** |"]
+    assert not made_by_hand("It is computed.\n\n| 318 ms |")
+    assert not made_by_hand("<!-- table: x -->\n| 318 ms |\n<!-- /table -->\n")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with one generated table."""
+    folder = tmp_path / "examples" / "kernels" / "results"
+    folder.mkdir(parents=True)
+    shutil.copy(REPOSITORY / "examples" / "kernels" / "results" / "decoding_packed_cpu.json", folder / "decoding.json")
+    (tmp_path / "README.md").write_text("# Title\n")
+    text = "Before.\n\n<!-- table: decoding results/decoding.json -->\n<!-- /table -->\n\nAfter.\n"
+    (tmp_path / "examples" / "kernels" / "README.md").write_text(text)
+    return tmp_path
+
+
+def run(capsys: Any, *words: object) -> "tuple[int, str, str]":
+    status = command.main([str(word) for word in words])
+    output, error = capsys.readouterr()
+    return status, output, error
+
+
+def test_write_and_check(checkout: Path, capsys: Any) -> None:
+    document = checkout / "examples" / "kernels" / "README.md"
+    status, output, error = run(capsys, "--check", "--root", checkout)
+    assert status == 1 and "head: nothing, not '| a step of |" in output
+    assert "6 rows and pictures differ" in error
+    assert run(capsys, "--write", "--root", checkout)[:2] == (0, f"changed: {document}\n")
+    assert run(capsys, "--write", "--root", checkout)[:2] == (0, "")
+    assert run(capsys, "--check", "--root", checkout)[:2] == (0, "all tables are those of their results\n")
+    text = document.read_text()
+    assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
+    assert "| MEGA, matrices in int8 | 19,914,240 | 3.58 ms (2.38x) | 4.09 ms (2.59x) | 2.1 MiB |" in text
+
+
+def test_a_number_that_differs_is_named(checkout: Path, capsys: Any) -> None:
+    run(capsys, "--write", "--root", checkout)
+    path = checkout / "examples" / "kernels" / "results" / "decoding.json"
+    result = json.loads(path.read_text())
+    result["scores"]["mega-int8 position=100 seconds"] *= 2
+    result["scores"]["mega-int4 position=100 seconds"] = 1e-3  # a model that came later, at one position only
+    result["scores"]["mega-int4 position=100 parameters"] = 19914240
+    result["scores"]["mega-int4 position=100 bytes"] = 2**20
+    result["scores"]["something else"] = 1.0
+    path.write_text(json.dumps(result))
+    status, output, _ = run(capsys, "--check", "--root", checkout)
+    first, second = output.splitlines()
+    where = f"{Path('examples') / 'kernels' / 'README.md'}: table 'decoding', row "
+    assert status == 1 and first.startswith(
+        f"{where}3 (MEGA, matrices in int8): '| MEGA, matrices in int8 | 19,914,240 | 3.58 ms"
+    )
+    assert "not '| MEGA, matrices in int8 | 19,914,240 | 7.16 ms (1.19x)" in first
+    assert second == f"{where}5 (mega-int4): nothing, not '| mega-int4 | 19,914,240 | 1.00 ms (8.52x) |  | 1.0 MiB |'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- table: decoding results/absent.json -->\n<!-- /table -->\n", "No such file or directory"),
+        (
+            "<!-- table: decodings x.json -->\n<!-- /table -->\n",
+            "table 'decodings x.json' is unknown: give benchmarks, ",
+        ),
+        ("<!-- table: decoding results/decoding.json -->\n| a |\n", "the last table has no '<!-- /table -->'"),
+        ("| a |\n<!-- /table -->\n", "line 2: a table begins with "),
+        (
+            "<!-- table: language-models results perplexity -->\n<!-- /table -->\n",
+            "has no row: its results are missing",
+        ),
+        ("<!-- table: training-lengths -->\n<!-- /table -->\n", "not enough values to unpack"),
+    ],
+)
+def test_a_table_that_cannot_be_made(text: str, message: str, checkout: Path, capsys: Any) -> None:
+    (checkout / "examples" / "kernels" / "README.md").write_text(text)
+    status, _, error = run(capsys, "--check", "--root", checkout)
+    assert status == 1 and error.count("\n") == 1
+    assert error.startswith(f"fairseq-mega-report: error: {checkout / 'examples' / 'kernels' / 'README.md'}: ")
+    assert message in error
+
+
+def test_options_that_do_not_go_together(tmp_path: Path, capsys: Any) -> None:
+    for words in ([], ["--check", "recipes", "examples"]):
+        with pytest.raises(SystemExit) as ended:
+            command.main(words)
+        assert ended.value.code == 2 and "give one of --check, --write" in capsys.readouterr().err
+    assert run(capsys, "--check", "--root", tmp_path)[2] == (
+        f"fairseq-mega-report: error: {tmp_path} holds no README.md and examples: "
+        "give --root, the folder of a checkout\n"
+    )
+
+
+def layer_result(folder: Path, name: str, dtype: str, scores: Dict[str, float]) -> None:
+    settings = {"embed_dim": 64, "chunk_size": 32, "dtype": dtype, "models": "later,transformer"}
+    write_result(folder / name, make_result("layer", "layer", scores, 1, "command", settings=settings))
+
+
+def test_layers_of_models_that_are_not_known_yet(tmp_path: Path) -> None:
+    both = {"transformer L=8 seconds": 0.5, "transformer L=8 memory_mib": 3.0}
+    later = {"later L=8 seconds": 0.25, "later L=8 memory_mib": 12.4, "later L=8 other": 1.0}
+    layer_result(tmp_path, "a.json", "float32", both)
+    layer_result(tmp_path, "b.json", "float8", {**both, **later})
+    table = layers.by_precision(tmp_path, ["a.json", "b.json"])
+    assert list(table.columns) == ["", "[L = 8, d = 64, float32](a.json)", "[L = 8, d = 64, float8](b.json)"]
+    assert table.rows == [["Transformer", "500 ms, 3.0 MiB", "500 ms, 3.0 MiB"], ["later", "", "250 ms, 12 MiB"]]
+    table = layers.by_length(tmp_path, ["b.json"])
+    assert table.rows == [["8", "500 ms", "250 ms (2.00x)", "3 / 12"]]
+
+
+def test_memory_of_processes_that_share_a_sequence(tmp_path: Path) -> None:
+    sizes = {f"mega N={size} memory_mib": memory for size, memory in ((1, 2000.0), (2, 1050.0), (3, 8.0))}
+    settings = {"length": 1000, "chunk": 32}
+    result = make_result("chunk-parallel", "x", {**sizes, "mega N=1 seconds": 1.0}, 1, "command", settings=settings)
+    write_result(tmp_path / "a.json", result)
+    table = shared_sequences.memory(tmp_path, ["a.json"])
+    assert list(table.columns) == ["processes", "tokens of each", "MEGA, chunks of 32"]
+    rows = [["1", "1,000", "2,000 MiB (1.00)"], ["2", "500", "1,050 MiB (0.53)"], ["3", "334", "8.0 MiB (0.00)"]]
+    assert table.rows == rows
+
+
+def test_numbers() -> None:
+    assert [numbers.milliseconds(value) for value in (2.3150, 0.0999, 0.00946)] == ["2,315 ms", "99.9 ms", "9.46 ms"]
+    assert [numbers.ratio(value) for value in (0.934, 9.996, 79.34, 100.2)] == ["0.93x", "10.0x", "79.3x", "100x"]
+    assert [numbers.amount(value) for value in (0.2172, 1.4666, 7830.0)] == ["0.217", "1.47", "7,830"]
+    assert numbers.bold_least(["a", "", "b"], [2.0, None, 1.0]) == ["a", "", "**b**"]
+    assert numbers.bold_least(["a", ""], [2.0, None]) == ["a", ""]
+
+
+def test_a_picture_is_drawn_anew_where_its_results_are_others(checkout: Path, capsys: Any) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'matplotlib>=3.5'")
+    run(capsys, "--write", "--root", checkout)
+    image = checkout / "examples" / "kernels" / "results" / "operators.png"
+    image.write_bytes(b"of nothing")
+    for number, seconds in enumerate((1e-3, 2e-3)):
+        row = {"title": "EMA", "path": "native", "shape": {"batch": 1, "length": 64}, "seconds": seconds}
+        result = make_result("kernels", "cpu", {"a": 1.0}, 1, "command", rows=[row])
+        write_result(image.with_suffix(".json"), result)
+        status, output, _ = run(capsys, "--check", "--root", checkout)
+        name = Path("examples") / "kernels" / "results" / "operators.png"
+        assert (status, output) == (1, f"{name}: was drawn from other results than operators.json\n"), number
+        assert run(capsys, "--write", "--root", checkout)[1] == f"changed: {image}\n"
+        assert run(capsys, "--check", "--root", checkout)[0] == 0
+        assert image.read_bytes().startswith(b"\x89PNG") and image.stat().st_size < 20000
