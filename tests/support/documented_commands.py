@@ -1,0 +1,139 @@
+"""The commands in the documents of the repository, and the options that their programs know."""
+
+import contextlib
+import io
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+from fairseq import options
+
+from tests.support.helpers import REPOSITORY
+
+DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "examples").rglob("*.md"))]
+BLOCK_OR_SPAN = re.compile(r"^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE)
+OURS_IN_TEXT = re.compile(
+    r"(\w+=\S+ )*((bash|python) (scripts/|setup\.py|-m (fairseq_mega|tests))|fairseq-mega-[\w-]+ )"
+)
+SUBSTITUTION = re.compile(r"\$\([^)]*\)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+PLACEHOLDERS = re.compile(r"[A-Za-z_]+=.*$", re.DOTALL)
+REDIRECTION = re.compile(r"(?:^|\s)[<>]\s*\S+")
+ENTRIES = re.compile(r'"(fairseq-mega-[\w-]+) = ([\w.]+):main"')
+# Of fairseq's commands: the parser of each, from fairseq itself.
+PARSERS = {
+    "train": options.get_training_parser,
+    "generate": options.get_generation_parser,
+    "interactive": lambda: options.get_interactive_generation_parser(),
+    "eval-lm": options.get_eval_lm_parser,
+    "validate": options.get_validation_parser,
+    "preprocess": options.get_preprocessing_parser,
+}
+OURS = ("--precision", "--decode-weights")  # of every command, where fairseq's parsers do not know them
+
+
+class Command(NamedTuple):
+    """One command of a document."""
+
+    document: str
+    words: Tuple[str, ...]
+
+    @property
+    def program(self) -> str:
+        return self.words[0]
+
+    @property
+    def options(self) -> List[str]:
+        """Its options by name; what follows -- goes to another program."""
+        words = self.words[: self.words.index("--")] if "--" in self.words else self.words
+        return [word.split("=")[0] for word in words if OPTION.match(word)]
+
+
+def commands() -> Iterator[Command]:
+    """Every command of the documents: those in bash blocks, and ours in running text, which count once a document."""
+    for document in DOCUMENTS:
+        name, seen = document.relative_to(REPOSITORY).as_posix(), set()
+        for found in BLOCK_OR_SPAN.finditer(document.read_text(encoding="utf-8")):
+            if found["kind"] == "bash":
+                words = list(words_of(found["block"]))
+            elif found["span"] and OURS_IN_TEXT.match(found["span"]):
+                words = [line for line in words_of(found["span"].replace("\n", " ")) if line not in seen]
+            else:
+                continue
+            seen.update(words)
+            yield from (Command(name, line) for line in words)
+
+
+def words_of(block: str) -> Iterator[Tuple[str, ...]]:
+    """The commands of a block, comments and redirections left out, variables put in."""
+    variables: Dict[str, str] = {}
+    for line in whole_lines(block):
+        for name, value in variables.items():
+            line = line.replace(f"${name}", value)
+        for part in SUBSTITUTION.sub("1", line).split(" | "):
+            words = shlex.split(REDIRECTION.sub(" ", part), comments=True)
+            while words and PLACEHOLDERS.match(words[0]):
+                name, value = words.pop(0).split("=", 1)
+                variables[name] = value
+            if words and words != ["..."]:
+                yield tuple(words)
+
+
+def whole_lines(block: str) -> Iterator[str]:
+    """The lines of a block, those in one that a backslash or a quotation mark joins."""
+    begun = ""
+    for line in block.replace("\\\n", " ").splitlines():
+        begun = f"{begun} {line}" if begun else line
+        if begun.count('"') % 2 == 0:
+            yield begun
+            begun = ""
+
+
+def fairseq_command(program: str) -> str:
+    """The key of PARSERS for a command of fairseq, or of ours for it; else nothing."""
+    match = re.fullmatch(r"fairseq(?:-mega)?-(train|generate|interactive|eval-lm|validate|preprocess)", program)
+    return match[1] if match else ""
+
+
+def module_of(command: Command) -> Tuple[str, List[str]]:
+    """The module that a command runs, and its sub-command if it has one; nothing for other programs."""
+    entries = dict(ENTRIES.findall((REPOSITORY / "setup.py").read_text(encoding="utf-8")))
+    if command.program in entries:
+        module, rest = entries[command.program], list(command.words[1:])
+    elif command.words[:2] == ("python", "-m") and command.words[2].startswith(("fairseq_mega", "tests.")):
+        module, rest = command.words[2], list(command.words[3:])
+    else:
+        return "", []
+    sub = rest[0] if rest and re.fullmatch(r"[a-z][a-z0-9-]*", rest[0]) else ""
+    return module, [sub] if sub else []
+
+
+@lru_cache(maxsize=None)
+def help_of(module: str, sub: Tuple[str, ...]) -> str:
+    """What a module prints for --help."""
+    output, before = io.StringIO(), sys.argv
+    sys.argv = [module, *sub, "--help"]
+    try:
+        with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+            runpy.run_module(module, run_name="__main__", alter_sys=False)
+    finally:
+        sys.argv = before
+    return output.getvalue()
+
+
+@lru_cache(maxsize=None)
+def help_of_script(script: str) -> str:
+    """What a script of this repository prints for --help; it needs no environment for that."""
+    command = [sys.executable if script.endswith(".py") else "bash", str(REPOSITORY / "scripts" / script), "--help"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def script_of(command: Command) -> str:
+    """The name of the script of this repository that a command runs, or nothing."""
+    path = next((word for word in command.words[:2] if word.startswith("scripts/")), "")
+    return Path(path).name
