@@ -1,0 +1,185 @@
+"""The commands of the documents, run as they stand there, but for options that make models and data small."""
+
+import re
+import shlex
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import pytest
+
+from fairseq_mega.corpora.classification import made_up
+from fairseq_mega.corpora.text_scripts import command as text_scripts
+from tests.support import documented_commands as documents
+from tests.support import helpers, in_process
+from tests.support.documented_commands import Command
+from tests.support.documented_runs import FATES, LISTOPS, TINY, Read, Run, RunBy
+from tests.support.helpers import REPOSITORY
+from tests.support.in_process import in_process as no_processes  # noqa: F401
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_processes")]
+LINES = ("the first words of a text", "a second line has other words", "and the last line is short")
+
+
+def by_document() -> Dict[str, List[Command]]:
+    found: Dict[str, List[Command]] = defaultdict(list)
+    for command in documents.commands():
+        found[command.document].append(command)
+    return found
+
+
+def test_every_command_is_in_the_table() -> None:
+    found = by_document()
+    assert set(found) == set(FATES)
+    assert {document for document, fates in FATES.items() if any(isinstance(fate, Run) for _, fate in fates)} == {
+        *BEFORE
+    }
+    for document, commands in found.items():
+        lines = [" ".join(command.words) for command in commands]
+        named = [beginning for beginning, _ in FATES[document]]
+        unlike = [line for line, beginning in zip(lines, named) if not line.startswith(beginning)]
+        more = [*lines[len(named) :], *named[len(lines) :]]
+        assert not unlike + more, f"{document}: say in tests/support/documented_runs.py what becomes of {unlike + more}"
+
+
+def test_other_tests_that_run_commands_are_there() -> None:
+    for fate in (fate for fates in FATES.values() for _, fate in fates):
+        if isinstance(fate, RunBy):
+            file, _, function = fate.test.partition("::")
+            assert f"\ndef {function}(" in (REPOSITORY / "tests" / file).read_text(encoding="utf-8"), fate
+        assert not isinstance(fate, Read) or len(fate.why) > 15
+
+
+def write_lines(count: int, *files: str) -> None:
+    for name in files:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("".join(f"{LINES[number % 3]} {number % 7}\n" for number in range(count)))
+
+
+def execute(line: str, stdin: str = "") -> str:
+    """Run a command in this process and return what it printed."""
+    words, errors = shlex.split(line), ""
+    command = Command("", tuple(words))
+    module = documents.module_of(command)[0]
+    with helpers.captured_output(stdin) as output:
+        if documents.script_of(command) == "prepare_text_lm.sh":
+            done = in_process.call(text_scripts.main, "text_lm", *words[2:])
+            status, errors = done.returncode, done.stderr
+        elif documents.script_of(command):
+            print(documents.help_of_script(documents.script_of(command)))
+            status = 0
+        elif documents.fairseq_command(command.program):
+            status = in_process.run_module(words)
+        else:
+            start = 3 if words[0] == "python" else 1
+            status = in_process.run_module(["python", "-m", module, *words[start:]])
+    assert status == 0, f"{line}\n{output.getvalue()[-3000:]}{errors}"
+    return output.getvalue()
+
+
+GOLDENS = REPOSITORY / "tests" / "goldens"
+
+
+def before_the_readme() -> None:
+    execute(f"fairseq-mega-prepare listops --out data {LISTOPS}")
+    options = "--task lra-text --arch mega_lra_listop --criterion lra_cross_entropy --optimizer adam --batch-size 20"
+    execute(f"fairseq-mega-train data {options} --save-dir checkpoints {TINY}")
+    Path("OLD.pt").symlink_to(GOLDENS / "translator.official.pt")
+
+
+def before_the_published_commands() -> None:
+    execute(f"fairseq-mega-prepare listops --out listops {LISTOPS}")
+    before_speech()
+    execute("fairseq-mega-prepare speech-commands --out speech --dir words --any-count")
+    write_lines(200, "train.txt", "valid.txt", "test.txt")
+    splits = "--trainpref train.txt --validpref valid.txt --testpref test.txt"
+    execute(f"fairseq-preprocess --only-source --destdir text {splits}")
+    helpers.make_parallel_corpus(Path("corpus"), sentences=12, train=60, valid=8).rename("pairs")
+    Path("text-save").mkdir()
+    Path("text-save/model.pt").symlink_to(GOLDENS / "language_model.official.pt")
+
+
+def before_language_models() -> None:
+    write_lines(600, "my_text.txt")
+
+
+def before_megalodon() -> None:
+    """A text of twenty documents, parted by blank lines."""
+    write_lines(30, "document.txt")
+    Path("my_text.txt").write_text("\n".join([Path("document.txt").read_text()] * 20))
+
+
+def before_the_long_range_arena() -> None:
+    rows = [f"{number % 2}\t{LINES[number % 3]} {number}\n" for number in range(60)]
+    Path("my_table.tsv").write_text("".join(rows))
+
+
+def before_speech() -> None:
+    made_up.main(["speech-commands", "words"])
+    for word in ("yes", "no"):
+        shutil.copytree(f"words/{word}", f"my_recordings/{word}")
+    for name in ("word.wav", "new.wav"):
+        shutil.copy("words/yes/0.wav", name)
+
+
+def before_translation() -> None:
+    """Two checkpoints, a translated test set, and the files that Multi30k's text becomes."""
+    data = helpers.make_parallel_corpus(Path("corpus"), sentences=12, train=60, valid=8)
+    training = shlex.join([*helpers.TINY_TRAINING, "--cpu", "--max-epoch", "5", "--save-dir", "checkpoints"])
+    execute(f"fairseq-mega-train {data} {training} --source-lang en --target-lang de")
+    Path("test.de").write_text("ein Satz .\n" * 3003)
+    Path("generate.txt").write_text("".join(f"H-{n}\t-0.1\tein Satz .\nD-{n}\t-0.1\tein Satz .\n" for n in range(3003)))
+    for split in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de"):
+            write_lines(40, f"RAW/{split}.{language}")
+    text = (REPOSITORY / "examples" / "translation" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(code.replace("vocab_size=8000", "vocab_size=30, minloglevel=2"), {})
+
+
+BEFORE: Dict[str, Callable[[], None]] = {
+    "README.md": before_the_readme,
+    "examples/from_the_published_code.md": before_the_published_commands,
+    "examples/language_modeling/README.md": before_language_models,
+    "examples/long_range_arena/README.md": before_the_long_range_arena,
+    "examples/megalodon/README.md": before_megalodon,
+    "examples/speech_commands/README.md": before_speech,
+    "examples/translation/README.md": before_translation,
+}
+
+
+@pytest.mark.parametrize("document", BEFORE)
+def test_the_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other in an empty folder, each with what those before have made."""
+    monkeypatch.chdir(tmp_path)
+    BEFORE[document]()
+    for command, (_, fate) in zip(by_document()[document], FATES[document]):
+        if isinstance(fate, Run):
+            line = f"{shlex.join(command.words)} {fate.options}"
+            line = line.replace("DATA", fate.data).replace("SAVE", f"{fate.data}-save")
+            line = line.replace("$subset", "test").replace("$model", "mega")
+            assert fate.prints in execute(line, fate.stdin), line
+    if document == "examples/language_modeling/README.md":
+        complete_a_text(document)
+
+
+def complete_a_text(document: str) -> None:
+    """The Python beside these commands; what it prints without end is cut off."""
+    (code,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text(encoding="utf-8"), re.DOTALL)
+    pieces: List[str] = []
+
+    def keep(piece: str, end: str = "\n", flush: bool = False) -> None:
+        pieces.append(piece)
+        if len(pieces) == 4:
+            raise StopIteration
+
+    with pytest.raises(StopIteration):
+        exec(code, {"print": keep})
+    assert len(pieces) == 4 and pieces[0]
+
+
+def test_what_is_run_is_all_that_can_be() -> None:
+    assert {document for document, fates in FATES.items() if any(isinstance(fate, Run) for _, fate in fates)} == set(
+        BEFORE
+    )
