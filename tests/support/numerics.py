@@ -1,6 +1,7 @@
 """Comparison of a fast path with a reference, and the inputs such comparisons use."""
 
 import hashlib
+from collections import OrderedDict
 from typing import Any, Callable, Dict, Optional
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 OUTPUT_FACTOR = 2.0  # a result may be this much further from float64 than the reference run in the same precision
 GRADIENT_FACTOR = 3.0
 RMS_CAP = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
-_RESULTS: Dict[str, Any] = {}
+KEPT_BYTES = 256 * 2**20  # of results that are shared; those of one function's cases take less
 
 
 def assert_close(
@@ -57,11 +58,43 @@ def leaves(tensors: Dict[str, Tensor], dtype: torch.dtype) -> Dict[str, Any]:
     return {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in tensors.items()}
 
 
+class Recent:
+    """Results by their keys, as many of those used last as a number of bytes holds."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.held = 0
+        self.kept: OrderedDict[str, Any] = OrderedDict()
+
+    def get(self, key: str, compute: Callable[[], Any]) -> Any:
+        """The result of this key, computed where it is not known."""
+        if key not in self.kept:
+            self.kept[key] = compute()
+            self.held += size(self.kept[key])
+        self.kept.move_to_end(key)
+        while self.held > self.room and len(self.kept) > 1:
+            self.held -= size(self.kept.popitem(last=False)[1])
+        return self.kept[key]
+
+
+_RESULTS = Recent(KEPT_BYTES)
+
+
+def size(value: Any) -> int:
+    """Bytes of the tensors in a value made of tensors, tuples, lists and dictionaries."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, dict):
+        value = value.values()
+    return sum(map(size, value)) if isinstance(value, (list, tuple, type({}.values()))) else 0
+
+
 def once(compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """What ``compute`` returns for these arguments, computed once for all the paths that are compared with it.
 
     The arguments may be tensors, dictionaries of them, and values with a short text form. The result is shared: it
-    must not be changed, and ``compute`` must depend on nothing but its arguments.
+    must not be changed, and ``compute`` must depend on nothing but its arguments. The results used longest ago are
+    forgotten where all together hold more than ``KEPT_BYTES``.
     """
     digest = hashlib.sha256(f"{compute.__module__}.{compute.__qualname__}".encode())
 
@@ -78,7 +111,4 @@ def once(compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
     add(dict(enumerate(arguments)))
     add(options)
-    key = digest.hexdigest()
-    if key not in _RESULTS:
-        _RESULTS[key] = compute(*arguments, **options)
-    return _RESULTS[key]
+    return _RESULTS.get(digest.hexdigest(), lambda: compute(*arguments, **options))
