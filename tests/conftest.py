@@ -14,7 +14,7 @@ from typing import Iterator, List, NamedTuple, Optional
 import pytest
 import torch
 
-from tests.support import helpers, parallel
+from tests.support import helpers, memory, parallel
 from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:
@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: torch sees no CUDA device here; leave the option out")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if not torch.cuda.is_available():  # whose driver asks for more than it uses
+        memory.limit()
 
 
 @pytest.fixture(autouse=True)

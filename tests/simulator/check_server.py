@@ -20,6 +20,7 @@ import torch
 from tests.simulator import build
 from tests.simulator.cases.case import Case
 from tests.simulator.check_operators import CASES, failures
+from tests.support import memory
 
 
 class CheckServer:
@@ -39,6 +40,7 @@ class CheckServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            preexec_fn=memory.lift if sanitize else None,
         )
 
     def check(self, library: Path, orders: Tuple[str, ...], said: Path) -> int:

@@ -9,6 +9,7 @@ import torch
 
 from tests.simulator import build, check_operators, planted_defects
 from tests.simulator.cases import ema
+from tests.support import memory
 
 ORDERS = ["0", "1", "2", "3", "4", "5"]
 
@@ -48,5 +49,6 @@ def test_no_access_out_of_bounds(operator, tmp_path):
     library = build.build(tmp_path, sanitize=True)
     command = [sys.executable, "-m", "tests.simulator.check_operators", operator, str(library), "0"]
     environment = {**os.environ, **build.sanitizer_environment()}
-    done = subprocess.run(command, cwd=build.REPOSITORY, env=environment, capture_output=True, text=True)
+    options = {"cwd": build.REPOSITORY, "env": environment, "preexec_fn": memory.lift}
+    done = subprocess.run(command, **options, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]

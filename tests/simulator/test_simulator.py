@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.simulator import build
+from tests.support import memory
 
 PROBE = build.HERE / "probe"
 ROTATE, ROTATE_WITHOUT_BARRIER, DIVERGE, DIVERGE_IN_WARP, UNWRITTEN, FAR, FAR_IN_SHARED, VOTE, TOO_MANY = range(9)
@@ -124,7 +125,8 @@ def test_the_sanitizer_ends_a_process_that_reads_out_of_bounds(sources, which):
     load = f"import torch; torch.ops.load_library({str(library)!r})"
     program = f"{load}; torch.ops.{build.NAMESPACE}.probe(torch.zeros(64), {which})"
     environment = {**os.environ, **build.sanitizer_environment()}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    options = {"env": environment, "preexec_fn": memory.lift}
+    done = subprocess.run([sys.executable, "-c", program], **options, capture_output=True, text=True)
     if which == ROTATE:
         assert done.returncode == 0, done.stderr[-2000:]
     else:
