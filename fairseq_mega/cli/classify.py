@@ -17,6 +17,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_mega.compat import architectures, precision
 from fairseq_mega.corpora.classification.new_examples import answers_to, reader_of
+from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.models.classifier import SequenceClassifier
 
 PROGRAM = "fairseq-mega-classify"
@@ -57,13 +58,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     args = build_parser().parse_intermixed_args(argv)  # files may stand behind options
     try:
-        run(args)
-    except (OSError, ValueError) as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
+        return exit_status(PROGRAM, lambda: run(args))
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from fairseq_mega.corpora.checksums import sha256_of
+from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.reports.lm_checkpoints import load
 from fairseq_mega.reports.lm_likelihood import logger
 from fairseq_mega.reports.lm_results import check_same, file_of, result_of, settings_of_result
@@ -115,13 +116,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        run(options, shlex.join(["python", "-m", "fairseq_mega.cli.evaluate_lm", *map(str, given)]))
-    except (OSError, ValueError) as error:
-        print(f"evaluate_lm: error: {error}", file=sys.stderr)
-        return 1
+        command = shlex.join(["python", "-m", "fairseq_mega.cli.evaluate_lm", *map(str, given)])
+        return exit_status("evaluate_lm", lambda: run(options, command))
     finally:
         library.setLevel(level)
-    return 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
+from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.reports.inspection.command import report
 
 PROGRAM = "fairseq-mega-inspect"
@@ -41,12 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status, 1 after an error message."""
     options = build_parser().parse_args(argv)
-    try:
-        report(options)
-    except (OSError, ValueError) as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(PROGRAM, lambda: report(options))
 
 
 if __name__ == "__main__":

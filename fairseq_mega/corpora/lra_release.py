@@ -13,6 +13,7 @@ from typing import List, Optional
 from fairseq_mega.corpora.archives import DAMAGE
 from fairseq_mega.corpora.classification import aan, listops
 from fairseq_mega.corpora.classification.released_pathfinder import FOLDER as HARD
+from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.corpora.download import DownloadError
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.unpacking import check_expansion
@@ -85,13 +86,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the unpacked files")
     parser.add_argument("--no-download", action="store_true", help="take the archive that is there, or refuse")
     options = parser.parse_args(arguments)
-    try:
+
+    def run() -> None:
         path = obtain(URL, options.archives, options.archives / RECORD, not options.no_download)
         say(f"{unpack(path, options.dataset, options.output)} files of {options.dataset} in {options.output}")
-    except (OSError, ValueError) as error:
-        print(f"lra_release: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return exit_status("lra_release", run)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from fairseq_mega.compat import precision
+from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.reports.results import make_result, write_result
 
@@ -99,12 +100,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     logger.setLevel(logging.INFO)
     given: List[str] = list(sys.argv[1:] if argv is None else argv)
     try:
-        run(args, shlex.join([PROGRAM, *given]))
-    except (OSError, ValueError) as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
+        return exit_status(PROGRAM, lambda: run(args, shlex.join([PROGRAM, *given])))
     except KeyboardInterrupt:
         return 130
     finally:
         logger.removeHandler(handler)
-    return 0
