@@ -8,7 +8,7 @@ import codecs
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, Optional
+from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 
 from fairseq.data import Dictionary
 
@@ -104,21 +104,22 @@ class SubwordUnit(TextUnit):
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
         """As the base class; pieces that are bytes, ``<0x0A>``, become the characters that they make up together."""
-        return super().pieces(_characters(symbols), before)
+        decoded = _characters(symbols)
+        return super().pieces((symbol if symbol == LINE_END else text + symbol for text, symbol in decoded), before)
 
     def _spaced(self, symbol: str) -> str:
         return symbol.replace("\u2581", " ")
 
 
-def _characters(symbols: Iterable[str]) -> Iterator[str]:
+def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
+    """What each symbol completes of the characters made of bytes, and the symbol itself unless it is a byte."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for symbol in symbols:
         byte = _BYTE_PIECE.fullmatch(symbol)
         if byte is None:
-            rest = decoder.decode(b"", final=True)
-            yield symbol if symbol == LINE_END else rest + symbol
+            yield decoder.decode(b"", final=True), symbol
         else:
-            yield decoder.decode(bytes([int(byte[1], 16)]))
+            yield decoder.decode(bytes([int(byte[1], 16)])), ""
 
 
 class DocumentUnit(SubwordUnit):
@@ -128,16 +129,10 @@ class DocumentUnit(SubwordUnit):
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
         """As the base class, but every blank stays, except for the one that sentencepiece puts before a document."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         begins = not before
-        for symbol in symbols:
-            byte = _BYTE_PIECE.fullmatch(symbol)
-            if byte is not None:
-                yield decoder.decode(bytes([int(byte[1], 16)]))
-                begins = False
-                continue
-            text = decoder.decode(b"", final=True) + self._spaced(symbol)
-            yield text[1:] if begins and text.startswith(" ") else text
+        for characters, symbol in _characters(symbols):
+            text = characters + self._spaced(symbol)
+            yield text[1:] if begins and symbol and text.startswith(" ") else text
             begins = symbol == LINE_END
 
 
