@@ -46,15 +46,11 @@ class DocumentStream:
         self.begins = np.concatenate([index.begins[:-1] for index in found])  # (spans,), as the following
         self.stops = np.concatenate([index.begins[1:] for index in found])
         self.counts = np.concatenate([index.tokens for index in found])
-        if self.counts.sum() == 0:
+        self.tokens = int(self.counts.sum())  # of all documents
+        if self.tokens == 0:
             raise ValueError(f"the split {name!r} has no token ({sources[0].path}): give texts that are not empty")
         self._read: List[tuple] = []  # the last two spans: number in the order of the epoch, tokens
         self.set_epoch(1)
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of all documents."""
-        return int(self.counts.sum())
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the order of an epoch."""

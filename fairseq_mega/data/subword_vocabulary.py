@@ -1,5 +1,6 @@
 """The vocabulary of a sentencepiece model: fairseq's dictionary of its pieces, and texts as indices of them."""
 
+import hashlib
 from pathlib import Path
 from typing import List, Sequence
 
@@ -37,6 +38,7 @@ class SubwordVocabulary:
             if not (self.processor.is_unknown(piece) or self.processor.is_control(piece)):
                 self.index_of[piece] = self.dictionary.add_symbol(self.processor.id_to_piece(piece))
         self.dictionary.pad_to_multiple_(MULTIPLE)
+        self.digest = hashlib.sha256(self.processor.serialized_model_proto()).hexdigest()  # of the model
 
     def encode(self, texts: Sequence[str], threads: int = 1) -> List[np.ndarray]:
         """Indices of each text, (L,) int32, ``</s>`` at its end."""

@@ -86,8 +86,8 @@ def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optiona
         OSError: if the file cannot be read.
         ValueError: for a bad line, or if the index cannot be written.
     """
-    state, model = source.path.stat(), hashlib.sha256(vocabulary.processor.serialized_model_proto()).hexdigest()
-    of = {"size": state.st_size, "changed": state.st_mtime_ns, "model": model, "span": SPAN}
+    state = source.path.stat()
+    of = {"size": state.st_size, "changed": state.st_mtime_ns, "model": vocabulary.digest, "span": SPAN}
     about = json.dumps({**of, "field": source.field, "bad_lines": source.bad_lines})
     path = index_path(source.path, folder)
     found = read(path, about)
