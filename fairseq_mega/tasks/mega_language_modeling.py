@@ -151,9 +151,14 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
         return BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
 
+    def limits(self) -> Dict[str, int]:
+        """Tokens that a training sequence may have at most, by the options that say so."""
+        given = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
+        return {option: most for option, most in given.items() if most}
+
     def _blocks(self, text: Any) -> FairseqDataset:
-        limits = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
-        option = min((name for name in limits if limits[name]), key=lambda name: limits[name], default="")
+        limits = self.limits()
+        option = min(limits, key=lambda name: limits[name], default="")
         dataset = TrainingBlockDataset(
             text,
             self.dictionary,

@@ -109,9 +109,8 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
     def _blocks(self, text: Any) -> FairseqDataset:
         length = self.chunk_size * self.args.variant_block_multiple_max
-        limits = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
-        for option, most in limits.items():
-            if most and length > most:
+        for option, most in self.limits().items():
+            if length > most:
                 raise ValueError(
                     f"sequences of --variant-block-multiple-max {self.args.variant_block_multiple_max} chunks of "
                     f"{self.chunk_size} tokens exceed {option} {most}: give fewer chunks or raise the option"
