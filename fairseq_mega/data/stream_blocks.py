@@ -105,6 +105,19 @@ class BlockIterator(iterators.EpochBatchIterator):
         """The first batch of the stream; fairseq makes an empty one of it for processes that have none."""
         return self.collate_fn([self.dataset[0]])
 
+    def next_epoch_itr(self, shuffle: bool = True, *options: Any, **more: Any) -> Any:
+        """As the base class.
+
+        Raises:
+            ValueError: if the epoch is not to be shuffled.
+        """
+        if not shuffle:
+            raise ValueError(
+                f"--curriculum asks for epoch {self.next_epoch_idx} in the order of the data, but documents come in an "
+                f"order drawn anew in every epoch: leave it out"
+            )
+        return super().next_epoch_itr(shuffle, *options, **more)
+
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> BlockBatches:
         """Batches of this process; the order of the epoch is in the stream."""
         return self.batches

@@ -81,6 +81,11 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
             )
         if args.shorten_method != "none":
             raise ValueError(f"--shorten-method {args.shorten_method}: no text is cropped here; leave it out")
+        if args.sample_break_mode != "none":
+            raise ValueError(
+                f"--sample-break-mode {args.sample_break_mode}: sequences begin and end anywhere in the stream of "
+                f"documents: leave it out"
+            )
         if args.output_dictionary_size >= 0:
             raise ValueError("--output-dictionary-size: the vocabulary is the sentencepiece model's; leave it out")
         if self.segments == 0:

@@ -147,6 +147,8 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--variant-block-multiple-min", 1], "all have the same length"),
         (["--max-tokens", 15], "exceed --max-tokens 15"),
         (["--shorten-method", "truncate"], "no text is cropped"),
+        (["--sample-break-mode", "complete"], "--sample-break-mode complete: .* leave it out"),
+        (["--curriculum", 1], "--curriculum .* leave it out"),
         (["--valid-block", "lines"], "fairseq-mega-interactive"),
         (["--output-dictionary-size", 20], "the sentencepiece model's"),
         (["--train-subset", "nothing"], "Dataset not found: nothing"),
@@ -158,7 +160,8 @@ def test_bad_wishes(
     options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path
 ) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        run_fairseq("train", arguments(data, "--no-save", "--save-dir", tmp_path, *device_flags, *options))
+        given = arguments(data, "--no-save", "--max-update", 1, "--save-dir", tmp_path, *device_flags)
+        run_fairseq("train", [*given, *options])
 
 
 def test_bad_lines_are_counted(data: Path, device_flags: List[str], tmp_path: Path) -> None:
