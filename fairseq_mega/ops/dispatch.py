@@ -10,6 +10,7 @@ compiled kernels). A caller forces one by its argument ``path``, a user by FAIRS
 """
 
 import os
+from functools import lru_cache
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
@@ -136,6 +137,7 @@ def _from_environment(operator: str, former_variable: str) -> Tuple[str, str]:
 _from_environment._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+@lru_cache(maxsize=8)  # every call of an operator asks
 def _entries(text: str) -> Dict[str, str]:
     """Paths by operator from the value of FAIRSEQ_MEGA_PATHS; a later entry overrides an earlier one."""
     entries: Dict[str, str] = {}
