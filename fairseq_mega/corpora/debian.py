@@ -78,10 +78,11 @@ def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
     return path
 
 
-def need_dpkg() -> None:
-    """Raise DownloadError where packages cannot be unpacked."""
+def need_dpkg(otherwise: str = "") -> None:
+    """Raise DownloadError, which ends in ``otherwise``, where packages cannot be unpacked."""
     if shutil.which("dpkg-deb") is None:
-        raise DownloadError("the command 'dpkg-deb' was not found: it unpacks the package; install dpkg")
+        problem = "the command 'dpkg-deb' was not found: it unpacks the package; install dpkg"
+        raise DownloadError(f"{problem}. {otherwise}" if otherwise else problem)
 
 
 def _own_copy(name: str, given: Sequence[Path]) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List
 
 from fairseq_mega.corpora.checksums import sha256_of
-from fairseq_mega.corpora.debian import fetch_package, unpack_package
+from fairseq_mega.corpora.debian import fetch_package, need_dpkg, unpack_package
 from fairseq_mega.corpora.translation.command import main as parallel_text
 from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of, training_words
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
@@ -82,9 +82,7 @@ class Translation:
         """Fetch and unpack the packages with the text."""
         own = f"--text PREFIX (files PREFIX.{self.source} and PREFIX.{self.target})"
         otherwise = f"Use your own text instead, on any system: {own}"
-        if shutil.which("dpkg-deb") is None:
-            problem = "the command 'dpkg-deb' was not found: it unpacks the LibreOffice help packages"
-            raise StageError(f"{problem}. {otherwise}")
+        need_dpkg(otherwise)
         partial = self.folder / "help.partial"
         shutil.rmtree(partial, ignore_errors=True)
         described = ""

@@ -285,7 +285,9 @@ def test_missing_tools_are_named(stubs: Path, tmp_path: Path) -> None:
     with pytest.raises(debian.DownloadError, match=r"'apt-get' was not found.*--deb FILE"):
         debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
     (stubs / "dpkg-deb").unlink()
-    with pytest.raises(debian.DownloadError, match="'dpkg-deb' was not found.*install dpkg"):
+    with pytest.raises(debian.DownloadError, match="install dpkg. Or --text$"):
+        debian.need_dpkg("Or --text")
+    with pytest.raises(debian.DownloadError, match="'dpkg-deb' was not found.*install dpkg$"):
         debian.obtain_packages(["one"], None, tmp_path / "raw", tmp_path / "target")
 
 

@@ -34,7 +34,7 @@ def fetch(raw: Path, packages: Path, deb: Optional[Path] = None, otherwise: str 
     Raises:
         DownloadError: where it cannot be had, ending in ``otherwise``, or is another package.
     """
-    debian.need_dpkg()
+    debian.need_dpkg(otherwise)
     shutil.rmtree(raw / "unpacked", ignore_errors=True)
     path = deb or debian.fetch_package(PACKAGE, packages, otherwise)
     remedy = f"get a new copy of the package {PACKAGE}" if deb else "remove it, so that it is fetched again"
