@@ -17,7 +17,7 @@ from fairseq_mega.corpora.language_modeling import gcide
 from fairseq_mega.corpora.language_modeling.binarising import binarise
 from fairseq_mega.corpora.language_modeling.command import main as language_modeling
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of, training_words
+from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
 from fairseq_mega.reports.results import read_result
 from fairseq_mega.work.commands import call, module
@@ -87,10 +87,7 @@ class LanguageModel:
 
     def train(self) -> None:
         """Train."""
-        config = self.recipe.config
-        command = ["fairseq-mega-train", *training_words(self.recipe, self.folder / "data-bin"), *self.device]
-        warmup, save = config["lr_scheduler"]["warmup_updates"], config["checkpoint"]["save_interval_updates"]
-        train(self.work, [*command, "--precision", self.precision], warmup, save, self.updates)
+        train(self.work, self.recipe, [*self.device, "--precision", self.precision], self.updates)
 
     def evaluate(self) -> None:
         """Score the test text, each byte once."""

@@ -1,12 +1,13 @@
 """A training whose learning rate follows the clock: it ends within its time on any machine."""
 
-from pathlib import Path
 from typing import List, Optional, Sequence
 
 import torch
 
 from fairseq_mega.compat import precision
 from fairseq_mega.corpora.files import write_text
+from fairseq_mega.quickstart.hyper_parameters import training_words
+from fairseq_mega.recipes.recipe import Recipe
 from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.work.commands import StageError
 from fairseq_mega.work.folder import Work
@@ -42,15 +43,19 @@ def precision_of(work: Work, asked: str, device: Sequence[object]) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-def train(
-    work: Work, command: Sequence[object], warmup_updates: int, save_updates: int, updates: Optional[str]
-) -> Path:
-    """Train for the minutes planned, or for so many updates, from the last checkpoint on; returns the best one.
+def train(work: Work, recipe: Recipe, device: Sequence[object], updates: Optional[str]) -> None:
+    """Train on ``data-bin`` for the minutes planned, or for so many updates, from the last checkpoint on.
+
+    Args:
+        device: options on device and precision.
 
     Raises:
         StageError: where fairseq does.
     """
     checkpoints = work.folder / "checkpoints"
+    command = ["fairseq-mega-train", *training_words(recipe, work.folder / "data-bin"), *device]
+    warmup_updates = recipe.config["lr_scheduler"]["warmup_updates"]
+    save_updates = recipe.config["checkpoint"]["save_interval_updates"]
     minutes = float((work.folder / "minutes").read_text(encoding="utf-8"))
     schedule: List[object] = ["--lr-scheduler", "timed_decay", "--warmup-updates", warmup_updates]
     if updates:
@@ -67,7 +72,5 @@ def train(
     stop = ["--stop-time-hours", f"{minutes / 60:.6f}", "--log-format", "json", "--log-interval", 10]
     progress = Progress(int(updates) if updates else None, 60 * minutes)
     work.run("train", [*command, *schedule, *saving, *stop], progress)
-    best = checkpoints / "checkpoint_best.pt"
-    if not best.exists():
+    if not (checkpoints / "checkpoint_best.pt").exists():
         raise StageError(f"the training ended without a checkpoint; see {work.log_file('train')}")
-    return best

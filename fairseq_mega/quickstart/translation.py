@@ -11,7 +11,7 @@ from typing import List
 from fairseq_mega.corpora.checksums import sha256_of
 from fairseq_mega.corpora.debian import fetch_package, need_dpkg, unpack_package
 from fairseq_mega.corpora.translation.command import main as parallel_text
-from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of, training_words
+from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
 from fairseq_mega.reports.command import main as report
 from fairseq_mega.reports.log_progress import Progress
@@ -128,11 +128,8 @@ class Translation:
 
     def train(self) -> None:
         """Train."""
-        config = self.recipe.config
-        config["task"].update(source_lang=self.source, target_lang=self.target)
-        command = ["fairseq-mega-train", *training_words(self.recipe, self.folder / "data-bin"), *self.device]
-        warmup, save = config["lr_scheduler"]["warmup_updates"], config["checkpoint"]["save_interval_updates"]
-        train(self.work, [*command, "--precision", self.precision], warmup, save, self.updates)
+        self.recipe.config["task"].update(source_lang=self.source, target_lang=self.target)
+        train(self.work, self.recipe, [*self.device, "--precision", self.precision], self.updates)
 
     def _translator(self) -> List[object]:
         wanted = self.recipe.evaluate

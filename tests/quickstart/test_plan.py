@@ -6,6 +6,7 @@ import pytest
 
 from fairseq_mega.compat import precision
 from fairseq_mega.quickstart import training, translation
+from fairseq_mega.quickstart.hyper_parameters import recipe_of
 from fairseq_mega.quickstart.options import parse
 from fairseq_mega.work.commands import StageError
 from fairseq_mega.work.folder import Work
@@ -45,8 +46,9 @@ def test_the_training_that_is_started(
     training.plan_minutes(work, "30", updates, 9.0)
     monkeypatch.setattr(work, "run", lambda name, command, progress: started.append([str(part) for part in command]))
     with pytest.raises(StageError, match="ended without a checkpoint"):
-        training.train(work, ["fairseq-mega-train"], 200, 300, updates)
+        training.train(work, recipe_of("translation", {}), ["--cpu"], updates)
     (command,) = started
+    assert command[:2] == ["fairseq-mega-train", str(tmp_path / "data-bin")] and "--cpu" in command
     assert command[command.index("--lr-scheduler") + 1] == schedule
     assert command[command.index("--stop-time-hours") + 1] == "0.500000"
     assert command[command.index("--warmup-updates") + 1] == ("25" if updates else "200")
