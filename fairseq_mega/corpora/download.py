@@ -25,8 +25,9 @@ class DownloadError(ValueError):
 def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: str = OWN_COPY) -> int:
     """Download ``url`` to ``path`` and return its size in bytes; a ``.partial`` file is continued.
 
-    The transfer is tried ``attempts`` times, ``wait`` seconds apart. Raises :class:`DownloadError` with the remedy when
-    the size that the server announced is not reached; the partial file is kept for the next run.
+    The transfer is tried ``attempts`` times, ``wait`` seconds apart; twice where no server answers. Raises
+    :class:`DownloadError` with the remedy when the size that the server announced is not reached; the partial file is
+    kept for the next run.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -44,7 +45,12 @@ def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: st
             problem = f"HTTP status {error.code}"
             continue
         except (OSError, http.client.HTTPException) as error:
-            problem = str(getattr(error, "reason", error)) or type(error).__name__
+            reason = getattr(error, "reason", error)
+            problem = str(reason) or type(error).__name__
+            if isinstance(reason, ConnectionRefusedError):
+                problem = "the connection was refused: no server answers at this address"
+                if attempt:
+                    break
             continue
         found = partial.stat().st_size
         if expected is not None and found != expected:

@@ -108,9 +108,10 @@ def test_server_errors_are_named_and_only_passing_ones_tried_again(
     assert len(server.ranges) == requests
 
 
-def test_an_unreachable_server_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(download.DownloadError, match="127.0.0.1:1/x.tgz"):
-        download.fetch("http://127.0.0.1:1/x.tgz", tmp_path / "x.tgz", attempts=2, wait=0)
+def test_a_refused_connection_is_tried_once_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(download.DownloadError, match="127.0.0.1:1/x.tgz: the connection was refused"):
+        download.fetch("http://127.0.0.1:1/x.tgz", tmp_path / "x.tgz", wait=0)
+    assert "; attempt 2 of 8" in (tried := capsys.readouterr().err) and "attempt 3" not in tried
 
 
 def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tmp_path: Path) -> None:
