@@ -11,10 +11,6 @@ from typing import IO, Optional
 from fairseq_mega.corpora.files import blocks_of
 from fairseq_mega.corpora.progress import Progress, say
 
-OWN_COPY = (
-    "Run the same command again to continue, or fetch the file by other means, put it into the archive folder and name "
-    "that folder with --data-dir"
-)
 ATTEMPTS = 3  # of fetch_missing: some hosts are gone, and trying for long would only delay the message
 
 
@@ -22,7 +18,7 @@ class DownloadError(ValueError):
     """A file is missing, damaged or cannot be fetched; the message names both sizes or checksums."""
 
 
-def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: str = OWN_COPY) -> int:
+def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: str = "") -> int:
     """Download ``url`` to ``path`` and return its size in bytes; a ``.partial`` file is continued.
 
     The transfer is tried ``attempts`` times, ``wait`` seconds apart; twice where no server answers. Raises
@@ -60,6 +56,7 @@ def fetch(url: str, path: Path, attempts: int = 8, wait: float = 5.0, remedy: st
             continue
         os.replace(partial, path)
         return found
+    remedy = remedy or f"Run the same command again to continue, or fetch the file by other means and name it {path}"
     raise DownloadError(f"{url}: {problem}. {remedy}")
 
 

@@ -47,9 +47,7 @@ def download(url: str, path: Path, allowed: bool) -> None:
     if not allowed:
         raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
     if shutil.disk_usage(_existing_parent(path.parent)).free < LEAST_FREE:
-        raise DownloadError(
-            f"less than 256 MiB are free where {path.parent} lies; free some or choose another --data-dir"
-        )
+        raise DownloadError(f"less than 256 MiB are free where {path.parent} lies; free some or choose another folder")
     say(f"{path.name}: downloading {url}")
     fetch(url, path)
 
