@@ -4,7 +4,6 @@ python -m fairseq_mega.corpora.lra_release DATASET --archives DIR --output DIR
 """
 
 import argparse
-import shutil
 import sys
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ from fairseq_mega.corpora.classification import aan, listops
 from fairseq_mega.corpora.classification.released_pathfinder import FOLDER as HARD
 from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.corpora.download import DownloadError
+from fairseq_mega.corpora.files import copy_stream
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.unpacking import check_expansion
 from fairseq_mega.corpora.wmt16.archives import obtain
@@ -62,12 +62,8 @@ def unpack(archive: Path, dataset: str, output: Path) -> int:
                 stream = members.extractfile(member) if place is not None and member.isfile() else None
                 if place is None or stream is None:
                     continue
-                path = output / place
-                path.parent.mkdir(parents=True, exist_ok=True)
-                partial = path.with_name(path.name + ".partial")
-                with stream, partial.open("wb") as file:
-                    shutil.copyfileobj(stream, file, 1 << 20)
-                partial.replace(path)
+                with stream:
+                    copy_stream(stream, output / place)
                 count += 1
     except DAMAGE as error:
         raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
