@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and reading them block by block."""
+"""Files that appear whole or not at all, where they will lie, and reading them block by block."""
 
 import json
 import os
@@ -19,6 +19,11 @@ def written_whole(path: Path) -> Iterator[Path]:
     partial = path.with_name(path.name + ".partial")
     yield partial
     os.replace(partial, path)
+
+
+def existing_parent(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    return next(above for above in (folder, *folder.parents) if above.exists())
 
 
 def write_text(path: Path, text: str) -> None:

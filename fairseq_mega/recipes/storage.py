@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Sequence
 
+from fairseq_mega.corpora.files import existing_parent
+
 from .recipe import Config, Recipe, RecipeError
 from .runs import Run
 from .sizes import parameters
@@ -59,7 +61,7 @@ def check_disk(runs: Sequence[Run], out: Path, free: Callable[[Path], int] = fre
     """
     needs: Dict[Path, int] = {run.folder: still_needed(run) for run in runs}
     need = sum(needs.values())
-    folder = next(above for above in (out.resolve(), *out.resolve().parents) if above.exists())
+    folder = existing_parent(out.resolve())
     found = free(folder)
     if need > found:
         raise RecipeError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_mega.corpora.checksums import Records, record_of, sha256_of
 from fairseq_mega.corpora.download import DownloadError, fetch
-from fairseq_mega.corpora.files import blocks_of, write_json
+from fairseq_mega.corpora.files import blocks_of, existing_parent, write_json
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.unpacking import open_gzip
 
@@ -46,16 +46,10 @@ def download(url: str, path: Path, allowed: bool) -> None:
     """Download a file; raises :class:`DownloadError` where that is not allowed or there is hardly any room for it."""
     if not allowed:
         raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
-    if shutil.disk_usage(_existing_parent(path.parent)).free < LEAST_FREE:
+    if shutil.disk_usage(existing_parent(path.parent)).free < LEAST_FREE:
         raise DownloadError(f"less than 256 MiB are free where {path.parent} lies; free some or choose another folder")
     say(f"{path.name}: downloading {url}")
     fetch(url, path)
-
-
-def _existing_parent(folder: Path) -> Path:
-    while not folder.exists():
-        folder = folder.parent if folder.parent != folder else Path("/")
-    return folder
 
 
 def check_gzip(path: Path) -> None:
