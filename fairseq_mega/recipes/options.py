@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from fairseq_mega.work.options import whole_number
+
 from .catalogue import find_all
 from .processed_archives import is_address
 from .recipe import Recipe, RecipeError
@@ -24,9 +26,10 @@ def number(option: str, text: Optional[str], least: int = 1) -> Optional[int]:
     """
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 13 and str(int(text)) == text) or int(text) < least:
+    found = whole_number(text, least)
+    if found is None:
         raise RecipeError(f"{option} is '{text}': a whole number of at least {least} is needed")
-    return int(text)
+    return found
 
 
 def rate(option: str, text: str) -> float:

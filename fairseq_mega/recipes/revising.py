@@ -4,6 +4,8 @@ import copy
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
+from fairseq_mega.work.options import whole_number
+
 from .recipe import Recipe, RecipeError
 
 IN_CELL = {  # parts of a cell that options of the model stand for
@@ -38,12 +40,10 @@ def whole_numbers(option: str, text: str, least: int = 0, full: bool = False) ->
     """
     found = []
     for word in text.split(","):
-        if full and word == "-1":
-            found.append(-1)
-        elif word.isascii() and word.isdigit() and str(int(word)) == word and int(word) >= least:
-            found.append(int(word))
-        else:
+        number = -1 if full and word == "-1" else whole_number(word, least)
+        if number is None:
             raise RecipeError(f"{option} is '{text}': whole numbers separated by commas are needed, for instance 1,16")
+        found.append(number)
     return found
 
 

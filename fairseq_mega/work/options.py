@@ -63,9 +63,10 @@ class Parser(argparse.ArgumentParser):
             value = getattr(options, name)
             if value is None or isinstance(value, int):
                 continue
-            if not re.fullmatch(r"0|[1-9][0-9]{0,11}", value) or int(value) < least:
+            number = whole_number(value, least)
+            if number is None:
                 self.die(f"{flag(name)} is '{value}': a whole number of at least {least} is needed")
-            setattr(options, name, int(value))
+            setattr(options, name, number)
 
     def one_of(self, name: str, value: str, choices: Iterable[str]) -> None:
         """Check a choice."""
@@ -98,6 +99,11 @@ def add_environment(parser: Parser) -> None:
     default = "$FAIRSEQ_MEGA_VENV, else .venv of the checkout"
     parser.add_argument("--venv", metavar="DIR", help=f"virtual environment (default: {default})")
     parser.add_argument("--skip-setup", action="store_true", help="take that environment as it is: no scripts/setup.sh")
+
+
+def whole_number(text: str, least: int) -> Optional[int]:
+    """The number that a text stands for, None where it is another one than a whole one of at least ``least``."""
+    return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,11}", text) and int(text) >= least else None
 
 
 def flag(name: str) -> str:
