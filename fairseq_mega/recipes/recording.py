@@ -1,6 +1,5 @@
 """Result files of all runs in one folder, and the table or figure of those that belong to a command."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
@@ -10,6 +9,7 @@ from fairseq_mega.reports.results import read_result, write_result
 
 from .evaluating import results_of
 from .fingerprints import digest
+from .released import is_generated
 from .runs import Run
 from .wishes import Wishes
 
@@ -51,9 +51,7 @@ def data_of(run: Run, wishes: Wishes) -> str:
         return "made up"
     if wishes.processed is not None:
         return "released, processed by the authors"
-    source = run.data / "SOURCE.json"
-    origin = json.loads(source.read_text(encoding="utf-8")).get("origin", "") if source.exists() else ""
-    return "generated" if origin.startswith("generated") else "released"
+    return "generated" if is_generated(run.data) else "released"
 
 
 def results_folder(wishes: Wishes) -> Path:

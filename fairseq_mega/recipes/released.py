@@ -55,10 +55,14 @@ def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:
         )
 
 
+def is_generated(folder: Path) -> bool:
+    """Whether the data of a folder were generated, as far as it says."""
+    source = folder / "SOURCE.json"
+    origin = json.loads(source.read_text(encoding="utf-8")).get("origin", "") if source.exists() else ""
+    return bool(origin.startswith("generated"))
+
+
 def check_origin(dataset: str, folder: Path, wishes: Wishes) -> None:
     """Raise a RecipeError where a folder holds generated data and released ones are wanted."""
-    source = folder / "SOURCE.json"
-    if not is_released(dataset, wishes) or not source.exists():
-        return
-    if json.loads(source.read_text(encoding="utf-8")).get("origin", "").startswith("generated"):
+    if is_released(dataset, wishes) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
