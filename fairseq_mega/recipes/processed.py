@@ -10,6 +10,7 @@ from typing import Dict, List, Sequence, Tuple
 from fairseq_mega.corpora.generators.listops.language import SYMBOLS
 
 from .datasets import DATASETS
+from .processed_archives import archive_of
 from .recipe import Recipe, RecipeError
 
 NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that tell data sets with the same files apart
@@ -37,8 +38,7 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
         raise RecipeError(
             f"--processed: {top} is no folder: unpack the authors' archives into one, or give --processed published"
         )
-    if recipe.data not in NAMES:
-        raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: leave it out")
+    archive_of(recipe)  # or an error
     files = [name.replace("data-bin/", "") for name in DATASETS[recipe.data].files]
     named = [folder for folder in sorted([top, *top.rglob("*")]) if folder.is_dir() and is_named(folder, top, recipe)]
     for folder in named:

@@ -29,6 +29,13 @@ def is_address(given: str) -> bool:
     return given == PUBLISHED or "://" in given
 
 
+def archive_of(recipe: Recipe) -> str:
+    """Name of the published archive with the data of a recipe; RecipeError where there is none."""
+    if recipe.data not in ARCHIVES:
+        raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: leave it out")
+    return ARCHIVES[recipe.data]
+
+
 def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
     """The address that was given, or those of the published archives that the recipes need.
 
@@ -37,10 +44,7 @@ def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
     """
     if given != PUBLISHED:
         return [given]
-    for recipe in recipes:
-        if recipe.data not in ARCHIVES:
-            raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: leave it out")
-    return [f"{HOST}/{name}" for name in dict.fromkeys(ARCHIVES[recipe.data] for recipe in recipes)]
+    return [f"{HOST}/{name}" for name in dict.fromkeys(map(archive_of, recipes))]
 
 
 def fetch_processed(recipes: Sequence[Recipe], wishes: Wishes) -> None:
