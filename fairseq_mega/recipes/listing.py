@@ -28,12 +28,13 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
     """A line for each recipe, under a head and above what the numbers are."""
     rows: List[List[str]] = []
     digests: Dict[str, Optional[str]] = {}
+    places = folders(recipes, wishes) if any(recipe.script is None for recipe in recipes) else {}
     for recipe in recipes:
         if recipe.script is not None:
             rows.append(row(recipe, [], wishes))
             continue
         if recipe.data not in digests:
-            folder, data = folders(recipes, wishes)[recipe.data], DATASETS[recipe.data]
+            folder, data = places[recipe.data], DATASETS[recipe.data]
             files = [folder / name for name in data.files]
             digests[recipe.data] = digest_of_data(files, folder) if data.is_there(folder) else None
         found = digests[recipe.data]
