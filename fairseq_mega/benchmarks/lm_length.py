@@ -11,11 +11,14 @@ from fairseq_mega.benchmarks.options import Benchmark, add_common_options, chose
 from fairseq_mega.compat.allocator import keep_freed_memory
 
 DESCRIPTION = """\
-Training speed and peak memory of language models over the length of their blocks: MEGA in chunks, and others.
+Training speed and peak memory of language models over the length of their blocks: those with chunks, and others.
 
-One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA in
-chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit are left out.
+One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA and
+MEGALODON in chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit
+are left out.
 """
+MODELS = (*lm_pair.MODELS, "megalodon", "llama")
+LINEAR = ("mega", "megalodon")  # their time grows as the length does
 SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1")
 
 
@@ -23,10 +26,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lm-length``."""
     add = parser.add_argument
     add("--lengths", default="1024,4096,16384,65536", help="comma separated (default: %(default)s)")
-    add("--models", default="mega,transformer", help=f"of: {', '.join(lm_pair.MODELS)} (default: %(default)s)")
+    add("--models", default="mega,transformer", help=f"of: {', '.join(MODELS)} (default: %(default)s)")
     add("--width", type=int, default=128, help="d (default: %(default)s)")
     add("--layers", type=int, default=4, help="(default: %(default)s)")
-    add("--chunk", type=int, default=128, help="MEGA's chunk (default: %(default)s)")
+    add("--chunk", type=int, default=128, help="of MEGA and MEGALODON (default: %(default)s)")
     add("--symbols", type=int, default=256, help="of the dictionary (default: %(default)s)")
     add("--time-limit", type=float, default=60.0, help="seconds that one run may take (default: %(default)s)")
     add_common_options(parser, repeat=3)
@@ -52,21 +55,21 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row per model and length, and write the result file."""
-    names = chosen_of(arguments.models, "--models", lm_pair.MODELS)
+    names = chosen_of(arguments.models, "--models", MODELS)
     scores: Dict[str, float] = {}
     tokens = 0
     print("| model | L | tokens/s | us per token | peak MiB |\n|---|---|---|---|---|")
     for name in names:
         seconds, before = 0.0, 0
         for length in sorted(int(length) for length in arguments.lengths.split(",")):
-            growth = (length / before) ** (1 if name == "mega" else 2) if before else 0.0
+            growth = (length / before) ** (1 if name in LINEAR else 2) if before else 0.0
             if seconds * growth > arguments.time_limit:
                 print(f"| {name} | {length:,} | left out: would take about {seconds * growth:.0f} s a run | | |")
                 continue
             found = measuring.run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
             seconds, before, tokens = found["seconds"], length, tokens + length
             scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
-            title = f"{name}, chunk {arguments.chunk}" if name == "mega" else name
+            title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name
             rate = f"{length / seconds:,.0f} | {1e6 * seconds / length:.1f}"
             print(f"| {title} | {length:,} | {rate} | {found['memory_mib']:.0f} |", flush=True)
     measuring.write_measurements(arguments, scores, examples=tokens)

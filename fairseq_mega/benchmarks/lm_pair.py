@@ -7,14 +7,14 @@ from typing import Any, Dict, List
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.benchmarks.megalodon_lm import megalodon_options
+from fairseq_mega.benchmarks.megalodon_lm import llama_options, megalodon_options
 from fairseq_mega.models.decode_weights import pack_weights
 from fairseq_mega.modules.packed_linear import PackedLinear
 from fairseq_mega.ops.packed_linear import KINDS
 
 MODELS = ("mega", "mega-full", "transformer")
 PACKED = {f"{name}-{kind}": (name, kind) for name in ("mega", "megalodon") for kind in KINDS}
-OTHERS = (*PACKED, "megalodon")  # measured where they are asked for
+OTHERS = (*PACKED, "megalodon", "llama")  # measured where they are asked for
 
 
 def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int) -> Any:
@@ -22,9 +22,9 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
 
     Args:
         name: "mega" or "megalodon" with chunks ("-bf16" and "-int8" behind it with packed matrices), "mega-full" with
-            one chunk for everything, or "transformer", fairseq's transformer_lm with an FFN as wide as makes the
-            layers equal in parameters.
-        width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformer has d / 32 heads.
+            one chunk for everything, or "transformer" and "llama", fairseq's transformer_lm and the Llama-style model
+            with an FFN as wide as makes the layers equal in parameters.
+        width: d; MEGA's v and inner FFN width are 2 d, its z is d / 2, N = 16; the Transformers have d / 32 heads.
         layers: how many.
         chunk: of "mega".
         symbols: V.
@@ -38,15 +38,12 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
         model = build(plain, width, layers, chunk, symbols, longest)
         pack_weights(model, kind)
         return model
-    dictionary = Dictionary()
-    for number in range(symbols - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
+    task = task_of(symbols)
     options: Dict[str, Any] = {"decoder_embed_dim": width, "decoder_layers": layers, "dropout": 0.0}
     options.update(share_decoder_input_output_embed=True, max_target_positions=longest, tokens_per_sample=longest)
     if name == "transformer":
         options.update(
-            decoder_ffn_embed_dim=_equal_ffn(width),
+            decoder_ffn_embed_dim=(mega_layer(width) - 4 * width * (width + 1) - 5 * width) // (2 * width + 1),
             decoder_attention_heads=max(1, width // 32),
             decoder_input_dim=width,
             decoder_output_dim=width,
@@ -54,9 +51,11 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
             attention_dropout=0.0,
         )
         return ARCH_MODEL_REGISTRY["transformer_lm"].build_model(_transformer_options(options), task)
-    if name == "megalodon":
-        options.update(megalodon_options(width, chunk))
-        return ARCH_MODEL_REGISTRY["megalodon_lm"].build_model(Namespace(**options), task)
+    if name in ("megalodon", "llama"):
+        options.update(
+            megalodon_options(width, chunk) if name == "megalodon" else llama_options(width, mega_layer(width))
+        )
+        return ARCH_MODEL_REGISTRY[f"{name}_lm"].build_model(Namespace(**options), task)
     options.update(
         decoder_hidden_dim=2 * width,
         decoder_z_dim=width // 2,
@@ -76,12 +75,18 @@ def layer_parameters(model: Any) -> int:
     return learned + sum(part.data.numel() + (0 if part.bias is None else part.bias.numel()) for part in packed)
 
 
-def _equal_ffn(width: int) -> int:
-    """Inner width of a Transformer's FFN that makes its layer as large as MEGA's."""
+def task_of(symbols: int) -> Any:
+    """What a model asks its task for: a dictionary of so many symbols."""
+    dictionary = Dictionary()
+    for number in range(symbols - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
+
+
+def mega_layer(width: int) -> int:
+    """Parameters of MEGA's layer."""
     d, v, z, n = width, 2 * width, width // 2, 16
-    mega = 4 * d * n + 3 * d + (d + 1) * (2 * d + z + 2 * v) + (v + 1) * d + 6 * z + 2 * d * v + v + 3 * d
-    attention = 4 * d * (d + 1) + 4 * d
-    return (mega - attention - d) // (2 * d + 1)
+    return 4 * d * n + 3 * d + (d + 1) * (2 * d + z + 2 * v) + (v + 1) * d + 6 * z + 2 * d * v + v + 3 * d
 
 
 def _transformer_options(options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""MEGALODON's language model for the benchmark of decoding."""
+"""MEGALODON's language model and the Llama-style one beside it, for the benchmarks of decoding and of training."""
 
 from typing import Any, Dict
 
@@ -16,4 +16,12 @@ def megalodon_options(width: int, chunk: int) -> Dict[str, Any]:
         "decoder_n_dim": 16,
         "decoder_chunk_size": chunk,
         "norm_num_groups": min(32, width // 4),
+    }
+
+
+def llama_options(width: int, layer: int) -> Dict[str, Any]:
+    """Options of a Llama-style model with an FFN as wide as makes its layer, too, of ``layer`` parameters."""
+    return {
+        "decoder_ffn_embed_dim": (layer - 4 * width * width - 2 * width) // (3 * width),
+        "decoder_attention_heads": max(1, width // 32),
     }

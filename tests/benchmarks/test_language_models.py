@@ -13,11 +13,12 @@ from tests.support.helpers import REPOSITORY
 
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
 def test_models_have_equally_many_parameters(width):
-    mega, full, transformer = (
-        lm_pair.layer_parameters(lm_pair.build(name, width, 2, 8, 20, 30)) for name in lm_pair.MODELS
+    mega, full, transformer, llama = (
+        lm_pair.layer_parameters(lm_pair.build(name, width, 2, 8, 20, 30)) for name in (*lm_pair.MODELS, "llama")
     )
     assert mega == full
     assert abs(mega - transformer) < 4 * width + 4  # the FFN's width is a whole number
+    assert abs(mega - llama) < 6 * width
 
 
 def run(benchmark, *options):
@@ -56,6 +57,10 @@ def test_length(tmp_path):
     assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
     output = run("lm-length", "--time-limit", "0", "--models", "mega")
     assert "| mega | 64 | left out: would take about" in output
+    output = run("lm-length", "--models", "megalodon,llama")
+    assert re.findall(r"^\| (megalodon, chunk 16|llama) \| (\d+) \| [\d,]+ \|", output, re.MULTILINE) == [
+        *[("megalodon, chunk 16", "32"), ("megalodon, chunk 16", "64"), ("llama", "32"), ("llama", "64")]
+    ]
 
 
 @pytest.mark.slow
