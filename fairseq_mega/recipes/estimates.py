@@ -3,7 +3,7 @@
 import math
 import statistics
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, List, Mapping, Optional
 
 from fairseq_mega.reports.log_progress import parse_statistics
 
@@ -35,17 +35,29 @@ def operations(recipe: Recipe) -> float:
     and the moving average add. A vocabulary counts with its widest band.
     """
     model, dataset = recipe.config["model"], recipe.config["dataset"]
-    layer = layer_size(model)
     length = recipe.config["task"].get("tokens_per_sample") or model.get("max_positions") or 256
+    places = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
+    tokens = dataset.get("max_tokens") or dataset["batch_size"] * length
+    return 3.0 * of_token(model, length) * tokens * places
+
+
+def operations_measured(recipe: Recipe) -> float:
+    """Floating-point operations of the passes over all lengths by which a speed is measured."""
+    model, wanted = recipe.config["model"], recipe.evaluate
+    passes = 4 if model.get("checkpoint_activations") else 3  # a backward pass is two, and one forward is made again
+    return sum(passes * length * of_token(model, length) for length in wanted["lengths"]) * (wanted["repeat"] + 1)
+
+
+def of_token(model: Mapping[str, Any], length: int) -> float:
+    """Floating-point operations of a forward pass for each token of sequences of a length."""
+    layer = layer_size(model)
     chunk = model.get(f"{layer.side}_chunk_size", -1)
     chunk = length if chunk < 0 else min(chunk, length)
     reach = 15 * layer.embed_dim * math.log2(max(2, 2 * length)) * layer.moving_average
     per_token = model[f"{layer.side}_layers"] * (2 * layer.weights + 2 * chunk * layer.attended + reach)
     if layer.side == "encoder" and "decoder_layers" in model:
         per_token *= 2 * WORDS_PER_PAIR
-    places = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
-    tokens = dataset.get("max_tokens") or dataset["batch_size"] * length
-    return 3.0 * per_token * tokens * places
+    return float(per_token)
 
 
 def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: int, cores: int) -> str:
@@ -60,6 +72,9 @@ def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: in
     rate = measured_rate(logs)
     if rate is not None:
         return f"{span((updates - done) / rate)} (measured)"
+    if recipe.measured:
+        work = operations_measured(recipe) * (updates - done) / updates
+        return f"{span(work / (GPU_RATE if gpus > 0 else CORE_RATE * cores))} (estimated)"
     speed = GPU_RATE * min(gpus, recipe.gpus) if gpus > 0 else CORE_RATE * cores
     return f"{span((updates - done) * operations(recipe) / speed)} (estimated)"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.reports.results import read_result, write_result
 from fairseq_mega.work.commands import PYTHON, Execute
 
 from .runs import Run
@@ -23,12 +24,12 @@ def benchmark_of(run: Run) -> str:
 
 
 def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], command: str) -> None:
-    """Score a trained run on the test split and write its result files to :func:`results_of`.
+    """Score a trained run on the test split, or measure its speed; write its result files to :func:`results_of`.
 
     Raises:
         StageError: if a command fails.
     """
-    kinds = {"classifier": classifier, "language-model": language_model, "translation": translation}
+    kinds = {"classifier": classifier, "language-model": language_model, "translation": translation, "speed": speed}
     kinds[run.recipe.evaluate["kind"]](run, wishes, execute, variables(wishes, devices), command)
 
 
@@ -78,6 +79,24 @@ def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, e
             at_a_time = max(context["chunk_size"]) * wanted["chunk_nums"]
             options += ["--chunk-nums", str(wanted["chunk_nums"]), "--max-tokens", str(at_a_time)]
         execute([*PYTHON, "fairseq_mega.cli.evaluate_lm", *words, *options], log, env)
+
+
+def speed(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """Tokens per second of a device and peak memory over the lengths of the recipe."""
+    wanted, name, found = run.recipe.evaluate, run.recipe.name, run.folder / "speed.json"
+    words = [
+        *("lm-length", "--models", name, "--lengths", ",".join(map(str, wanted["lengths"]))),
+        *("--symbols", str(wanted["symbols"]), "--repeat", str(wanted["repeat"]), "--time-limit", "inf"),
+        *("--device", "cuda" if run.gpus else "cpu", "--threads", str(wishes.workers), "--json", str(found)),
+        *("--dtype", "bfloat16" if wishes.used_precision == "bf16" else "float32", *["--smoke"] * run.smoke),
+    ]
+    execute([*PYTHON, "fairseq_mega.benchmarks", *words], run.folder / "test.log", env)
+    result = read_result(found)
+    scores = {key[len(name) + 1 :]: value for key, value in result["scores"].items()}
+    for length in wanted["lengths"]:
+        scores[f"L={length} tokens_per_second"] = length / scores[f"L={length} seconds"]
+    own = {"benchmark": benchmark_of(run), "label": run.name, "scores": scores, "command": command}
+    write_result(results_of(run) / f"{run.name}.json", {**result, **own})
 
 
 def option(key: str) -> str:

@@ -33,6 +33,9 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
         if recipe.script is not None:
             rows.append(row(recipe, [], wishes))
             continue
+        if recipe.measured:
+            rows.append(row(recipe, runs_of([recipe], seeds, wishes, {}), wishes))
+            continue
         if recipe.data not in digests:
             folder, data = places[recipe.data], DATASETS[recipe.data]
             files = [folder / name for name in data.files]
@@ -61,7 +64,7 @@ def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
     logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
     trainings = len(runs) or len(recipe.seeds) * max(1, len(recipe.rates))
     updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * trainings
-    done = sum(map(updates_done, runs))
+    done = updates if state(runs) == "done" else sum(map(updates_done, runs))
     hours = recipe.config["optimization"].get("stop_time_hours")
     left = duration(recipe, done, updates, logs, wishes.gpus, wishes.workers)
     left = f"{span(3600 * hours)} (estimated)" if hours else left

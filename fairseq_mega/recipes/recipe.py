@@ -20,7 +20,11 @@ FIRST_LINES = {  # of every file: what makes it complete for fairseq-hydra-train
     "defaults": ["/fairseq@_global_", "_self_"],
     "hydra": {"run": {"dir": "."}, "output_subdir": None},
 }
-EVALUATIONS = ("classifier", "language-model", "translation", "script")  # a script trains and evaluates by itself
+EVALUATIONS = (
+    *("classifier", "language-model", "translation"),
+    "script",  # trains and evaluates by itself
+    "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
+)
 
 
 class RecipeError(ValueError):
@@ -75,6 +79,11 @@ class Recipe:
     def script(self) -> Optional[str]:
         """The command that trains and evaluates, where that is not the runner."""
         return self.evaluate["command"] if self.evaluate["kind"] == "script" else None
+
+    @property
+    def measured(self) -> bool:
+        """Whether the number is a training's speed, for which no data are read and nothing is trained."""
+        return bool(self.evaluate["kind"] == "speed")
 
     @property
     def updates(self) -> int:

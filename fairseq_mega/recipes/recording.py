@@ -14,7 +14,7 @@ from .runs import Run
 from .wishes import Wishes
 
 OF_CELLS = ("miniature",)  # reports that read the files of cells, the others those of single runs
-FIGURES = ("figure4", "figure5", "figure6", "megalodon-figure5")
+FIGURES = ("figure4", "figure5", "figure6", "megalodon-figure4", "megalodon-figure5")
 
 
 def record(run: Run, wishes: Wishes) -> List[Path]:
@@ -49,6 +49,8 @@ def data_of(run: Run, wishes: Wishes) -> str:
     """Where the data of a run come from, for its result: generated, released, or made up for a smoke run."""
     if run.smoke:
         return "made up"
+    if run.recipe.measured:
+        return "random tokens"
     if wishes.processed is not None:
         return "released, processed by the authors"
     return "generated" if is_generated(run.data) else "released"

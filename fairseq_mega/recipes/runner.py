@@ -61,8 +61,9 @@ def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
 
 def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
     """The folder of each data set that the recipes need."""
-    several = len({recipe.data for recipe in recipes}) > 1
-    return {recipe.data: data_folder(recipe, wishes, several) for recipe in recipes}
+    reading = [recipe for recipe in recipes if not recipe.measured]
+    several = len({recipe.data for recipe in reading}) > 1
+    return {recipe.data: data_folder(recipe, wishes, several) for recipe in reading}
 
 
 def check_wishes(recipes: Sequence[Recipe], wishes: Wishes) -> None:
@@ -135,8 +136,15 @@ def only_one(path: Path) -> Iterator[None]:
 def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
     """A run for each recipe, learning rate and seed, with data that are there."""
     places = folders(recipes, wishes)
+
+    def data_of(recipe: Recipe) -> Tuple[Path, str]:
+        """What is read and its digest: nothing where a speed is measured."""
+        if recipe.measured:
+            return Path(), ""
+        return read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data]
+
     return [
-        plan(variant, seed, read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data], wishes)
+        plan(variant, seed, *data_of(recipe), wishes)
         for recipe in recipes
         for variant in at_each_rate(recipe)
         for seed in (seeds or recipe.seeds)
@@ -147,9 +155,13 @@ def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], 
     """Train, evaluate and record a run, as far as that has not been done."""
     with only_one(run.folder / "run.lock"):
         suffix = f".{run.updates}" if wishes.keep_schedule else ""
-        stage(
-            run.folder, f"train{suffix}", lambda: train(run, wishes, run_command, devices), f"{run.name}.train{suffix}"
-        )
+        if not run.recipe.measured:
+            stage(
+                run.folder,
+                f"train{suffix}",
+                lambda: train(run, wishes, run_command, devices),
+                f"{run.name}.train{suffix}",
+            )
         if only_train:
             return
         stage(

@@ -79,6 +79,8 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
     """
     config, cell = copy.deepcopy(recipe.config), recipe.cell
     evaluate = recipe.evaluate
+    if recipe.measured:
+        wishes = on_one_device(recipe, wishes)
     if wishes.smoke:
         shrink(config, recipe.evaluate["kind"])
         evaluate = shrink_evaluation(recipe.evaluate)
@@ -102,6 +104,19 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
     return Run(
         replace(recipe, evaluate=evaluate), seed, config, settings, name, folder, wishes.smoke, list(wishes.extra)
     )
+
+
+def on_one_device(recipe: Recipe, wishes: Wishes) -> Wishes:
+    """The wishes about a measured speed, which is that of one device.
+
+    Raises:
+        RecipeError: for wishes about a training, of which there is none.
+    """
+    if wishes.extra:
+        raise RecipeError(f"{recipe.name} measures a speed and trains nothing: leave out the options after --")
+    if wishes.used_precision == "fp16":
+        raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
+    return replace(wishes, gpus_per_run=1)
 
 
 def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:

@@ -42,6 +42,12 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "norm_num_groups": 4,
         "adaptive_softmax_cutoff": "10,20",
     },
+    "llama_lm": {
+        "decoder_layers": 1,
+        "decoder_embed_dim": 32,
+        "decoder_ffn_embed_dim": 48,
+        "decoder_attention_heads": 2,
+    },
     "mega_lm": {
         "decoder_layers": 1,
         "decoder_embed_dim": 32,
@@ -79,7 +85,7 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "adaptive_input_cutoff": "10,20",
     },
 }
-UPDATES = {"classifier": 6, "language-model": 12, "translation": 25}
+UPDATES = {"classifier": 6, "language-model": 12, "translation": 25, "speed": 1}
 LONGEST = 16384  # pixels: full attention over so many takes its time
 
 
@@ -97,7 +103,7 @@ def shrink(config: Config, kind: str) -> None:
         changes["dataset"].update(batch_size=batch, validate_interval=1)
         changes["optimization"] = {"update_freq": [1]}
         changes["distributed_training"] = {"distributed_world_size": 1}
-    elif kind == "language-model":
+    elif kind in ("language-model", "speed"):
         changes["dataset"].update(max_tokens=2048)
         changes["task"] = {"max_target_positions": 2048, "tokens_per_sample": 64}
         changes["lr_scheduler"] = {"warmup_updates": 4}
@@ -123,6 +129,8 @@ def shrink_evaluation(evaluate: Dict[str, Any]) -> Dict[str, Any]:
             {"context_window": [16]} if "context_window" in context else {**context, **shorter(context)}
             for context in found["contexts"]
         ]
+    if "lengths" in found:
+        found.update(lengths=[64], symbols=50, repeat=1)
     if "average" in found:
         found["average"] = 2
     return found

@@ -28,6 +28,8 @@ def kept(checkpoint: Mapping[str, Any]) -> int:
 
 def bytes_of_run(recipe: Recipe, config: Config) -> int:
     """Bytes of a run's checkpoints, and of the averaged weights where its evaluation has some."""
+    if recipe.measured:
+        return LEAST
     size = parameters(recipe)
     one = size * (WEIGHT + KEPT_BY_OPTIMIZER.get(config["optimizer"]["_name"], OTHER_OPTIMIZER))
     return LEAST + kept(config["checkpoint"]) * one + ("average" in recipe.evaluate) * size * WEIGHT
