@@ -10,6 +10,7 @@ from fairseq_mega.recipes.catalogue import catalogue
 from fairseq_mega.recipes.recipe import Recipe
 from fairseq_mega.reports.lra_cells import spread
 from fairseq_mega.reports.lra_runs import TASKS, partial, stuck
+from fairseq_mega.reports.megalodon_speed import points_of
 from fairseq_mega.reports.provenance import machine_of, revision_of
 from fairseq_mega.reports.results import read_result
 from fairseq_mega.reports.text_tables import Table
@@ -105,6 +106,9 @@ def paper_of(recipe: Recipe) -> str:
 def ours_of(state: State) -> str:
     """Mean and deviation over the seeds of every metric; a star where trainings were shorter than the paper's."""
     cells = []
+    if state.recipe.measured and state.results:
+        points = points_of(state.results[-1])
+        return ", ".join(f"{point.tokens_per_second:,.0f} tokens/s at {length:,}" for length, point in points.items())
     for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
         by_seed = {result["seed"]: result["scores"][metric] for result in state.results if metric in result["scores"]}
         cells += [spread(list(by_seed.values()))] if by_seed and metric != SPEED else []
