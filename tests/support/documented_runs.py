@@ -195,6 +195,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("bash scripts/megalodon_table6_lra.sh", SMOKES_MEGALODON),
         ("bash scripts/megalodon_table7_speech.sh", SMOKES_MEGALODON),
         ("bash scripts/megalodon_table8_lm.sh", SMOKES_MEGALODON),
+        ("bash scripts/megalodon_figure4_speed.sh", SMOKES_MEGALODON),
         ("bash scripts/megalodon_figure5_context.sh", SMOKES_MEGALODON),
         ("fairseq-mega-reproduce --list", Run(prints="megalodon/table8/")),
         ("fairseq-mega-inspect ARCH", ABBREVIATED),

@@ -1,0 +1,101 @@
+"""Recipes of MEGALODON's Figure 4, which measure a speed: nothing is read or trained for them."""
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_mega.benchmarks.recipe_model import build_recipe
+from fairseq_mega.cli.reproduce import main
+from fairseq_mega.recipes.catalogue import catalogue, find
+from fairseq_mega.recipes.estimates import duration, operations_measured
+from fairseq_mega.recipes.evaluating import results_of, speed
+from fairseq_mega.recipes.recipe import RecipeError
+from fairseq_mega.recipes.runner import check, folders, runs_of
+from fairseq_mega.recipes.storage import LEAST, bytes_of_recipe
+from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.reports.results import make_result, read_result, write_result
+
+RECIPES = find("megalodon/figure4")
+LLAMA2 = 6_738_415_616  # parameters of LLAMA2-7B
+
+
+def parameters(name: str) -> int:
+    recipe = catalogue()[name]
+    with torch.device("meta"):
+        model = build_recipe(name, recipe.evaluate["symbols"], 64)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("size", ["200m", "11m"])
+def test_both_models_of_a_size_are_equal(size: str) -> None:
+    """But for those of the paper, which are the published ones."""
+    ours, llama = (parameters(f"megalodon/figure4/{size}/{model}") for model in ("megalodon", "llama"))
+    assert abs(ours - llama) < 0.002 * ours
+
+
+def test_the_papers_llama_is_the_published_one() -> None:
+    assert parameters("megalodon/figure4/7b/llama") == LLAMA2
+
+
+def test_nothing_is_read_or_kept(tmp_path: Path) -> None:
+    """Whatever else is measured in the same command, a run is the same one."""
+    wishes = Wishes(tmp_path, gpus=8, download=False)
+    assert folders(RECIPES, wishes) == {}
+    check(RECIPES, wishes, 8)
+    runs = runs_of(RECIPES, [], wishes, {})
+    beside = runs_of([*find("megalodon/figure5"), *RECIPES], [], wishes, {"pg19": "0"})
+    assert [run.name for run in runs] == [run.name for run in beside[1:]]
+    assert {run.gpus for run in runs} == {1}
+    assert all(bytes_of_recipe(recipe) == LEAST for recipe in RECIPES)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "wished, said", [({"extra": ("--lr", "1")}, "leave out the options"), ({"precision": "fp16"}, "give bf16")]
+)
+def test_wishes_about_a_training_are_refused(tmp_path: Path, wished: Dict[str, Any], said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        runs_of(RECIPES, [], Wishes(tmp_path, gpus=1, **wished), {})
+
+
+def test_the_measurement(tmp_path: Path) -> None:
+    """The command that is run, and what becomes of its figures."""
+    wishes = Wishes(tmp_path, gpus=1, precision="bf16", workers=3)
+    (run,) = runs_of(find("megalodon/figure4/7b/llama"), [], wishes, {})
+    given: List[str] = []
+
+    def execute(command: List[str], *_: Any) -> None:
+        given.extend(command)
+        figures = {"seconds": 2.0, "memory_mib": 5.0, "parameters": 7}
+        scores = {f"{run.recipe.name} L={length} {key}": x for length in (4096, 32768) for key, x in figures.items()}
+        write_result(Path(command[command.index("--json") + 1]), make_result("lm-length", "x", scores, 1, "measured"))
+
+    speed(run, wishes, execute, {}, "the command")
+    options = dict(zip(given[given.index("--models") :: 2], given[given.index("--models") + 1 :: 2]))
+    assert options["--models"] == run.recipe.name and options["--lengths"] == "4096,32768"
+    assert options["--device"] == "cuda" and options["--dtype"] == "bfloat16" and options["--threads"] == "3"
+    (path,) = results_of(run).glob("*.json")
+    result = read_result(path)
+    assert result["benchmark"] == "megalodon-figure4" and result["command"] == "the command"
+    assert result["scores"]["L=4096 tokens_per_second"] == 2048 and result["scores"]["L=32768 memory_mib"] == 5.0
+
+
+def test_the_time_that_is_left() -> None:
+    """The Llama-style model's grows faster than its tokens, MEGALODON's does not."""
+    megalodon, llama = (catalogue()[f"megalodon/figure4/11m/{model}"] for model in ("megalodon", "llama"))
+    assert operations_measured(llama) > 5 * operations_measured(megalodon)
+    assert duration(llama, 0, 10, [], 1, 1) != "0 s (estimated)" == duration(llama, 10, 10, [], 1, 1)
+
+
+def test_another_model_is_no_language_model() -> None:
+    with pytest.raises(SystemExit, match="mega_lra, is no language model"):
+        build_recipe("mega/table2/text/mega", 50, 64)
+
+
+def test_the_list_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["megalodon/figure4", "--list", "--gpus", "1", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:-1]
+    assert [line.split()[0] for line in lines] == [recipe.name for recipe in RECIPES] and len(lines) == 6
+    assert all("not begun" in line and " plot " in line for line in lines)
