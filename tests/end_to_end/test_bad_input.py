@@ -121,6 +121,12 @@ def test_value_out_of_range(flags: List[str], named: str, capsys, tiny_corpus, d
     assert named in message and flags[1] in message, message
 
 
+def test_float16_without_a_gpu(capsys, monkeypatch, tiny_corpus, tmp_path) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    message = error_of(capsys, "train", tiny_corpus, *helpers.TINY_TRAINING, "--fp16", "--cpu", "--save-dir", tmp_path)
+    assert "--fp16 needs a GPU: on a CPU give --bf16" in message
+
+
 def test_shared_embeddings_need_a_joined_dictionary(capsys, device_flags, tmp_path) -> None:
     data = helpers.make_parallel_corpus(tmp_path, sentences=4, train=8, valid=4, joined=False)
     message = error_of(capsys, "train", data, *helpers.TINY_TRAINING, *device_flags, "--save-dir", tmp_path)
