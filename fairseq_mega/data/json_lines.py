@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Union
 
 BAD_LINES = ("error", "skip")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")  # endings of files that have to be unpacked first
 
 
 class Source(NamedTuple):

@@ -1,5 +1,6 @@
 """fairseq-mega-qa: files, prompts, and the answers of tiny models."""
 
+import gzip
 import json
 
 import pytest
@@ -44,6 +45,13 @@ def test_broken_questions_are_named(line, message, tmp_path):
     path = write(tmp_path / "q.jsonl", [item("a")])
     path.write_text(f"{path.read_text()}{line}\n")
     with pytest.raises(ValueError, match=message):
+        Questions(path)
+
+
+def test_packed_questions_are_refused(tmp_path):
+    path = tmp_path / "validation.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(item("1", "a?", "b", "c")).encode()))
+    with pytest.raises(ValueError, match=r"validation.jsonl.gz is packed: unpack it"):
         Questions(path)
 
 

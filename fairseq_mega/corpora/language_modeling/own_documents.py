@@ -12,11 +12,10 @@ from fairseq_mega.corpora.files import copy_stream, written_whole
 from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files
-from fairseq_mega.data.json_lines import BAD_LINES, Source, read_texts
+from fairseq_mega.data.json_lines import BAD_LINES, PACKED, Source, read_texts
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 
 HELD_OUT = 20  # of so many documents one is to validate, and one to test
-PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 LEARNT_FROM = 20_000_000  # characters, from the beginning of the text
 
 DETAILS = f"""\
