@@ -24,6 +24,7 @@ class TrainingBlockDataset(SizedDataset):
         low, high: chunks of the shortest and longest block.
         seed: of the cuts.
         longest: tokens that a block may have at most, and the option that says so, for the message.
+        chunk_option: the one that gives the chunk, for the message.
 
     Raises:
         ValueError: if a line is longer than ``longest``, or the lengths are out of range.
@@ -41,6 +42,7 @@ class TrainingBlockDataset(SizedDataset):
         seed: int,
         longest: Optional[int] = None,
         longest_option: str = "",
+        chunk_option: str = "--tokens-per-sample",
     ) -> None:
         if not 1 <= low <= high:
             raise ValueError(
@@ -56,8 +58,8 @@ class TrainingBlockDataset(SizedDataset):
                 )
             if chunk * high > longest:
                 raise ValueError(
-                    f"blocks of up to --variant-block-multiple-max {high} chunks of {chunk} tokens exceed "
-                    f"{longest_option} {longest}: give a smaller multiple or raise the option"
+                    f"blocks of up to --variant-block-multiple-max {high} chunks of {chunk} tokens ({chunk_option}) "
+                    f"exceed {longest_option} {longest}: give a smaller multiple or raise the option"
                 )
         self.text, self.dictionary = text, dictionary
         self.chunk, self.low, self.high, self.seed = chunk, low, high, seed

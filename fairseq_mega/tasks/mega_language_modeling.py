@@ -68,7 +68,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         super().__init__(args, dictionary, output_dictionary, targets)
         self.carry = Carry()
         self.chunk_parallel: Optional[ChunkParallel] = None  # none where each sequence is of one process
-        self.chunk_size = args.tokens_per_sample
+        self.chunk_size, self.chunk_option = args.tokens_per_sample, "--tokens-per-sample"
         self.segments = segments_of(args.valid_block)
         self.segment_size = segment_size_of(args.valid_block)
         self.exact_context: Optional[int] = None  # see StreamedSegmentDataset
@@ -108,7 +108,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
                 f"not have: give --arch mega_lm or one of its presets, or --task language_modeling"
             )
         if model.decoder.chunk_size > 0:
-            self.chunk_size = model.decoder.chunk_size
+            self.chunk_size, self.chunk_option = model.decoder.chunk_size, "--decoder-chunk-size"
         if self.args.chunk_parallel_size > 1 and not from_checkpoint:
             longest = self.args.variant_block_multiple_max
             self.chunk_parallel = join(self.args, model, longest, self.dictionary.pad())
@@ -168,6 +168,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             self.args.seed,
             limits.get(option),
             option,
+            self.chunk_option,
         )
         logger.info(f"{text.name}: {text.tokens:,} tokens in {len(dataset):,} blocks, drawn anew every epoch")
         return dataset

@@ -118,7 +118,8 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
             if length > most:
                 raise ValueError(
                     f"sequences of --variant-block-multiple-max {self.args.variant_block_multiple_max} chunks of "
-                    f"{self.chunk_size} tokens exceed {option} {most}: give fewer chunks or raise the option"
+                    f"{self.chunk_size} tokens ({self.chunk_option}) exceed {option} {most}: give fewer or shorter "
+                    f"chunks, or raise the option"
                 )
         dataset = StreamBlockDataset(text, self.dictionary, length)
         logger.info(

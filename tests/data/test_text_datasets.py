@@ -85,7 +85,7 @@ def test_blocks_are_drawn_anew_and_again():
         (0, 2, None, "multiple-min 0 and --variant-block-multiple-max 2"),
         (3, 2, None, "1 <= min <= max"),
         (1, 1, 8, r"line 2 of the split 'test' has 9 tokens, more than --max-tokens 8: split the line"),
-        (1, 3, 11, r"--variant-block-multiple-max 3 chunks of 4 tokens exceed --max-tokens 11"),
+        (1, 3, 11, r"--variant-block-multiple-max 3 chunks of 4 tokens \(--tokens-per-sample\) exceed --max-tokens 11"),
     ],
 )
 def test_bad_blocks(low, high, longest, message):

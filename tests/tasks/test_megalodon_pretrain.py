@@ -145,7 +145,8 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
     "options, message",
     [
         (["--variant-block-multiple-min", 1], "all have the same length"),
-        (["--max-tokens", 15], "exceed --max-tokens 15"),
+        (["--max-tokens", 15], r"2 chunks of 8 tokens \(--decoder-chunk-size\) exceed --max-tokens 15"),
+        (["--decoder-chunk-size", -1], r"2 chunks of 1024 tokens \(--tokens-per-sample\) exceed --max-tokens 64"),
         (["--shorten-method", "truncate"], "no text is cropped"),
         (["--sample-break-mode", "complete"], "--sample-break-mode complete: .* leave it out"),
         (["--curriculum", 1], "--curriculum .* leave it out"),
