@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .names import Pairs, tables, tables_of_published, tables_of_transformers, to_ours, to_published
+from .options import MASKED, kind_of
 
 # Buffers of the published code that hold no parameter, and what it fills them with.
 VERSION = re.compile(r"(encoder|decoder)\.version$")
@@ -53,16 +54,12 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
     return converted
 
 
-def is_masked(state_dict: Dict[str, Tensor]) -> bool:
-    """Whether tensors of ours are those of a masked language model."""
-    return any(name.startswith("prediction.") for name in state_dict)
-
-
 def tables_of_ours(state_dict: Dict[str, Tensor]) -> List[Pairs]:
     """The tables for the names of a model of ours."""
-    if is_masked(state_dict):
+    kind = kind_of(state_dict)
+    if kind == MASKED:
         return tables_of_transformers()
-    classifier = any(name.startswith("head.") for name in state_dict)
+    classifier = kind == "classifier"
     table = state_dict.get("encoder.embedding.tokens.weight")
     return tables(classifier, classifier and table is not None and table.dim() == 2)
 
@@ -80,7 +77,7 @@ def publish_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
             published[to_published(name[: -len("alpha")], named) + "_float_tensor"] = torch.zeros(1)
     if shared_output and TABLE in published:
         published[OUTPUT] = published[TABLE]
-    if not is_masked(state_dict) and not any(name.startswith("head.") for name in state_dict):
+    if kind_of(state_dict) not in (MASKED, "classifier"):
         for side in sorted({name.split(".")[0] for name in state_dict}):
             published[f"{side}.version"] = torch.tensor([PUBLISHED_VERSION])
     return published
