@@ -64,10 +64,7 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
     config, consolidation = (read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
     count = int(consolidation["model_parallel_size"])
     names = ["consolidated.pth"] if count == 1 else [f"consolidated.{rank:02d}.pth" for rank in range(count)]
-    ranks: List[Dict[str, Tensor]] = [load(folder / name, "cpu") for name in names]
-    for name, rank in zip(names, ranks):
-        if not isinstance(rank, dict) or not all(isinstance(tensor, Tensor) for tensor in rank.values()):
-            raise UnreadableFile(f"{folder / name} holds no tensors by name")
+    ranks: List[Dict[str, Tensor]] = [load_tensors(folder / name) for name in names]
     found = {"config": config, "consolidation": consolidation, "model": merge_ranks(ranks)}
     return {**found, "symbols": read_json(folder / SYMBOLS)} if (folder / SYMBOLS).is_file() else found
 
@@ -141,6 +138,14 @@ def save_consolidated(published: Dict[str, Any], folder: Path) -> None:
     for name, part in parts.items():
         (folder / name).write_text(json.dumps(part, indent=1) + "\n", encoding="utf-8")
     save(published["model"], folder / "consolidated.pth")
+
+
+def load_tensors(path: Path) -> Dict[str, Tensor]:
+    """The tensors by name that a file of torch holds; raises OSError, and UnreadableFile for another file."""
+    found = load(path, "cpu")
+    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise UnreadableFile(f"{path} holds no tensors by name")
+    return found
 
 
 def read_json(path: Path) -> Dict[str, Any]:

@@ -12,11 +12,10 @@ from typing import Any, Dict, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.loading import UnreadableFile, load
 from fairseq_mega.compat.safetensors_files import no_history, read_tensors
 from fairseq_mega.models.checkpoint_files import save
 
-from .megalodon import read_json
+from .megalodon import load_tensors, read_json
 from .options import flat_options
 from .plain_transformers import covered_positions
 from .tensors import convert_state_dict, publish_state_dict
@@ -66,9 +65,7 @@ def read_transformers(folder: Path) -> Dict[str, Any]:
     if config.get("model_type") != "mega":
         raise ValueError(f"{folder / CONFIGURATION}: model_type {config.get('model_type')!r} is no MEGA")
     safe = folder / SAFE
-    model = read_tensors(safe) if safe.is_file() else load(folder / PICKLED, "cpu")
-    if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
-        raise UnreadableFile(f"{folder / PICKLED} holds no tensors by name")
+    model = read_tensors(safe) if safe.is_file() else load_tensors(folder / PICKLED)
     config = {**DEFAULTS, **config}
     if config["tie_word_embeddings"] and THEIR_TABLE in model:
         model.setdefault(THEIR_OUTPUT, model[THEIR_TABLE])  # safetensors hold one of the two
