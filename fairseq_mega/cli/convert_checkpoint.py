@@ -51,8 +51,9 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
     else:
         converted = layouts.to_ours(given, path)
         pair = given, converted
-        if layouts.advice(given):
-            print(layouts.advice(given), file=sys.stderr)
+        advice = layouts.advice(given)
+        if advice:
+            print(advice, file=sys.stderr)
     check_complete(pair[1]["args"], pair[1]["model"], where)
     if arguments.verify:
         print(f"largest difference of both layouts on random input: {largest_difference(*pair):.2g}", flush=True)
@@ -63,8 +64,9 @@ def main(given: Optional[Sequence[str]] = None) -> int:
     """Run the command line; errors end it with exit status 2."""
     parser = build_parser()
     arguments = parser.parse_args(given)
-    if layouts.missing(arguments.input):
-        parser.error(f"--input {arguments.input} {layouts.missing(arguments.input)}")
+    missing = layouts.missing(arguments.input)
+    if missing:
+        parser.error(f"--input {arguments.input} {missing}")
     if arguments.output.exists():
         parser.error(f"--output {arguments.output} exists: give another name, or remove it first")
     try:

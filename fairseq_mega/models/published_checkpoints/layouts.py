@@ -87,8 +87,5 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
 
 def write(checkpoint: Checkpoint, path: Path) -> None:
     """Write a checkpoint of any layout; raises OSError and ValueError."""
-    for part, write_folder in (("consolidation", save_consolidated), ("transformers", save_transformers)):
-        if part in checkpoint:
-            return write_folder(checkpoint, path)
-    save(checkpoint, path)
-    return None
+    writers = {"consolidation": save_consolidated, "transformers": save_transformers}
+    next((write for part, write in writers.items() if part in checkpoint), save)(checkpoint, path)
