@@ -6,7 +6,7 @@ from typing import Optional
 from fairseq_mega.ops.attention import FUNCTIONS
 
 from .activation import ACTIVATIONS
-from .errors import FieldError, check_probability
+from .errors import FieldError, check_at_least, check_choice, check_probability
 from .norm import NORMS
 from .relative_bias import BIASES
 
@@ -52,8 +52,7 @@ class MegaLayerConfig:
             ("ffn_dim", self.ffn_dim, 0),
             ("max_positions", self.max_positions, 1),
         ):
-            if value < least:
-                raise FieldError(field, "{field} {value}: must be at least {least}", value=value, least=least)
+            check_at_least(field, value, least)
         if self.chunk_size == 0 or self.chunk_size < -1:
             message = "{field} {value}: give a chunk length of at least 1, or -1 for full attention"
             raise FieldError("chunk_size", message, value=self.chunk_size)
@@ -70,7 +69,6 @@ class MegaLayerConfig:
             ("relative_bias", self.relative_bias, BIASES),
             ("norm", self.norm, NORMS),
         ):
-            if name not in known:
-                raise FieldError(field, "{field} {name}: choose from {known}", name=name, known=", ".join(known))
+            check_choice(field, name, known)
         if self.relative_bias == "rotary" and self.z_dim % 2 != 0:
             raise FieldError("z_dim", "{field} {value}: {relative_bias} rotary needs an even number", value=self.z_dim)

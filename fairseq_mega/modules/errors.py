@@ -1,6 +1,6 @@
 """Errors that name a field of a configuration, so that its owner can say how the user sets it."""
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Sequence
 
 
 class FieldError(ValueError):
@@ -27,6 +27,18 @@ def check_probability(field: str, value: float) -> None:
     """Raise a FieldError if the value of a field is no probability of dropping."""
     if not 0.0 <= value < 1.0:
         raise FieldError(field, "{field} {value}: a dropout probability lies in [0, 1), for example 0.1", value=value)
+
+
+def check_at_least(field: str, value: int, least: int = 1) -> None:
+    """Raise a FieldError if the value of a field is smaller."""
+    if value < least:
+        raise FieldError(field, "{field} {value}: must be at least {least}", value=value, least=least)
+
+
+def check_choice(field: str, name: str, known: Sequence[str]) -> None:
+    """Raise a FieldError if the value of a field is none of the known names."""
+    if name not in known:
+        raise FieldError(field, "{field} {name}: choose from {known}", name=name, known=", ".join(known))
 
 
 class _Words(Dict[str, Any]):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .attention_cache import cached
 from .dropout import Dropout
-from .errors import FieldError, check_probability
+from .errors import FieldError, check_at_least, check_probability
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
 from .megalodon.norms import at_least_float32
@@ -37,8 +37,7 @@ class LlamaLayerConfig:
 
     def __post_init__(self) -> None:
         for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
-            if value < 1:
-                raise FieldError(field, "{field} {value}: must be at least 1", value=value)
+            check_at_least(field, value)
         if self.embed_dim % (2 * self.heads) != 0:
             message = "{field} {value}: must be a multiple of 2 x {heads} = {count}"
             raise FieldError("embed_dim", message, value=self.embed_dim, count=2 * self.heads)

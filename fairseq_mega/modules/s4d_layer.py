@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import Dropout
-from .errors import FieldError, check_probability
+from .errors import FieldError, check_at_least, check_choice, check_probability
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import Linear
 from .norm import NORMS, build_norm
@@ -35,8 +35,7 @@ class S4dLayerConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.embed_dim < 1:
-            raise FieldError("embed_dim", "{field} {value}: must be at least 1", value=self.embed_dim)
+        check_at_least("embed_dim", self.embed_dim)
         if self.ema_dim < 2 or self.ema_dim % 2:
             message = "{field} {value}: modes come in conjugate pairs, give an even number of at least 2"
             raise FieldError("ema_dim", message, value=self.ema_dim)
@@ -46,12 +45,8 @@ class S4dLayerConfig:
         if not self.rate > 0:
             raise FieldError("rate", "{field} {value}: must be above 0, for example 0.1", value=self.rate)
         check_probability("dropout", self.dropout)
-        for field, name, known in (
-            ("norm", self.norm, NORMS),
-            ("initialization", self.initialization, INITIALIZATIONS),
-        ):
-            if name not in known:
-                raise FieldError(field, "{field} {name}: choose from {known}", name=name, known=", ".join(known))
+        check_choice("norm", self.norm, NORMS)
+        check_choice("initialization", self.initialization, INITIALIZATIONS)
 
 
 class S4dLayer(nn.Module):

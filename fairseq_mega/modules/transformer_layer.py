@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .activation import get_activation
 from .dropout import Dropout
-from .errors import FieldError, check_probability
+from .errors import FieldError, check_at_least, check_probability
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
 from .norm import build_norm
@@ -36,8 +36,7 @@ class TransformerLayerConfig:
 
     def __post_init__(self) -> None:
         for field, value in (("embed_dim", self.embed_dim), ("heads", self.heads), ("ffn_dim", self.ffn_dim)):
-            if value < 1:
-                raise FieldError(field, "{field} {value}: must be at least 1", value=value)
+            check_at_least(field, value)
         if self.embed_dim % self.heads != 0:
             message = "{heads} {value} does not divide {embed_dim} {width}: give a number of heads that does"
             raise FieldError("heads", message, value=self.heads, width=self.embed_dim)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairseq_mega.modules.errors import FieldError, check_probability
+from fairseq_mega.modules.errors import FieldError, check_at_least, check_choice, check_probability
 
 from .initialization import INIT_MODES
 
@@ -49,8 +49,7 @@ class MegalodonLayerConfig:
             ("heads", self.heads, 1),
             ("norm_groups", self.norm_groups, 1),
         ):
-            if value < least:
-                raise FieldError(field, "{field} {value}: must be at least {least}", value=value, least=least)
+            check_at_least(field, value, least)
         if self.chunk_size == 0 or self.chunk_size < -1:
             message = "{field} {value}: give a chunk length of at least 1, or -1 for full attention"
             raise FieldError("chunk_size", message, value=self.chunk_size)
@@ -75,5 +74,4 @@ class MegalodonLayerConfig:
             ("ema_norm", self.ema_norm, EMA_NORMS),
             ("init_mode", self.init_mode, INIT_MODES),
         ):
-            if name not in known:
-                raise FieldError(field, "{field} {name}: choose from {known}", name=name, known=", ".join(known))
+            check_choice(field, name, known)
