@@ -32,7 +32,9 @@ class Prepared:
             return compute()
         now = []
         for parameter in module._parameters.values():
-            if parameter is None or parameter.is_inference():
+            if parameter is None:
+                continue
+            if parameter.is_inference():
                 return compute()
             now.append((parameter.data_ptr(), parameter.dtype, parameter._version))
         before, value = self._values.get(key, (None, None))

@@ -42,6 +42,16 @@ def test_prepared_values_are_kept_until_parameters_change():
     assert module(prepared).requires_grad
 
 
+def test_parameters_that_are_not_there_do_not_change():
+    module, prepared = Doubling().eval(), Prepared()
+    module.register_parameter("bias", None)
+    with torch.no_grad():
+        assert module(prepared) is module(prepared) and module.computed == 1
+        module.bias = nn.Parameter(torch.zeros(2))
+        module(prepared)
+    assert module.computed == 2
+
+
 def test_rotary_bias_of_a_step_is_part_of_one_table():
     torch.manual_seed(0)
     bias, prepared = RotaryRelativeBias(6).eval(), Prepared()
