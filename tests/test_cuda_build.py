@@ -25,7 +25,8 @@ def registered(key):
             torch._C._dispatch_has_kernel_for_dispatch_key(n, key)}
 
 steps = ("average_step", "attention_step", "mix_step", "gated_attention_step", "normalized_attention_step")
-only_cpu = {f"fairseq_mega::{name}" for name in (*steps, "feed_forward_step", "packed_linear")}
+steps += ("feed_forward_step", "normalized_feed_forward_step", "timestep_norm_step")
+only_cpu = {f"fairseq_mega::{name}" for name in (*steps, "packed_linear")}
 with_gradients = ("silu", "query_key", "attention_groups", "linear", "row_norm")
 only_cpu |= {f"fairseq_mega::{name}{way}" for name in with_gradients for way in ("", "_backward")}
 python = {f"fairseq_mega::{name}" for name in ("attention", "attention_backward")}

@@ -71,6 +71,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     own = None if kernels == "cpu" else floats(B, L, L).half()  # a CPU writes results over the inputs
     last = {"padding_mask": flags(), "eps": 1e-5}
     ring = {"x": floats(B, L, D), "ring": floats(D, 32)}
+    statistics = {name: value for name, value in norm().items() if name != "weight"}
     average = {name: floats(D, N) for name in ("decay_high", "decay_low", "expansion", "projection")}
     known: Dict[str, Dict[str, Any]] = {
         "ema_scan": masked_scan(),
@@ -155,7 +156,9 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         },
         "normalized_attention_step": {
             "x": floats(B, D),
-            "residual": floats(B, D),
+            "norm_weight": floats(D),
+            "norm_bias": floats(D),
+            **statistics,
             **linear_map("value", V, D),
             **linear_map("gate", 2 * Z + V + D, D),
             **linear_map("output", D, V),
@@ -166,7 +169,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "expansion": floats(D, N),
             "projection": floats(D, N, 2),
             "omega": floats(D),
-            "norm_scale": floats(D),
+            "ema_scale": floats(D),
             "rms": True,
             "state": floats(B, D, N, 2),
             "keys": floats(B, 4, 2 * Z),
@@ -180,6 +183,16 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             **linear_map("output", D, V),
             "layer_scale": floats(D),
         },
+        "normalized_feed_forward_step": {
+            "x": floats(B, D),
+            "residual": floats(B, D),
+            "norm_weight": floats(D),
+            "norm_bias": floats(D),
+            **linear_map("input", 2 * V, D),
+            **linear_map("output", D, V),
+            "layer_scale": floats(D),
+        },
+        "timestep_norm_step": {"x": floats(B, D), "weight": floats(D), "bias": floats(D), **statistics},
         "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
     }
     return known[operator]

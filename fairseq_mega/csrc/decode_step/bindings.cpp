@@ -2,6 +2,7 @@
 #include "decode_step/decode_step.h"
 
 #include "decode_step/arguments.h"
+#include "decode_step/operator.h"
 #include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)
@@ -87,6 +88,8 @@ std::tuple<Tensor, Tensor> gated_attention_step(
   return {mix_step(residual, gates, projected), new_state};
 }
 
+}  // namespace
+
 Tensor feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, std::optional<Tensor> input_scale,
                          std::optional<Tensor> input_bias, Tensor output_weight, std::optional<Tensor> output_scale,
                          std::optional<Tensor> output_bias, std::optional<Tensor> layer_scale) {
@@ -109,7 +112,6 @@ Tensor feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, std::op
   return out;
 }
 
-}  // namespace
 }  // namespace fm
 
 FM_LIBRARY(m) {

@@ -1,7 +1,8 @@
-// Operator of a step of MEGALODON's attention on the CPU: shapes and memory; see megalodon_step.h.
+// Operators of a step of MEGALODON on the CPU: shapes and memory; see megalodon_step.h.
 #include "decode_step/megalodon_step.h"
 
 #include "decode_step/arguments.h"
+#include "decode_step/operator.h"
 #include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)
@@ -9,6 +10,63 @@ namespace fm {
 namespace {
 
 const char* const kOp = "normalized_attention_step";
+
+// The step x (B, D) normalised, and the statistics with it: count, mean, variance.
+std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_step(Tensor x, std::optional<Tensor> weight,
+                                                              std::optional<Tensor> bias, Tensor count, Tensor mean,
+                                                              Tensor variance) {
+  const char* op = "timestep_norm_step";
+  check_devices(op, {{"x", x},
+                     {"weight", weight},
+                     {"bias", bias},
+                     {"the state's count", count},
+                     {"the state's mean", mean},
+                     {"the state's variance", variance}});
+  STD_TORCH_CHECK(x.dim() == 2 && mean.dim() == 2 && mean.size(1) > 0 && x.size(1) % mean.size(1) == 0, op,
+                  ": x must be (B, D), mean (B, G) with G a divisor of D");
+  const int64_t batch = x.size(0), d = x.size(1), groups = mean.size(1);
+  STD_TORCH_CHECK(count.scalar_type() == ScalarType::Long && count.dim() == 1 && count.size(0) == batch, op,
+                  ": count must be (B,) in int64");
+  for (const Tensor& t : {mean, variance})
+    STD_TORCH_CHECK(t.scalar_type() == ScalarType::Double && t.dim() == 2 && t.size(0) == batch && t.size(1) == groups,
+                    op, ": mean and variance must be (B, G) in float64");
+  const Tensor xs = packed(x), counts = packed(count), means = packed(mean), variances = packed(variance);
+  Tensor y = torch::stable::new_empty(x, {batch, d}), new_count = torch::stable::new_empty(count, {batch});
+  Tensor new_mean = torch::stable::new_empty(mean, {batch, groups});
+  Tensor new_variance = torch::stable::new_empty(mean, {batch, groups});
+  const TimestepNormStep step{data(xs, {batch, d}, "x"),
+                              data(weight, {d}, "the norm's weight"),
+                              data(bias, {d}, "the norm's bias"),
+                              counts.const_data_ptr<int64_t>(),
+                              means.const_data_ptr<double>(),
+                              variances.const_data_ptr<double>(),
+                              y.mutable_data_ptr<float>(),
+                              new_count.mutable_data_ptr<int64_t>(),
+                              new_mean.mutable_data_ptr<double>(),
+                              new_variance.mutable_data_ptr<double>(),
+                              d,
+                              groups};
+  run_step([&](int64_t begin, int64_t end) { timestep_norm_step_cpu(step, begin, end); }, batch, d);
+  return {y, new_count, new_mean, new_variance};
+}
+
+Tensor normalized_feed_forward_step(Tensor x, Tensor residual, std::optional<Tensor> norm_weight,
+                                    std::optional<Tensor> norm_bias, Tensor input_weight,
+                                    std::optional<Tensor> input_scale, std::optional<Tensor> input_bias,
+                                    Tensor output_weight, std::optional<Tensor> output_scale,
+                                    std::optional<Tensor> output_bias, std::optional<Tensor> layer_scale) {
+  const char* op = "normalized_feed_forward_step";
+  check_devices(op, {{"x", x}, {"residual", residual}, {"norm_weight", norm_weight}, {"norm_bias", norm_bias}});
+  STD_TORCH_CHECK(x.dim() == 2, op, ": x must be (B, D)");
+  const int64_t batch = x.size(0), d = x.size(1);
+  const Tensor xs = packed(x);
+  Tensor y = torch::stable::new_empty(x, {batch, d});
+  const LayerNormStep step{data(xs, {batch, d}, "x"), data(norm_weight, {d}, "the norm's weight"),
+                           data(norm_bias, {d}, "the norm's bias"), y.mutable_data_ptr<float>(), d};
+  run_step([&](int64_t begin, int64_t end) { layer_norm_step_cpu(step, begin, end); }, batch, d);
+  return feed_forward_step(y, residual, input_weight, input_scale, input_bias, output_weight, output_scale,
+                           output_bias, layer_scale);
+}
 
 std::tuple<Tensor, Tensor> complex_average(const Tensor& x, const Tensor& decay, const Tensor& expansion,
                                            const Tensor& projection, const Tensor& omega,
@@ -51,15 +109,15 @@ Tensor attend(const Tensor& gates, const Tensor& value, const Tensor& scale, con
   return y;
 }
 
-std::tuple<Tensor, Tensor> normalized_attention_step(
-    Tensor x, Tensor residual, Tensor value_weight, std::optional<Tensor> value_scale, std::optional<Tensor> value_bias,
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> normalized_attention_step(
+    Tensor x, std::optional<Tensor> norm_weight, std::optional<Tensor> norm_bias, Tensor count, Tensor mean,
+    Tensor variance, Tensor value_weight, std::optional<Tensor> value_scale, std::optional<Tensor> value_bias,
     Tensor gate_weight, std::optional<Tensor> gate_scale, std::optional<Tensor> gate_bias, Tensor output_weight,
     std::optional<Tensor> output_scale, std::optional<Tensor> output_bias, Tensor scale, Tensor offset, Tensor turns,
-    Tensor decay, Tensor expansion, Tensor projection, Tensor omega, std::optional<Tensor> norm_scale, bool rms,
+    Tensor decay, Tensor expansion, Tensor projection, Tensor omega, std::optional<Tensor> ema_scale, bool rms,
     std::optional<Tensor> state, Tensor keys, Tensor values, int64_t past) {
   STD_TORCH_CHECK(x.dim() == 2 && expansion.dim() == 2, kOp, ": x must be (B, D), expansion (D, N)");
   check_devices(kOp, {{"x", x},
-                      {"residual", residual},
                       {"scale", scale},
                       {"offset", offset},
                       {"turns", turns},
@@ -67,24 +125,26 @@ std::tuple<Tensor, Tensor> normalized_attention_step(
                       {"expansion", expansion},
                       {"projection", projection},
                       {"omega", omega},
-                      {"norm_scale", norm_scale},
+                      {"ema_scale", ema_scale},
                       {"state", state},
                       {"keys", keys},
                       {"values", values}});
-  const Tensor value = packed_linear(x, value_weight, value_scale, value_bias);
-  const auto [average, new_state] = complex_average(x, decay, expansion, projection, omega, norm_scale, rms, state);
+  const auto [normed, new_count, new_mean, new_variance] =
+      timestep_norm_step(x, norm_weight, norm_bias, count, mean, variance);
+  const Tensor value = packed_linear(normed, value_weight, value_scale, value_bias);
+  const auto [average, new_state] = complex_average(normed, decay, expansion, projection, omega, ema_scale, rms, state);
   const Tensor gates = packed_linear(average, gate_weight, gate_scale, gate_bias);
   const int64_t batch = x.size(0), d = x.size(1), gates_width = gates.size(1);
   STD_TORCH_CHECK(keys.dim() == 3 && values.dim() == 3 && gates_width == keys.size(2) + values.size(2) + d, kOp,
                   ": gates must be (B, z + v + D), keys (B, room, z), values (B, room, v)");
   const Tensor attended = attend(gates, value, scale, offset, turns, keys, values, past);
   Tensor out = packed_linear(attended, output_weight, output_scale, output_bias);
-  const Tensor rs = packed(residual);
-  const CandidateStep step{data(rs, {batch, d}, "residual"), data(gates, {batch, gates_width}, "gates"),
+  const Tensor rs = packed(x);
+  const CandidateStep step{data(rs, {batch, d}, "x"), data(gates, {batch, gates_width}, "gates"),
                            out.mutable_data_ptr<float>(), d, gates_width};
   data(out, {batch, d}, "output");
   run_step([&](int64_t begin, int64_t end) { candidate_step_cpu(step, begin, end); }, batch, d);
-  return {out, new_state};
+  return {out, new_state, new_count, new_mean, new_variance};
 }
 
 }  // namespace
@@ -92,12 +152,23 @@ std::tuple<Tensor, Tensor> normalized_attention_step(
 
 FM_LIBRARY(m) {
   m.def(
-      "normalized_attention_step(Tensor x, Tensor residual, Tensor value_weight, Tensor? value_scale, "
-      "Tensor? value_bias, Tensor gate_weight, Tensor? gate_scale, Tensor? gate_bias, Tensor output_weight, "
+      "normalized_attention_step(Tensor x, Tensor? norm_weight, Tensor? norm_bias, Tensor count, Tensor mean, "
+      "Tensor variance, Tensor value_weight, Tensor? value_scale, Tensor? value_bias, Tensor gate_weight, Tensor? gate_scale, Tensor? gate_bias, Tensor output_weight, "
       "Tensor? output_scale, Tensor? output_bias, Tensor scale, Tensor offset, Tensor turns, Tensor decay, "
-      "Tensor expansion, Tensor projection, Tensor omega, Tensor? norm_scale, bool rms, Tensor? state, "
-      "Tensor(a!) keys, Tensor(b!) values, int past) -> (Tensor, Tensor)");
+      "Tensor expansion, Tensor projection, Tensor omega, Tensor? ema_scale, bool rms, Tensor? state, "
+      "Tensor(a!) keys, Tensor(b!) values, int past) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "normalized_feed_forward_step(Tensor x, Tensor residual, Tensor? norm_weight, Tensor? norm_bias, "
+      "Tensor input_weight, Tensor? input_scale, Tensor? input_bias, Tensor output_weight, Tensor? output_scale, "
+      "Tensor? output_bias, Tensor? layer_scale) -> Tensor");
+  m.def(
+      "timestep_norm_step(Tensor x, Tensor? weight, Tensor? bias, Tensor count, Tensor mean, Tensor variance) -> "
+      "(Tensor, Tensor, Tensor, Tensor)");
 }
 
-FM_LIBRARY_CPU(m) { m.impl("normalized_attention_step", TORCH_BOX(&fm::normalized_attention_step)); }
+FM_LIBRARY_CPU(m) {
+  m.impl("normalized_attention_step", TORCH_BOX(&fm::normalized_attention_step));
+  m.impl("normalized_feed_forward_step", TORCH_BOX(&fm::normalized_feed_forward_step));
+  m.impl("timestep_norm_step", TORCH_BOX(&fm::timestep_norm_step));
+}
 #endif

@@ -15,6 +15,7 @@ from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.step import TimeBuffer, step_functions
+from fairseq_mega.ops.timestep_norm import widened
 
 from . import step
 from .complex_ema import ComplexEMA
@@ -143,23 +144,24 @@ class NormalizedGatedAttention(nn.Module):
         else:
             keys, values = cache.keys, cache.values
         past = len(keys)
-        normed, statistics = self.norm(x, None, None if memory is None else memory.norm)
-        normed = normed[:, 0]
-        state = None if memory is None else memory.ema
+        state, before = (None, None) if memory is None else (memory.ema, memory.norm)
         scale, offset = prepared.get(self, "query and key", self._scale_and_offset)
         reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
-        function = step_functions(normed)
-        fused = None if function is None else function.normalized_attention
-        maps = None if fused is None else step_maps(normed, self.value_proj, self.gate_proj, self.output_proj)
+        function, norm = step_functions(x), self.norm.of_step()
+        fused = None if function is None or norm is None else function.normalized_attention
+        maps = None if fused is None else step_maps(x, self.value_proj, self.gate_proj, self.output_proj)
         if fused is not None and maps is not None:
+            statistics = self.norm.fresh_statistics(x) if before is None else widened(before)
             turns = rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
             kernels = prepared.get(self.ema, "kernels", lambda: step.kernel_coefficients(self.ema))
             kernels = kernels._replace(**self._after_ema(prepared))
-            out, ema, keys, values = fused(
-                normed, x[:, 0], maps, scale, offset, turns, kernels, state, keys, values, self.kept_steps
+            out, statistics, ema, keys, values = fused(
+                x[:, 0], norm, statistics, maps, scale, offset, turns, kernels, state, keys, values, self.kept_steps
             )
             cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
             return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
+        normed, statistics = self.norm(x, None, before)
+        normed = normed[:, 0]
         value = F.silu(step_linear(self.value_proj, normed))
         coefficients = prepared.get(self.ema, "step", lambda: step.complex_step(self.ema.coefficients()))
         average, ema = step.ema_step(normed, coefficients, self.ema.omega, state)

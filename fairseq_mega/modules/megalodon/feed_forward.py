@@ -42,11 +42,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Transform x (B, L, D) and add ``residual`` (B, L, D), the input of the layer: the two-hop residual."""
-        x = self.norm(x)
         stepped = self._step(x, residual) if x.size(1) == 1 and not self.training else None
         if stepped is not None:
             return stepped
-        inner = self.input_proj(x)
+        inner = self.input_proj(self.norm(x))
         if self.gated:
             inner, gate = inner.chunk(2, dim=-1)
             inner = F.silu(inner) * gate
@@ -59,8 +58,9 @@ class FeedForward(nn.Module):
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
         if self.dropout.active or self.hidden_dropout.active:
             return None
-        step = step_functions(x)
-        maps = None if step is None or step.feed_forward is None else step_maps(x, self.input_proj, self.output_proj)
-        if step is None or step.feed_forward is None or maps is None:
+        step, norm = step_functions(x), self.norm.of_step()
+        fused = None if step is None or norm is None else step.normalized_feed_forward
+        maps = None if fused is None else step_maps(x, self.input_proj, self.output_proj)
+        if fused is None or maps is None:
             return None
-        return step.feed_forward(x[:, 0], residual[:, 0], maps, self.scale).unsqueeze(1)
+        return fused(x[:, 0], residual[:, 0], norm, maps, self.scale).unsqueeze(1)

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from fairseq_mega.modules.documents import Documents
 from fairseq_mega.modules.norm import EPS, on_gpu, rms_norm
 from fairseq_mega.ops.gate import row_norm
-from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
+from fairseq_mega.ops.step import StepNorm, step_functions
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm, widened
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -37,6 +38,12 @@ class ScaledNorm(nn.Module):
     def scale(self) -> Optional[Tensor]:
         """``weight + 1`` (D,), in float32 at least: near one bfloat16 knows three digits."""
         return None if self.weight is None else at_least_float32(self.weight) + 1
+
+    def of_step(self) -> Optional[StepNorm]:
+        """Scale minus one and shift as kernels for single steps take them, None where they are not of float32."""
+        if self.weight is not None and self.weight.dtype != torch.float32:
+            return None
+        return StepNorm(self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, affine={self.weight is not None}"
@@ -89,6 +96,11 @@ class TimestepNorm(ScaledNorm):
         Returns:
             The result and the statistics after the last step; ``statistics`` are those before the first one.
         """
+        if statistics is not None and padding_mask is None and documents is None and x.size(1) == 1:
+            step, norm = step_functions(x), self.of_step()
+            if step is not None and step.timestep_norm is not None and norm is not None:
+                y, statistics = step.timestep_norm(x[:, 0], norm, widened(statistics))
+                return y.unsqueeze(1), statistics
         weight = x.new_zeros(self.dim) if self.weight is None else self.weight
         bias = x.new_zeros(self.dim) if self.bias is None else self.bias
         parts = None if documents is None else documents.parts()

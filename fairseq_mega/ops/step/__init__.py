@@ -10,21 +10,22 @@ maps between them are the caller's::
     y = step.mix(residual, gates, output_proj(attended))
 
 The kernels also compute whole sub-layers in one call, linear maps included, as calling them takes a good part of a
-step's time: ``gated_attention`` all five lines, ``normalized_attention`` those of MEGALODON, ``feed_forward`` a
-feed-forward sub-layer.
+step's time: ``gated_attention`` all five lines, ``feed_forward`` a feed-forward sub-layer; MEGALODON's with the norms
+before them, ``normalized_attention`` and ``normalized_feed_forward``; ``timestep_norm`` the norm after its last layer.
 """
 
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, kernels_obstacle
 from fairseq_mega.ops.native import DTYPES
+from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from . import native, reference
 from .coefficients import StepCoefficients, step_coefficients
-from .native import ComplexStepCoefficients, StepMap
+from .native import ComplexStepCoefficients, StepMap, StepNorm
 from .time_buffer import TimeBuffer
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "StepCoefficients",
     "StepFunctions",
     "StepMap",
+    "StepNorm",
     "TimeBuffer",
     "step_coefficients",
     "step_functions",
@@ -48,8 +50,10 @@ class StepFunctions(NamedTuple):
     mix: Callable[..., Tensor]
     # Whole sub-layers, see .native; the reference leaves them to the caller.
     gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
-    normalized_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
     feed_forward: Optional[Callable[..., Tensor]] = None
+    normalized_attention: Optional[Callable[..., Tuple[Any, ...]]] = None
+    normalized_feed_forward: Optional[Callable[..., Tensor]] = None
+    timestep_norm: Optional[Callable[..., Tuple[Tensor, TimestepNormState]]] = None
 
 
 FUNCTIONS: Dict[str, StepFunctions] = {
@@ -59,8 +63,10 @@ FUNCTIONS: Dict[str, StepFunctions] = {
         native.attention_step,
         native.mix_step,
         native.gated_attention_step,
-        native.normalized_attention_step,
         native.feed_forward_step,
+        native.normalized_attention_step,
+        native.normalized_feed_forward_step,
+        native.timestep_norm_step,
     ),
 }
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
+from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from .coefficients import StepCoefficients
 from .time_buffer import TimeBuffer
@@ -82,6 +83,13 @@ def gated_attention_step(
     return out, state, keys, values
 
 
+class StepNorm(NamedTuple):
+    """Scale minus one and shift of a norm, (D,) float32 each, None for zeros."""
+
+    weight: Optional[Tensor]
+    bias: Optional[Tensor]
+
+
 class ComplexStepCoefficients(NamedTuple):
     """What a step of a complex EMA, its skip and its norm take."""
 
@@ -95,7 +103,8 @@ class ComplexStepCoefficients(NamedTuple):
 
 def normalized_attention_step(
     x: Tensor,
-    residual: Tensor,
+    norm: StepNorm,
+    statistics: TimestepNormState,
     maps: Tuple[StepMap, ...],
     scale: Tensor,
     offset: Tensor,
@@ -105,11 +114,12 @@ def normalized_attention_step(
     keys: TimeBuffer,
     values: TimeBuffer,
     most: Optional[int],
-) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
-    """One step of MEGALODON's attention, from its normalised input to its residual sum, in one call.
+) -> Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]:
+    """One step of MEGALODON's attention, from its input to its residual sum, timestep norm included, in one call.
 
     Args:
-        x, residual: (B, D).
+        x: (B, D).
+        norm, statistics: of the timestep norm, the statistics of the steps before.
         maps: of value, gates and output.
         scale, offset: (2, H, E), of query and key.
         turns: (reach, E / 2) complex, of the positions in a chunk.
@@ -118,17 +128,18 @@ def normalized_attention_step(
         keys, values, most: as in :func:`gated_attention_step`.
 
     Returns:
-        (B, D), the state of the EMA, and the keys and values with the new step.
+        (B, D), the statistics and the state of the EMA after the step, and the keys and values with it.
 
-    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, 5 to 9 and 16 to 18.
+    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, 4 to 9 and 16 to 18.
     """
     past = len(keys)
     keys, values = keys.grow(1, most), values.grow(1, most)
     value, gates, output = maps
     before = None if state is None else torch.view_as_real(state)
-    out, after = native.operators.normalized_attention_step(
+    out, after, *now = native.operators.normalized_attention_step(
         x,
-        residual,
+        *norm,
+        *statistics,
         *value,
         *gates,
         *output,
@@ -141,7 +152,13 @@ def normalized_attention_step(
         values.room,
         past,
     )
-    return out, torch.view_as_complex(after), keys, values
+    return out, TimestepNormState(*now), torch.view_as_complex(after), keys, values
+
+
+def timestep_norm_step(x: Tensor, norm: StepNorm, statistics: TimestepNormState) -> Tuple[Tensor, TimestepNormState]:
+    """One step x (B, D) of :func:`fairseq_mega.ops.timestep_norm.timestep_norm`, with eps = 1e-5."""
+    y, *now = native.operators.timestep_norm_step(x, *norm, *statistics)
+    return y, TimestepNormState(*now)
 
 
 def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...], scale: Optional[Tensor] = None) -> Tensor:
@@ -154,3 +171,11 @@ def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...], sc
     """
     first, second = maps
     return native.operators.feed_forward_step(x, residual, *first, *second, scale)
+
+
+def normalized_feed_forward_step(
+    x: Tensor, residual: Tensor, norm: StepNorm, maps: Tuple[StepMap, ...], scale: Optional[Tensor]
+) -> Tensor:
+    """As :func:`feed_forward_step` of the layer norm of x (B, D), with eps = 1e-5."""
+    first, second = maps
+    return native.operators.normalized_feed_forward_step(x, residual, *norm, *first, *second, scale)

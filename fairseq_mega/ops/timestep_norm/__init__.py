@@ -14,7 +14,7 @@ from .native import timestep_norm_native
 from .reference import TimestepNormState, timestep_norm_reference
 from .torch_parallel import timestep_norm_torch
 
-__all__ = ["TimestepNormState", "fresh_statistics", "timestep_norm"]
+__all__ = ["TimestepNormState", "fresh_statistics", "timestep_norm", "widened"]
 
 PATHS = Operator("timestep_norm", Path("reference"), Path("torch"), Path("native", kernels_obstacle, DTYPES))
 
@@ -69,7 +69,7 @@ def timestep_norm(
         _check_groups(x, groups)
         state = fresh_statistics(x, groups)
     _check(x, weight, bias, groups, state, padding_mask)
-    state = TimestepNormState(state.count, state.mean.double(), state.variance.double())
+    state = widened(state)
     weight, bias = weight.to(dtype), bias.to(dtype)
 
     if x.numel() == 0:  # the product has no element, and gradients of zero
@@ -90,6 +90,11 @@ def timestep_norm(
     with torch.autocast(x.device.type, enabled=False):
         y, state = run(x.to(dtype), weight, bias, state, padding_mask, eps)
     return y.to(x.dtype), state
+
+
+def widened(state: TimestepNormState) -> TimestepNormState:
+    """Statistics in float64."""
+    return TimestepNormState(state.count, state.mean.double(), state.variance.double())
 
 
 def fresh_statistics(x: Tensor, groups: int) -> TimestepNormState:
