@@ -41,6 +41,7 @@ class MegaLayerConfig:
     hidden_dropout: float = 0.0
     activation_dropout: float = 0.0
     feature_dropout: bool = False
+    stochastic_depth: float = 0.0  # probability that a sample skips a sub-layer's candidate or FFN output
     checkpoint_activations: bool = False  # recompute the layer in the backward pass
 
     def __post_init__(self) -> None:
@@ -61,6 +62,7 @@ class MegaLayerConfig:
             ("attention_dropout", self.attention_dropout),
             ("hidden_dropout", self.hidden_dropout),
             ("activation_dropout", self.activation_dropout),
+            ("stochastic_depth", self.stochastic_depth),
         ):
             check_probability(field, probability)
         for field, name, known in (

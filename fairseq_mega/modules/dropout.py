@@ -1,4 +1,4 @@
-"""Dropout of single elements or of whole features."""
+"""Dropout of single elements, of whole features, or of what a sub-layer adds."""
 
 from typing import Optional, Sequence
 
@@ -57,3 +57,19 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}" + (", feature=True" if self.feature else "")
+
+
+class StochasticDepth(Dropout):
+    """Leaves what a sub-layer adds to its input, (B, L, D), out of whole samples; the others' is divided by 1 - p.
+
+    Args:
+        p: probability of leaving it out, in [0, 1).
+
+    Source: Huang et al., 2016; published image classifiers call it "drop path".
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * F.dropout(torch.ones_like(x[:, :1, :1]), self.p) if self.active else x

@@ -9,7 +9,7 @@ from fairseq_mega.ops.step import step_functions
 
 from .activation import get_activation
 from .config import MegaLayerConfig
-from .dropout import Dropout
+from .dropout import Dropout, StochasticDepth
 from .linear import linear
 from .norm import build_norm, norm_for_products
 from .packed_linear import step_maps
@@ -33,6 +33,7 @@ class NormalizedFeedForward(nn.Module):
         self.fc2 = linear(config.ffn_dim, config.embed_dim)
         self.dropout = Dropout(config.dropout, config.feature_dropout)
         self.hidden_dropout = Dropout(config.activation_dropout, config.feature_dropout)
+        self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform (B, L, D) into (B, L, D)."""
@@ -44,12 +45,14 @@ class NormalizedFeedForward(nn.Module):
             x = stepped
         else:
             x = self.hidden_dropout(self.activation(recomputing(self.fc1, x)))
-            x = self.dropout(recomputing(self.fc2, x)) + residual
+            x = self.stochastic_depth(self.dropout(recomputing(self.fc2, x))) + residual
         return x if self.prenorm else self.norm(x)
 
     def _step(self, x: Tensor, residual: Tensor) -> Optional[Tensor]:
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
         if self.activation is not silu or self.dropout.active or self.hidden_dropout.active:
+            return None
+        if self.stochastic_depth.active:
             return None
         step = step_functions(x)
         if step is None or step.feed_forward is None:

@@ -13,7 +13,7 @@ from fairseq_mega.ops.step import StepCoefficients, StepFunctions, TimeBuffer, s
 from .activation import get_activation
 from .attention_cache import AttentionCache, cached
 from .config import MegaLayerConfig
-from .dropout import Dropout
+from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
 from .layer import PLAIN, LayerContext
 from .linear import linear
@@ -80,6 +80,7 @@ class GatedAttention(nn.Module):
         )
         self.dropout = Dropout(config.dropout, config.feature_dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout, config.feature_dropout)
+        self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
     def forward(
         self,
@@ -139,10 +140,11 @@ class GatedAttention(nn.Module):
             attended = documents.attend(self._attend, *seen, self.chunk_size)
 
         projected = recomputing(self.output_proj, silu(reset, attended))
-        if self.activation is silu and not self.dropout.active:
+        if self.activation is silu and not self.dropout.active and not self.stochastic_depth.active:
             out = gated_residual(residual, update, candidate, projected)
         else:
-            out = gated_residual(residual, update, self.dropout(self.activation(candidate + projected)))
+            dropped = self.dropout(self.activation(candidate + projected))
+            out = gated_residual(residual, update, self.stochastic_depth(dropped))
         if not self.prenorm:
             out = self.norm(out)
         if ema is None or cache is None:
@@ -193,7 +195,7 @@ class GatedAttention(nn.Module):
             return None
         if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
             return None
-        if context.documents is not None:
+        if context.documents is not None or self.stochastic_depth.active:
             return None
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
         if padded or self.activation is not silu or self.kappa.dtype != x.dtype:
