@@ -1,4 +1,4 @@
-"""A stack of bidirectional layers over tokens or real numbers."""
+"""A stack of bidirectional layers over tokens, real numbers or images."""
 
 from typing import Iterable, Optional, Tuple
 
@@ -14,10 +14,10 @@ class SequenceEncoder(Trunk, nn.Module):
     """Embedding, layers and final norm; every padded position comes out as zero.
 
     Args:
-        embedding: from inputs (B, L) and a padding mask to (B, L, d).
+        embedding: from inputs (B, L), or images, and a padding mask to (B, L, d).
         layers: see :class:`fairseq_mega.modules.layer.Layer`.
         final_norm: of pre-norm models, else None.
-        padding_idx: token that marks padding; None for real numbers, which have none.
+        padding_idx: token that marks padding; None for real numbers and images, which have none.
         chunk_size: attention chunk of the layers, -1 for none. Text may have any length; real numbers are cut into
             whole chunks only, since no number could stand for padding.
         checkpoint_activations: recompute each layer in the backward pass.
@@ -44,7 +44,8 @@ class SequenceEncoder(Trunk, nn.Module):
         """Encode a batch.
 
         Args:
-            inputs: tokens (B, L) long, padded on the right, or real numbers (B, L) or (B, L, 1).
+            inputs: tokens (B, L) long, padded on the right, or real numbers (B, L) or (B, L, 1), or what else the
+                embedding takes.
 
         Returns:
             (B, L, d), and the padding mask (B, L) bool, True = padding, or None where there is no padding.

@@ -1,0 +1,88 @@
+"""From images to a sequence of hidden states, and from there to the logits of their class."""
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mega.ops.gate import silu
+
+from .classifier_head import sentence_vector
+from .errors import FieldError
+from .linear import linear
+
+CHANNELS = 3
+
+
+class PatchEmbedding(nn.Module):
+    """A linear map of each square patch of an image, plus a learned vector for its place.
+
+    Args:
+        embed_dim: d.
+        image_size: height and width of the images in pixels.
+        patch_size: those of a patch, which divide them.
+
+    Raises:
+        FieldError: if the patches are no whole part of the image.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 4.4, and its published code; after ViT (Dosovitskiy et al., 2021),
+    without a class token.
+    """
+
+    def __init__(self, embed_dim: int, image_size: int, patch_size: int) -> None:
+        super().__init__()
+        if image_size % patch_size:
+            raise FieldError(
+                "patch_size",
+                "{field} {patch} does not divide {image_size} {image}: give sizes in pixels of which one divides the "
+                "other, for example 16 and 224",
+                patch=patch_size,
+                image=image_size,
+            )
+        self.image_size = image_size
+        self.patches = nn.Conv2d(CHANNELS, embed_dim, patch_size, stride=patch_size)
+        self.positions = nn.Parameter(torch.empty(patch_count(image_size, patch_size), embed_dim))
+        nn.init.trunc_normal_(self.positions, std=embed_dim**-0.5)
+
+    def forward(self, images: Tensor, padding_mask: None = None) -> Tensor:
+        """Embed images (B, 3, S, S), S the image size, as (B, (S / P)^2, d), row by row.
+
+        Raises:
+            FieldError: for input of another shape.
+        """
+        size = self.image_size
+        if images.dim() != 4 or images.shape[1:] != (CHANNELS, size, size):
+            raise FieldError(
+                "image_size",
+                "input of shape {found}: this model reads images (batch, 3, {size}, {size}), see {field}; resize or "
+                "crop them",
+                found=tuple(images.shape),
+                size=size,
+            )
+        x = self.patches(images.to(self.patches.weight.dtype))
+        return x.flatten(2).transpose(1, 2) + self.positions
+
+
+class ImageHead(nn.Module):
+    """``W mean(SiLU(U x + b)) + c``, the mean over all positions.
+
+    Args:
+        embed_dim: d.
+        classes: number of classes.
+
+    Source: the published image classifiers of MEGA.
+    """
+
+    def __init__(self, embed_dim: int, classes: int) -> None:
+        super().__init__()
+        self.hidden = linear(embed_dim, embed_dim)
+        self.output = nn.Linear(embed_dim, classes)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Hidden states (B, L, d) to logits (B, classes)."""
+        return self.output(sentence_vector(silu(self.hidden(x)), None, "mp"))
+
+
+def patch_count(image_size: int, patch_size: int) -> int:
+    """How many patches an image has, the L of its hidden states."""
+    return (image_size // patch_size) ** 2
