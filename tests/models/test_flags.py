@@ -35,6 +35,7 @@ MODELS = {
     "transformer_lra": [("encoder", "max_positions")],
 }
 WITHOUT_OPTION = {("transformer_lra", "norm"), ("megalodon_lm", "ema_norm")}
+WITHOUT_OPTION |= {(model, "stochastic_depth") for model in MODELS}  # of image classifiers alone
 CONFIGS = {
     "llama_lm": LlamaLayerConfig,
     **dict.fromkeys(("megalodon_lm", "megalodon_lra"), MegalodonLayerConfig),

@@ -14,7 +14,8 @@ from fairseq_mega.models import presets
 from tests.support.helpers import make_parallel_corpus
 
 MODELS = (
-    "mega", "mega_lm", "mega_lra", "mega_masked_lm", "megalodon_lm", "megalodon_lra", "s4d_lra", "transformer_lra",
+    "mega", "mega_image", "mega_lm", "mega_lra", "mega_masked_lm", "megalodon_lm", "megalodon_lra", "s4d_lra",
+    "transformer_lra",
 )
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
@@ -36,7 +37,7 @@ hydra: {run: {dir: .}}
 def test_each_architecture_has_its_preset():
     ours = {arch for arch, model in ARCH_MODEL_NAME_REGISTRY.items() if model in MODELS}
     assert {path.stem for path in presets.FOLDER.glob("*.yaml")} == set(ALL) == ours - set(MODELS)
-    assert len(ALL) == 57
+    assert len(ALL) == 60
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -65,7 +66,7 @@ def test_names_of_one_model():
 
 
 def test_an_unknown_preset():
-    with pytest.raises(ValueError, match="preset mega_huge is unknown: give one of mega_iwslt_de_en, "):
+    with pytest.raises(ValueError, match="preset mega_huge is unknown: give one of mega_image_base, "):
         presets.preset("mega_huge")
 
 

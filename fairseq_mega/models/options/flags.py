@@ -34,6 +34,9 @@ OF_BOTH_SIDES = {
     "least_step": "least_step",
     "largest_step": "largest_step",
     "rate": "state_space_rate",
+    "stochastic_depth": "drop_path",
+    "image_size": "image_size",
+    "patch_size": "patch_size",
 }
 PRECISIONS = {"float16": "--fp16 or --amp", "bfloat16": "--bf16"}
 

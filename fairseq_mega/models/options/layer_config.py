@@ -5,6 +5,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.errors import check_probability
+from fairseq_mega.modules.images import patch_count
 from fairseq_mega.modules.llama_layer import LlamaLayerConfig
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.s4d_layer import S4dLayerConfig
@@ -59,6 +61,37 @@ def layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> Meg
         )
 
     return build()
+
+
+@naming_flags("encoder", "image_size")
+def image_layer_config(cfg: DictConfig, layer: int) -> MegaLayerConfig:
+    """Shape of one layer of a completed MegaImageConfig, checked.
+
+    Args:
+        cfg: the configuration.
+        layer: number of the layer from 0: the rate of stochastic depth rises from 0 to that of the last one.
+
+    Raises:
+        ValueError: where an option is out of range.
+    """
+    check_probability("stochastic_depth", cfg.drop_path)
+    ffn_dim = cfg.encoder_ffn_embed_dim
+    return MegaLayerConfig(
+        embed_dim=cfg.encoder_embed_dim,
+        hidden_dim=cfg.encoder_hidden_dim,
+        z_dim=cfg.encoder_z_dim,
+        ema_dim=cfg.encoder_n_dim,
+        ffn_dim=cfg.encoder_hidden_dim if ffn_dim is None else ffn_dim,
+        max_positions=patch_count(cfg.image_size, cfg.patch_size),
+        bidirectional=True,
+        shift=True,
+        attention_function="laplace",
+        norm=str(cfg.normalization_type),
+        normalize_before=True,
+        dropout=cfg.dropout,
+        stochastic_depth=cfg.drop_path * layer / max(cfg.encoder_layers - 1, 1),
+        checkpoint_activations=cfg.checkpoint_activations,
+    )
 
 
 @naming_flags("encoder", "max_positions")

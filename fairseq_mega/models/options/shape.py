@@ -34,14 +34,20 @@ class EncoderState(FairseqDataclass):
 
 
 @dataclass
-class MegaEncoderShape(EncoderState, EncoderSize):
-    """Shape of an encoder of MEGA layers."""
+class MegaEncoderWidths(EncoderState, EncoderSize):
+    """Widths of an encoder of MEGA layers."""
 
     encoder_hidden_dim: int = field(default=1024, metadata={"help": "width v of the attention's values"})
     encoder_ffn_embed_dim: Optional[int] = field(
         default=None, metadata={"help": "inner width of the FFN, 0 for none (default: --encoder-hidden-dim)"}
     )
     encoder_z_dim: int = field(default=128, metadata={"help": "width z of the shared query/key representation"})
+
+
+@dataclass
+class MegaEncoderShape(MegaEncoderWidths):
+    """Shape of an encoder of MEGA layers."""
+
     encoder_chunk_size: int = field(default=-1, metadata={"help": "attention chunk C, -1 for full attention"})
 
 
