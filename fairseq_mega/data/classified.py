@@ -72,7 +72,9 @@ def shuffled(count: int, seed: int) -> np.ndarray:
         return np.random.permutation(count)
 
 
-def check_labels(labels: np.ndarray, classes: Optional[int], where: str, first: int = 1) -> None:
+def check_labels(
+    labels: np.ndarray, classes: Optional[int], where: str, first: int = 1, option: str = "--sentence-class-num"
+) -> None:
     """Raise a ValueError that names file and line if a label is none of ``classes`` (None: any).
 
     Args:
@@ -80,11 +82,12 @@ def check_labels(labels: np.ndarray, classes: Optional[int], where: str, first: 
         classes: number of classes.
         where: name of the file.
         first: number of its first line; 0 for files of arrays, whose items are counted from there.
+        option: that says how many classes the model has.
     """
     wrong = np.flatnonzero((labels < 0) | (labels >= (np.iinfo(np.int64).max if classes is None else classes)))
     if len(wrong):
         place = "line" if first else "item"
         raise ValueError(
             f"{where} {place} {wrong[0] + first}: class {labels[wrong[0]]} does not exist, classes are 0 to "
-            f"{'...' if classes is None else classes - 1} (--sentence-class-num {classes})"
+            f"{'...' if classes is None else classes - 1} ({option} {classes})"
         )

@@ -60,19 +60,23 @@ class ClassificationTask(FairseqTask):
         return None
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model and learn what it reads.
+        """Build the model and learn what it reads, see :meth:`learn_from`."""
+        model = super().build_model(cfg, from_checkpoint)
+        self.learn_from(model)
+        return model
+
+    def learn_from(self, model: Any) -> None:
+        """Know what the model reads.
 
         Raises:
-            ValueError: if it is no classifier.
+            ValueError: if it is no classifier of sequences.
         """
-        model = super().build_model(cfg, from_checkpoint)
         if not isinstance(model, SequenceClassifier):
             raise ValueError(
                 f"--task {self.cfg.get('_name')} needs a classifier, {type(model).__name__} is none: give --arch "
                 f"mega_lra, transformer_lra, s4d_lra or one of their presets"
             )
         self.longest, self.classes, self.pooling = model.longest, model.classes, model.pooling
-        return model
 
     def training_order(self, count: int) -> Optional[np.ndarray]:
         """Order from which batches are cut; None: as the data are."""

@@ -8,11 +8,13 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 from fairseq_mega.models.options.classifier import TASKS
 
 from .classification import ClassificationTask
+from .image_classification import ImageClassificationTask
 
 
 class Kind(NamedTuple):
@@ -28,7 +30,10 @@ def kind_of(arch: str) -> Optional[Kind]:
     """The kind of an architecture of this package, None for others."""
     model = ARCH_MODEL_REGISTRY.get(arch, object)
     if issubclass(model, SequenceClassifier):
-        return Kind("a classifier", TASKS, lambda task: issubclass(task, ClassificationTask), ["validate"])
+        return Kind("a classifier", TASKS, _of_sequences, ["validate"])
+    if issubclass(model, MegaImageModel):
+        images = "image-classification"
+        return Kind("an image classifier", images, lambda t: issubclass(t, ImageClassificationTask), ["validate"])
     if issubclass(model, MegaLanguageModel):
         commands = ["eval-lm", "generate", "interactive", "validate"]
         return Kind(
@@ -41,3 +46,7 @@ def kind_of(arch: str) -> Optional[Kind]:
         commands = ["generate", "interactive", "validate"]
         return Kind("a translator", "translation", lambda task: not issubclass(task, others), commands)
     return None
+
+
+def _of_sequences(task: type) -> bool:
+    return issubclass(task, ClassificationTask) and not issubclass(task, ImageClassificationTask)
