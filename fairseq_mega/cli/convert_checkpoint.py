@@ -1,11 +1,11 @@
 """Turn checkpoints of the published code into ones of this package, and back.
 
 What the file holds is recognised from its contents: a model of facebookresearch/mega (translation, language models,
-the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors, and so does the folder of
-a consolidated model of XuezheMax/megalodon, of one or several tensor-parallel ranks, and that of an encoder with a
-masked-LM head of transformers (4.30 to 4.46, such as mnaylor/mega-base-wikitext); --to official turns one of this
-package into theirs. A model of this package is copied as it is, to or from safetensors: with the suffix
-.safetensors the output has a JSON of the configuration beside it.
+the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors, and so do an image
+classifier of XuezheMax/mega-image, the folder of a consolidated model of XuezheMax/megalodon, of one or several
+tensor-parallel ranks, and that of an encoder with a masked-LM head of transformers (4.30 to 4.46, such as
+mnaylor/mega-base-wikitext); --to official turns one of this package into theirs. A model of this package is copied as
+it is, to or from safetensors: with the suffix .safetensors the output has a JSON of the configuration beside it.
 
 The published positions of left-padded sources are kept (--published-source-padding), so that scores agree with the
 published code's. Language models become models of --task mega_language_modeling. Nothing in a file is executed.

@@ -195,13 +195,3 @@ def test_no_folder_runs_code(tmp_path: Path, capsys: pytest.CaptureFixture, monk
         run("--input", "theirs", "--output", "ours.pt")
     assert "pytorch_model.bin is refused: it asks for" in capsys.readouterr().err
     assert not Path("made").exists() and not Path("ours.pt").exists()
-
-
-def test_images_are_recognised(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    model = {"patch_embed.pemb.proj.weight": torch.zeros(8, 3, 16, 16), "pos_embed": torch.zeros(1, 196, 8)}
-    model.update({f"blocks.{block}.mega_layer.gamma": torch.zeros(2, 4) for block in range(3)})
-    torch.save({"model": model}, tmp_path / "image.pt")
-    with pytest.raises(SystemExit):
-        run("--input", tmp_path / "image.pt", "--output", tmp_path / "ours.pt")
-    printed = capsys.readouterr().err
-    assert "XuezheMax/mega-image (3 blocks, patches of 16 x 16). No --arch of this package reads images" in printed

@@ -1,6 +1,6 @@
-"""Checkpoints of the published code (facebookresearch/mega), renamed and laid out as this package's, and back.
+"""Checkpoints of the published codes, renamed and laid out as this package's, and back.
 
-The tensors are renamed to the paper's symbols (the published "alpha" and "delta" of the EMA are each other's),
+The tensors are renamed to the paper's symbols (facebookresearch/mega's "alpha" and "delta" are each other's),
 trailing axes of length one are dropped, and copies of shared tables are left out.
 """
 

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_classifier import MegaClassifier
+from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 
 from .names import to_published
-from .options import MASKED, kind_of
+from .options import IMAGES, MASKED, kind_of
 from .tensors import OUR_BUFFERS, tables_of_ours
 
 MEGALODON = "megalodon_lm"
@@ -41,6 +42,8 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
     if kind == MASKED:
         symbols = stand_in(table_length(model, "encoder"))
         return MegaMaskedLanguageModel.build_model(options, SimpleNamespace(source_dictionary=symbols))
+    if kind == IMAGES:
+        return MegaImageModel.build_model(options)
     table = model["encoder.embedding.tokens.weight"]
     text = table.dim() == 2
     first = model.get("head.hidden.0.weight", model["head.output.weight"])

@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, Tuple
 from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.models.checkpoint_files import save
 
-from .checkpoints import convert_checkpoint, is_ours, publish_checkpoint
-from .images import refuse_images
+from .checkpoints import convert_checkpoint, is_ours, is_published, publish_checkpoint
+from .images import convert_images, is_images, publish_images
 from .megalodon import (
     convert_megalodon,
     is_consolidated,
@@ -16,7 +16,7 @@ from .megalodon import (
     read_consolidated,
     save_consolidated,
 )
-from .options import MASKED, kind_of
+from .options import IMAGES, MASKED, kind_of
 from .transformers_mega import (
     convert_transformers,
     is_transformers,
@@ -48,13 +48,19 @@ def is_this_packages(given: Checkpoint) -> bool:
     return is_ours(given) or is_megalodon(given)
 
 
+def is_published_file(given: Checkpoint) -> bool:
+    """Whether the contents of a file are a checkpoint of one of the published codes."""
+    return is_images(given["model"]) or is_published(given)
+
+
 def to_ours(given: Checkpoint, where: str) -> Checkpoint:
     """Our checkpoint from a published one.
 
     Raises:
         ValueError: if there is no such model here.
     """
-    refuse_images(given["model"], where)
+    if is_images(given["model"]):
+        return convert_images(given, where)
     converters: Tuple[Tuple[str, Callable[[Any, str], Checkpoint]], ...] = (
         ("consolidation", convert_megalodon),
         ("transformers", convert_transformers),
@@ -80,8 +86,9 @@ def to_official(given: Checkpoint, where: str) -> Checkpoint:
     """
     if is_megalodon(given):
         return publish_megalodon(given)
-    if is_ours(given) and kind_of(given["model"]) == MASKED:
-        return publish_transformers(given, where)
+    kind = kind_of(given["model"]) if is_ours(given) else ""
+    if kind in (MASKED, IMAGES):
+        return (publish_transformers if kind == MASKED else publish_images)(given, where)
     return publish_checkpoint(given, where)
 
 

@@ -1,7 +1,7 @@
 """Names of tensors in the published codes, and ours: one table, read both ways.
 
-facebookresearch/mega's stand in full; those of transformers' former MegaModel are led back to them. Ours follow the
-paper's symbols; the published "alpha" and "delta" of the EMA are each other's.
+facebookresearch/mega's stand in full; those of transformers' former MegaModel and of XuezheMax/mega-image are led back
+to them. Ours follow the paper's symbols; facebookresearch/mega's "alpha" and "delta" of the EMA are each other's.
 """
 
 import re
@@ -69,6 +69,18 @@ TRANSFORMERS: Tuple[Pairs, ...] = (
         ("mlm_head.", "prediction.output."),
     ),
 )
+# XuezheMax/mega-image's names, whose "alpha" and "delta" are the paper's -> those of facebookresearch/mega, or ours.
+IMAGES: Tuple[Pairs, ...] = (
+    (("move.alpha", "move.delta"), ("move.delta", "move.alpha")),
+    (
+        ("blocks.", "encoder.layers."),
+        ("patch_embed.pemb.proj.", "encoder.embedding.patches."),
+        ("pos_embed", "encoder.embedding.positions"),
+        ("final_norm.norm.", "encoder.final_norm."),
+        ("out_proj.fc.", "head.hidden."),
+        ("head.", "head.output."),
+    ),
+)
 
 
 def tables(classifier: bool, text: bool) -> List[Pairs]:
@@ -81,6 +93,8 @@ def tables_of_published(names: Iterable[str]) -> List[Pairs]:
     names = list(names)
     if any(name.startswith("mega.") for name in names):
         return tables_of_transformers()
+    if any(name.startswith(("blocks.", "patch_embed.")) for name in names):
+        return tables_of_images()
     classifier = any(name.startswith(("encoder.encoder.", "classifier.", "sentence_projection_")) for name in names)
     return tables(classifier, any(f".{CHARACTERS[0][0]}" in name for name in names))
 
@@ -88,6 +102,11 @@ def tables_of_published(names: Iterable[str]) -> List[Pairs]:
 def tables_of_transformers() -> List[Pairs]:
     """The tables for the tensors of transformers' MegaForMaskedLM."""
     return [*TRANSFORMERS, *tables(classifier=False, text=False)]
+
+
+def tables_of_images() -> List[Pairs]:
+    """The tables for the tensors of an image classifier."""
+    return [*IMAGES, LAYER]
 
 
 def to_ours(name: str, tables: Iterable[Pairs]) -> str:

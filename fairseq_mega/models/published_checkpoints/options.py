@@ -15,12 +15,23 @@ CLASSIFIER_OPTIONS = {
 }
 OURS_ALONE = ("published_source_padding",)
 MASKED = "masked language model"
+IMAGES = "image classifier"
+# Ours that image classifiers alone have.
+OF_IMAGES = {
+    "encoder.embedding.patches.weight",
+    "encoder.embedding.patches.bias",
+    "head.hidden.weight",
+    "head.hidden.bias",
+    "head.output.bias",
+}
 LANGUAGE_MODELING = ("language_modeling", "mega_language_modeling")  # the task there and here
 
 
 def kind_of(model: Dict[str, Tensor]) -> str:
-    """ "classifier", "masked language model", "translator", "language model" or "" from the names of our tensors."""
+    """ "classifier", MASKED, IMAGES, "translator", "language model" or "" from the names of our tensors."""
     encoder, decoder = (any(name.startswith(f"{side}.layers.") for name in model) for side in ("encoder", "decoder"))
+    if not OF_IMAGES.isdisjoint(model):
+        return IMAGES
     if any(name.startswith("head.") for name in model):
         return "classifier"
     if any(name.startswith("prediction.") for name in model):

@@ -38,8 +38,11 @@ def norm(weights: Weights, x: Tensor, kind: str = "layernorm") -> Tensor:
     return F.layer_norm(x, x.shape[-1:], weights.get("weight"), weights.get("bias"), EPS)
 
 
-def ema(weights: Weights, x: Tensor, truncation: int, padding: Optional[Tensor]) -> Tensor:
-    """SiLU(EMA(x) + omega x) of x (B, L, d), one distance after the other; bidirectional where the weights are."""
+def ema(weights: Weights, x: Tensor, truncation: int, padding: Optional[Tensor], shift: bool = False) -> Tensor:
+    """SiLU(EMA(x) + omega x) of x (B, L, d), one distance after the other; bidirectional where the weights are.
+
+    With ``shift`` the part of the future begins with the next position instead of the present one.
+    """
     length, width = x.size(1), x.size(2)
     p, a = torch.sigmoid(weights["delta"]), torch.sigmoid(weights["alpha"])  # the paper's alpha and delta
     steps = torch.arange(min(length, truncation) if truncation > 0 else length, dtype=x.dtype)
@@ -50,7 +53,8 @@ def ema(weights: Weights, x: Tensor, truncation: int, padding: Optional[Tensor])
     for distance, weight in enumerate(kernel):
         out[:, distance:] += weight[:width] * visible[:, : length - distance]
         if weight.numel() > width:
-            out[:, : length - distance] += weight[width:] * visible[:, distance:]
+            ahead = min(distance + shift, length)
+            out[:, : length - ahead] += weight[width:] * visible[:, ahead:]
     return F.silu(out)
 
 
@@ -92,7 +96,7 @@ def gated_attention(weights: Weights, options: Dict[str, Any], x: Tensor, paddin
     d, z, v = x.size(-1), weights["gamma"].size(1), weights["v_proj.weight"].size(0)
     before = norm(under(weights, "norm.norm."), x) if options["prenorm"] else x
     value = activation(linear(weights, "v_proj", before))
-    average = ema(under(weights, "move."), before, options["truncation"], padding)
+    average = ema(under(weights, "move."), before, options["truncation"], padding, options.get("shift", False))
     update, shared, candidate = linear(weights, "mx_proj", average).split([d, z + v, d], -1)
     shared, reset = F.silu(shared).split([z, v], -1)
     query, key = (shared * weights["gamma"][row] + weights["beta"][row] for row in (0, 1))

@@ -6,8 +6,16 @@ from typing import Dict, List
 import torch
 from torch import Tensor
 
-from .names import Pairs, tables, tables_of_published, tables_of_transformers, to_ours, to_published
-from .options import MASKED, kind_of
+from .names import (
+    Pairs,
+    tables,
+    tables_of_images,
+    tables_of_published,
+    tables_of_transformers,
+    to_ours,
+    to_published,
+)
+from .options import IMAGES, MASKED, kind_of
 
 # Buffers of the published code that hold no parameter, and what it fills them with.
 VERSION = re.compile(r"(encoder|decoder)\.version$")
@@ -16,6 +24,7 @@ ROTARY_BUFFER = re.compile(r"(?<=rel_pos_bias)\._float_tensor$")
 # Ours that the published models lack: they tell dictionaries and data of a training from others.
 OUR_BUFFERS = re.compile(r"(^|\.)(dictionary_fingerprints?|sample_scale)$")
 EXPANDED = re.compile(r"\.ema\.(alpha|delta|beta)$")  # ours (K, N), published (K, N, 1)
+PLACES = "encoder.embedding.positions"  # of images: ours (L, d), published (1, L, d)
 OUTPUT, TABLE = "decoder.output_projection.weight", "decoder.embed_tokens.weight"
 
 
@@ -37,7 +46,7 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
         shared_output: the output layer shares the decoder's embeddings, so that its copy is left out.
 
     Returns:
-        Our names to tensors; EMA parameters (K, N, 1) become (K, N).
+        Our names to tensors; EMA parameters (K, N, 1) become (K, N), an image's vectors of places (1, L, d) (L, d).
 
     Raises:
         ValueError: if the copy of the shared output layer differs from the embeddings.
@@ -51,6 +60,8 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
             continue
         ours = to_ours(name, named)
         converted[ours] = tensor.squeeze(-1) if EXPANDED.search(ours) and tensor.dim() == 3 else tensor
+        if ours == PLACES and tensor.dim() == 3:
+            converted[ours] = tensor.squeeze(0)
     return converted
 
 
@@ -59,6 +70,8 @@ def tables_of_ours(state_dict: Dict[str, Tensor]) -> List[Pairs]:
     kind = kind_of(state_dict)
     if kind == MASKED:
         return tables_of_transformers()
+    if kind == IMAGES:
+        return tables_of_images()
     classifier = kind == "classifier"
     table = state_dict.get("encoder.embedding.tokens.weight")
     return tables(classifier, classifier and table is not None and table.dim() == 2)
@@ -72,6 +85,8 @@ def publish_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
             continue
         if EXPANDED.search(name):
             tensor = tensor.unsqueeze(-1)
+        if name == PLACES:
+            tensor = tensor.unsqueeze(0)
         published[to_published(name, named)] = tensor
         if name.endswith(".relative_bias.alpha"):
             published[to_published(name[: -len("alpha")], named) + "_float_tensor"] = torch.zeros(1)

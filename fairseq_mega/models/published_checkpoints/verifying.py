@@ -9,9 +9,9 @@ from typing import Any, Dict, List
 import torch
 from torch import Tensor
 
-from . import plain_megalodon, plain_models, plain_transformers
+from . import plain_images, plain_megalodon, plain_models, plain_transformers
 from .building import build_model
-from .options import MASKED, kind_of
+from .options import IMAGES, MASKED, kind_of
 from .sentencepiece_symbols import our_numbers, published_rows
 
 SEED = 1
@@ -66,15 +66,17 @@ def _difference_of_megalodon(ours: Any, weights: Dict[str, Tensor], published: D
 
 def _of_mega(published: Dict[str, Any], weights: Dict[str, Tensor], kind: str) -> Any:
     """The published model as a function of the inputs."""
+    args = vars(published.get("args") or Namespace())
     return {
-        "classifier": lambda *documents: plain_models.classifier(weights, vars(published["args"]), list(documents)),
-        "language model": partial(plain_models.language_model, weights, vars(published["args"])),
-        "translator": partial(plain_models.translator, weights, vars(published["args"])),
+        "classifier": lambda *documents: plain_models.classifier(weights, args, list(documents)),
+        IMAGES: partial(plain_images.image_classifier, weights),
+        "language model": partial(plain_models.language_model, weights, args),
+        "translator": partial(plain_models.translator, weights, args),
     }[kind]
 
 
 def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) -> List[Tensor]:
-    """Documents of a classifier, tokens of a language model, or source (padded on the left) and target."""
+    """Images, documents of a classifier, tokens of a language model, or source (padded on the left) and target."""
     draw = torch.Generator().manual_seed(SEED)
     kind, length = kind_of(model), _length(options)
     if kind == "language model":
@@ -82,6 +84,8 @@ def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) 
     if kind == "translator":
         source = _tokens(draw, len(ours.encoder.dictionary), [length, length // 2], left=True)
         return [source, _tokens(draw, len(ours.decoder.dictionary), [length, length])]
+    if kind == IMAGES:
+        return [torch.randn(2, 3, ours.image_size, ours.image_size, generator=draw, dtype=torch.float64)]
     table = model["encoder.embedding.tokens.weight"]
     if kind == MASKED:
         return [_tokens(draw, table.size(0), [length, length // 2])]
@@ -92,6 +96,8 @@ def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) 
 
 def run_ours(ours: Any, kind: str, inputs: List[Tensor]) -> Tensor:
     """Logits of a classifier, or log probabilities (B, L, V)."""
+    if kind == IMAGES:
+        return ours(*inputs)
     if kind == "classifier":
         return ours(inputs[0], src1_tokens=inputs[1] if len(inputs) == 2 else None)
     if kind == MASKED:

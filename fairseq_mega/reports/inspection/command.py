@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from fairseq_mega.compat.loading import load_checkpoint
-from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_published
+from fairseq_mega.models.published_checkpoints import layouts
 from fairseq_mega.models.published_checkpoints.options import flat_options
 
 from . import averages, comparison, parts
@@ -16,7 +16,7 @@ LENGTH = 4096  # of the kernels
 def read(path: Path) -> Dict[str, Any]:
     """A checkpoint of this package, or a published one converted; raises OSError and ValueError."""
     checkpoint = load_checkpoint(path)
-    return convert_checkpoint(checkpoint, str(path)) if is_published(checkpoint) else checkpoint
+    return layouts.to_ours(checkpoint, str(path)) if layouts.is_published_file(checkpoint) else checkpoint
 
 
 def chunk_of(checkpoint: Dict[str, Any]) -> Optional[int]:

@@ -1,0 +1,211 @@
+"""Checkpoints of XuezheMax/mega-image: their numbers, converted and back, and what is refused."""
+
+import importlib.util
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_mega.cli import convert_checkpoint as command
+from fairseq_mega.cli import inspect_checkpoint
+from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.models.mega_image import MegaImageModel
+from fairseq_mega.models.published_checkpoints import convert_name
+from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
+from fairseq_mega.models.published_checkpoints.images import convert_images, publish_images
+from fairseq_mega.models.published_checkpoints.tensors import convert_state_dict
+from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from tests.support import published_images, tiny_images
+from tests.support.published_images import SIZE
+
+
+def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> None:
+    assert set(got) == set(want)
+    for name, tensor in want.items():
+        assert (got[name].shape, got[name].dtype) == (tensor.shape, tensor.dtype), name
+        assert torch.equal(got[name], tensor), name
+
+
+def images(count: int = 3) -> torch.Tensor:
+    return torch.randn(count, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+def test_outputs_and_gradients(dtype: torch.dtype, tolerance: float) -> None:
+    """Of our model those of the published one's formulas in float64."""
+    given = published_images.checkpoint(blocks=3)
+    weights = {name: tensor.double().requires_grad_() for name, tensor in given["model"].items()}
+    want = published_images.logits(weights, images().double())
+    want.square().mean().backward()
+    converted = convert_images(given, "")
+    model = build_model(converted["args"], converted["model"])
+    model.load_state_dict(converted["model"])
+    model.to(dtype).eval()
+    got = model(images().to(dtype))
+    assert (got - want).abs().max() <= tolerance * want.abs().max().clamp(min=1)
+    got.square().mean().backward()
+    gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+    assert len(gradients) == len(given["model"])
+    wanted = convert_state_dict(gradients, shared_output=False)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        error, scale = (parameter.grad - wanted[name]).abs().max(), wanted[name].abs().max()
+        assert scale > 0 and error <= 10 * tolerance * scale, name
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "batchnorm"])
+def test_there_and_back(kind: str) -> None:
+    given = published_images.checkpoint(kind=kind)
+    converted = convert_images(given, "x")
+    check_complete(converted["args"], converted["model"], "x")
+    assert largest_difference(given, converted) < 1e-5
+    back = publish_images(converted, "x")
+    assert_same(back["model"], given["model"])
+    assert vars(given["args"]).items() <= vars(back["args"]).items()
+    assert (back["epoch"], back["steps"]) == (7, 900) and "optimizer" not in back
+    options = vars(converted["args"])
+    assert (options["arch"], options["task"]) == ("mega_image", "image-classification")
+    assert (options["image_size"], options["patch_size"], options["image_class_num"]) == (12, 4, 3)
+    assert (options["drop_path"], options["encoder_layers"], options["normalization_type"]) == (0.3, 2, kind)
+
+
+def test_a_file_without_options() -> None:
+    """The tensors tell all but the dropouts, in both directions."""
+    given = {"model": published_images.checkpoint()["model"]}
+    converted = convert_images(given, "x")
+    assert largest_difference(given, converted) < 1e-5
+    assert not hasattr(converted["args"], "drop_path")
+    fresh = {"args": converted["args"], "model": converted["model"]}  # as of a training of ours
+    back = publish_images(fresh, "x")
+    assert_same(back["model"], given["model"])
+    assert vars(back["args"]).items() >= {"input_size": 12, "nb_classes": 3, "norm_type": "layernorm"}.items()
+
+
+def test_names_of_published_models() -> None:
+    with torch.device("meta"):
+        for width, name in ((768, "mega_base_patch16_224"), (192, "mega_tiny_patch16_224")):
+            shape = {"encoder_embed_dim": width, "encoder_hidden_dim": 2 * width, "encoder_z_dim": width // 3}
+            model = MegaImageModel.build_model(Namespace(**shape)).state_dict()
+            given = {"model": model, "args": Namespace(arch="mega_image", drop_path=0.1)}
+            args = publish_images(given, "x")["args"]
+            assert (args.model, args.input_size, args.drop_path) == (name, 224, 0.1)
+
+
+def test_a_wrong_tensor_shows() -> None:
+    given = published_images.checkpoint(blocks=1)
+    converted, missed = convert_images(given, ""), []
+    before = largest_difference(given, converted)
+    for name, tensor in converted["model"].items():
+        noise = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(5)).abs()
+        changed = {**converted["model"], name: tensor + noise}
+        if not largest_difference(given, {**converted, "model": changed}) > 1e-7 + before:
+            missed.append(name)
+    assert missed == []
+
+
+def test_names_of_the_ema_are_not_swapped() -> None:
+    assert convert_name("blocks.3.mega_layer.move.alpha") == "encoder.layers.3.attention.ema.alpha"
+    assert convert_name("blocks.3.mega_layer.move.delta") == "encoder.layers.3.attention.ema.delta"
+    assert convert_name("encoder.layers.3.mega_layer.move.delta") == "encoder.layers.3.attention.ema.alpha"
+
+
+def run(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    given = published_images.checkpoint()
+    torch.save(given, tmp_path / "theirs.pth")
+    assert run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.pt", "--verify") == 0
+    assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "back.pth", "--to", "official", "--verify") == 0
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("largest difference")]
+    assert len(printed) == 2 and all(float(line.split()[-1]) < 1e-5 for line in printed)
+    back = load_checkpoint(tmp_path / "back.pth")
+    assert_same(back["model"], given["model"])
+    assert vars(given["args"]).items() <= vars(back["args"]).items()
+
+
+def test_the_converted_file_is_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Strictly loaded by fairseq, inspected in both layouts."""
+    given = published_images.checkpoint()
+    torch.save(given, tmp_path / "theirs.pth")
+    assert run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.pt") == 0
+    data = {"data": str(tiny_images.write(tmp_path / "data"))}
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "ours.pt")], data)
+    assert isinstance(model, MegaImageModel) and type(task).__name__ == "ImageClassificationTask"
+    weights = {name: tensor.double() for name, tensor in given["model"].items()}
+    want = published_images.logits(weights, images().double())
+    assert (model.eval()(images()) - want).abs().max() < 1e-5 * want.abs().max()
+    outputs = []
+    for name in ("theirs.pth", "ours.pt"):
+        capsys.readouterr()
+        assert inspect_checkpoint.main([str(tmp_path / name)]) == 0
+        outputs.append(capsys.readouterr().out)
+    total = sum(tensor.numel() for tensor in given["model"].values())
+    assert outputs[0] == outputs[1] and f"{total:,}" in outputs[0] and "image-classification" in outputs[0]
+    assert "encoder layer 2" in outputs[0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("safetensors") is None, reason="needs the package safetensors")
+def test_safetensors(tmp_path: Path) -> None:
+    given = published_images.checkpoint()
+    torch.save(given, tmp_path / "theirs.pth")
+    assert run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.safetensors", "--verify") == 0
+    assert run("--input", tmp_path / "ours.safetensors", "--output", tmp_path / "back.pth", "--to", "official") == 0
+    assert_same(load_checkpoint(tmp_path / "back.pth")["model"], given["model"])
+
+
+def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    given = published_images.checkpoint()
+    model = given["model"]
+    del model["blocks.0.mega_layer.move.alpha"], model["pos_embed"], model["head.bias"]
+    model["blocks.1.nffn.fc2.weight"] = torch.zeros(3, 10)
+    model["pre_logits.fc.bias"] = torch.zeros(8)
+    torch.save(given, tmp_path / "theirs.pth")
+    with pytest.raises(SystemExit):
+        run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.pt")
+    lines = capsys.readouterr().err.splitlines()
+    start = next(index for index, line in enumerate(lines) if "5 tensors do not fit the model of its options" in line)
+    assert sorted(line.strip() for line in lines[start + 1 :]) == [
+        "left over: pre_logits.fc.bias (8,)",
+        "missing: blocks.0.mega_layer.move.alpha (16, 3)",
+        "missing: head.bias (3,)",
+        "missing: pos_embed (9, 8)",
+        "wrong shape: blocks.1.nffn.fc2.weight is (3, 10), the options need (8, 10)",
+    ]
+    assert not (tmp_path / "ours.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["patch_embed.pemb.proj.weight", "blocks.0.mega_layer.norm.norm.weight"])
+def test_a_missing_tensor_is_named(name: str) -> None:
+    given = published_images.checkpoint()
+    del given["model"][name]
+    converted = convert_images(given, "x")
+    with pytest.raises(ValueError, match=f"missing: {name}"):
+        check_complete(converted["args"], converted["model"], "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("patch_embed.pemb.proj.weight", (8, 48), r"is \(8, 48\); patches are needed that are cut by a convolution"),
+        ("patch_embed.pemb.proj.weight", (8, 3, 4, 2), "as high as wide"),
+        ("pos_embed", (1, 10, 8), "10 patches are no square"),
+    ],
+)
+def test_what_no_model_here_has_is_refused(name: str, shape: Any, message: str) -> None:
+    given = published_images.checkpoint()
+    given["model"][name] = torch.zeros(shape)
+    with pytest.raises(ValueError, match=f"--input x: .*{message}"):
+        convert_images(given, "x")
+
+
+def test_what_the_published_code_has_not_is_refused() -> None:
+    converted = convert_images(published_images.checkpoint(), "x")
+    for option, value in (("normalization_type", "rmsnorm"), ("encoder_ffn_embed_dim", 0)):
+        options = Namespace(**{**vars(converted["args"]), option: value})
+        with pytest.raises(ValueError, match="the published layers have an FFN, and norms of layernorm, batchnorm"):
+            publish_images({**converted, "args": options}, "x")
