@@ -13,7 +13,7 @@ from .datasets import DATASETS
 from .estimates import RATES_SAID, duration, span
 from .evaluating import results_of
 from .fingerprints import digest_of_data
-from .published import NEEDS_IMAGE_MODELS, NEEDS_WEIGHTS
+from .published import NEEDS_IMAGENET, NEEDS_WEIGHTS
 from .recipe import Recipe
 from .runner import folders, runs_of
 from .runs import Run
@@ -45,8 +45,8 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
         rows.append(row(recipe, runs, wishes))
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):
-        for name, paper in NEEDS_IMAGE_MODELS.items():
-            rows.append([name, "no image models", paper, "-", "-", "-"])
+        for name, paper in NEEDS_IMAGENET.items():
+            rows.append([name, "no ImageNet recipe", paper, "-", "-", "-"])
         for name, paper in NEEDS_WEIGHTS.items():
             rows.append([name, "unreleased weights", paper, "-", "-", "-"])
     said = (

@@ -4,7 +4,7 @@ from typing import List, Sequence
 
 from .recipe import FOLDER, load
 
-NEEDS_IMAGE_MODELS = {  # top-1 accuracy: cells without recipe
+NEEDS_IMAGENET = {  # top-1 accuracy: cells without recipe
     "mega/table6/imagenet/mega": "82.31",
     "mega/table6/imagenet/deit_b": "81.80",
     "megalodon/table4/imagenet/megalodon": "83.1",

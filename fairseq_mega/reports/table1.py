@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Dict, List, Sequence
 
-from fairseq_mega.recipes.published import NEEDS_IMAGE_MODELS
+from fairseq_mega.recipes.published import NEEDS_IMAGENET
 from fairseq_mega.reports import lra_tables, table5, table7
 from fairseq_mega.reports.lra_cells import average, cell
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, mega, partial, select
@@ -19,7 +19,7 @@ def paper() -> Dict[str, List[str]]:
     """The published rows, from the tables that they summarise: accuracy, tokenised BLEU, perplexity, accuracies."""
     language = {row[0]: row[2] for row in table5.PAPER["wikitext103"]}
     base, softmax = (f"{table7.PAPER[name][0]:.2f}" for name in ("Transformer base (re-run)", "MEGA softmax"))
-    deit, images = (NEEDS_IMAGE_MODELS[f"mega/table6/imagenet/{name}"] for name in ("deit_b", "mega"))
+    deit, images = (NEEDS_IMAGENET[f"mega/table6/imagenet/{name}"] for name in ("deit_b", "mega"))
     arena = {name: row[len(LRA)] for name, row in lra_tables.PAPER2.items()}
     speech = lra_tables.PAPER4
     transformer = language["Transformer, adaptive (Baevski and Auli)"]

@@ -12,7 +12,7 @@ from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.recipes.estimates import duration, operations, span
-from fairseq_mega.recipes.published import NEEDS_IMAGE_MODELS, NEEDS_WEIGHTS
+from fairseq_mega.recipes.published import NEEDS_IMAGENET, NEEDS_WEIGHTS
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.recipes.runner import folders
 from fairseq_mega.recipes.wishes import Wishes
@@ -222,10 +222,10 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
     """On a bare machine: every cell that is trained, with the paper's value or the plot, and none begun."""
     assert main(["--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [line.split()[0] for line in lines] == [*catalogue(), *NEEDS_IMAGE_MODELS, *NEEDS_WEIGHTS]
+    assert [line.split()[0] for line in lines] == [*catalogue(), *NEEDS_IMAGENET, *NEEDS_WEIGHTS]
     beyond = lines[len(catalogue()) :]
-    assert all("no image models" in line for line in beyond[: len(NEEDS_IMAGE_MODELS)])
-    assert all("unreleased weights" in line for line in beyond[len(NEEDS_IMAGE_MODELS) :])
+    assert all("no ImageNet recipe" in line for line in beyond[: len(NEEDS_IMAGENET)])
+    assert all("unreleased weights" in line for line in beyond[len(NEEDS_IMAGENET) :])
     del lines[len(catalogue()) :]
     for line in lines:
         begun = "not begun" if line.startswith("megalodon/figure4/") else "no data yet"  # a speed needs none

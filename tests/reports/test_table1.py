@@ -60,6 +60,6 @@ def test_nothing_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     tmp_path.joinpath("results").mkdir()
     assert main(["table1", str(tmp_path / "results")]) == 0
     assert capsys.readouterr().out.count("not yet") == 2
-    for name, said in (("table1", "is the summary of Tables"), ("mega/table6", "needs image models")):
+    for name, said in (("table1", "is the summary of Tables"), ("mega/table6", "needs a recipe for ImageNet")):
         assert reproduce([name, "--list"]) == 1
         assert said in capsys.readouterr().err
