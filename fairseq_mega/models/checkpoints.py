@@ -13,8 +13,8 @@ def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
     own = model.state_dict()
     if any(".mega_layer." in key for key in state_dict):
         raise ValueError(
-            "this checkpoint was written by the published code (facebookresearch/mega), whose tensors are named and "
-            "laid out differently: convert it with fairseq-mega-convert --input OLD.pt --output NEW.pt"
+            "this checkpoint was written by the published code, whose tensors are named and laid out differently: "
+            "convert it with fairseq-mega-convert --input OLD.pt --output NEW.pt"
         )
     missing, foreign = sorted(own.keys() - state_dict.keys()), sorted(state_dict.keys() - own.keys())
     if missing or foreign:

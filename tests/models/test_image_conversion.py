@@ -1,6 +1,7 @@
 """Checkpoints of XuezheMax/mega-image: their numbers, converted and back, and what is refused."""
 
 import importlib.util
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict
@@ -9,8 +10,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_mega.cli import console, inspect_checkpoint
 from fairseq_mega.cli import convert_checkpoint as command
-from fairseq_mega.cli import inspect_checkpoint
 from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.published_checkpoints import convert_name
@@ -19,6 +20,7 @@ from fairseq_mega.models.published_checkpoints.images import convert_images, pub
 from fairseq_mega.models.published_checkpoints.tensors import convert_state_dict
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
 from tests.support import published_images, tiny_images
+from tests.support.helpers import forget_earlier_runs
 from tests.support.published_images import SIZE
 
 
@@ -129,16 +131,21 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
 
 
 def test_the_converted_file_is_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Strictly loaded by fairseq, inspected in both layouts."""
+    """Strictly loaded by fairseq, scored by its command without a further option, inspected in both layouts."""
     given = published_images.checkpoint()
     torch.save(given, tmp_path / "theirs.pth")
     assert run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.pt") == 0
-    data = {"data": str(tiny_images.write(tmp_path / "data"))}
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "ours.pt")], data)
+    data = str(tiny_images.write(tmp_path / "data", SIZE))
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "ours.pt")], {"data": data})
     assert isinstance(model, MegaImageModel) and type(task).__name__ == "ImageClassificationTask"
     weights = {name: tensor.double() for name, tensor in given["model"].items()}
     want = published_images.logits(weights, images().double())
     assert (model.eval()(images()) - want).abs().max() < 1e-5 * want.abs().max()
+    forget_earlier_runs()
+    scored = [data, "--path", str(tmp_path / "ours.pt"), "--valid-subset", "test", "--batch-size", "4", "--cpu"]
+    assert console.run("validate", scored) == 0
+    captured = capsys.readouterr()
+    assert re.search(r"correct \d of 9", captured.out + captured.err)
     outputs = []
     for name in ("theirs.pth", "ours.pt"):
         capsys.readouterr()

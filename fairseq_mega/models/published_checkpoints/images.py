@@ -19,6 +19,7 @@ PATCHES = "patch_embed.pemb.proj.weight"
 OUR_PATCHES, POSITIONS = "encoder.embedding.patches.weight", "encoder.embedding.positions"
 TRAINING = "mega_image"  # in extra_state
 KEPT = ("epoch", "steps")
+ORIGIN = {"arch": "mega_image", "task": "image-classification", "criterion": "lra_cross_entropy"}
 DROPOUTS = {"drop": "dropout", "drop_path": "drop_path"}  # published option -> ours
 NORMS = ("layernorm", "batchnorm", "syncbatchnorm")
 PUBLISHED_MODELS = {(768, 12): "mega_base_patch16_224", (192, 12): "mega_tiny_patch16_224"}  # of width and depth
@@ -49,7 +50,7 @@ def convert_images(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     model = convert_state_dict(published["model"], shared_output=False)
     given = published.get("args")
     training = dict(vars(given)) if hasattr(given, "__dict__") else {}
-    values: Dict[str, Any] = {"arch": "mega_image", "task": "image-classification", **image_options(model, where)}
+    values: Dict[str, Any] = {**ORIGIN, **image_options(model, where)}
     values.update({ours: training[theirs] for theirs, ours in DROPOUTS.items() if training.get(theirs) is not None})
     kept = {"args": training, **{key: published[key] for key in KEPT if key in published}}
     options = argparse.Namespace(**values)
