@@ -9,7 +9,7 @@ import torch
 from fairseq import models
 from omegaconf import OmegaConf
 
-from fairseq_mega.cli import console
+from fairseq_mega.cli import console, convert_checkpoint
 from fairseq_mega.tasks.image_classification import ImageClassificationConfig, ImageClassificationTask
 from tests.support import tiny_classifier, tiny_images
 from tests.support.helpers import forget_earlier_runs, run_fairseq
@@ -57,6 +57,11 @@ def test_commands(folder, tmp_path, device_flags, capsys):
     captured = capsys.readouterr()
     ((right, count),) = re.findall(r"correct (\d+) of (\d+)", captured.out + captured.err)
     assert int(count) == 9 and int(right) >= 7
+    official = ["--input", checkpoint, "--output", tmp_path / "official.pth", "--to", "official", "--verify"]
+    assert convert_checkpoint.main([str(argument) for argument in official]) == 0
+    args = torch.load(tmp_path / "official.pth")["args"]
+    assert (args.norm_type, args.drop_path, args.nb_classes) == ("layernorm", 0.1, 3)
+    assert {type(value) for value in vars(args).values()} <= {int, float, str, bool, type(None)}
 
 
 @pytest.mark.parametrize(
