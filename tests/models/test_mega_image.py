@@ -5,30 +5,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.modules.dropout import StochasticDepth
-
-TINY = {
-    "encoder_embed_dim": 8,
-    "encoder_hidden_dim": 12,
-    "encoder_ffn_embed_dim": 10,
-    "encoder_z_dim": 4,
-    "encoder_n_dim": 3,
-    "encoder_layers": 3,
-    "image_size": 12,
-    "patch_size": 4,
-    "image_class_num": 5,
-}
-
-
-def build(arch="mega_image", seed=0, **options):
-    torch.manual_seed(seed)
-    values = Namespace(**{**(TINY if arch == "mega_image" else {}), **options})
-    if arch in ARCH_CONFIG_REGISTRY:
-        ARCH_CONFIG_REGISTRY[arch](values)
-    return ARCH_MODEL_REGISTRY[arch].build_model(values, None)
+from tests.support.tiny_images import build
 
 
 def images(count=2, size=12):

@@ -14,7 +14,7 @@ from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
 from fairseq_mega.reports.inspection import averages, comparison, parts
 from fairseq_mega.reports.inspection.attention import _self_attention, attention_for
-from tests.support import tiny_classifier, tiny_lm, tiny_mega, tiny_megalodon
+from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
 from tests.support.tiny_classifier import parameters
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -28,8 +28,9 @@ GOLDENS = Path(__file__).parent.parent / "goldens"
         tiny_lm.build(**tiny_lm.ADAPTIVE),
         tiny_classifier.build(),
         tiny_classifier.build(kind="image", normalization_type="batchnorm", normalize_before=True),
+        tiny_images.build(),
     ],
-    ids=["translator", "language model", "adaptive", "classifier", "of numbers"],
+    ids=["translator", "language model", "adaptive", "classifier", "of numbers", "of images"],
 )
 def test_every_parameter_is_counted_once(model: torch.nn.Module) -> None:
     counts = dict(parts.parameters_by_part(model.state_dict()))
@@ -41,8 +42,8 @@ def test_every_parameter_is_counted_once(model: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [tiny_mega.build(), tiny_classifier.build(), tiny_megalodon.build()],
-    ids=["translator", "classifier", "MEGALODON"],
+    [tiny_mega.build(), tiny_classifier.build(), tiny_images.build(), tiny_megalodon.build()],
+    ids=["translator", "classifier", "of images", "MEGALODON"],
 )
 def test_kernels_are_what_an_impulse_leaves(model: Any) -> None:
     """An impulse in the middle of a sequence, run through the moving average of each layer."""
@@ -53,11 +54,13 @@ def test_kernels_are_what_an_impulse_leaves(model: Any) -> None:
     found = averages.averages_of(model.state_dict(), length)
     assert found[1].layer.endswith("layer 2") and len(found) == len(layers)
     for average, ema in zip(found, layers):
-        answer = damped_ema(impulse, ema.coefficients(), bidirectional=ema.bidirectional)[0][0]
+        shift = getattr(ema, "shift", False)
+        answer = damped_ema(impulse, ema.coefficients(), bidirectional=ema.bidirectional, shift=shift)[0][0]
         torch.testing.assert_close(answer[length + 1 : 2 * length], average.past[:, 1:].T, atol=1e-6, rtol=1e-5)
         if ema.bidirectional:
             back = answer[1:length].flip(0)
             torch.testing.assert_close(back, average.future[:, 1:].T, atol=1e-6, rtol=1e-5)
+            assert bool(average.future[:, 0].any()) != shift
         else:
             assert average.future.numel() == 0
 

@@ -1,11 +1,27 @@
-"""Tiny colour images whose brightness is their class, in the layout of --task image-classification."""
+"""Tiny image classifiers, and colour images whose brightness is their class for --task image-classification."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+import fairseq_mega.models  # noqa: F401
 
 SIZES = {"train": 24, "valid": 7, "test": 9}
 SIZE, CLASSES = 8, 3
+TINY = {
+    "encoder_embed_dim": 8,
+    "encoder_hidden_dim": 12,
+    "encoder_ffn_embed_dim": 10,
+    "encoder_z_dim": 4,
+    "encoder_n_dim": 3,
+    "encoder_layers": 3,
+    "image_size": 12,
+    "patch_size": 4,
+    "image_class_num": 5,
+}
 
 
 def write(folder: Path, size: int = SIZE) -> Path:
@@ -18,3 +34,11 @@ def write(folder: Path, size: int = SIZE) -> Path:
         np.save(folder / "input" / f"{split}.npy", images.astype(np.uint8))
         (folder / "label" / f"{split}.label").write_text("".join(f"{label}\n" for label in labels))
     return folder
+
+
+def build(arch="mega_image", seed=0, **options):
+    torch.manual_seed(seed)
+    values = Namespace(**{**(TINY if arch == "mega_image" else {}), **options})
+    if arch in ARCH_CONFIG_REGISTRY:
+        ARCH_CONFIG_REGISTRY[arch](values)
+    return ARCH_MODEL_REGISTRY[arch].build_model(values, None)

@@ -7,6 +7,7 @@ from typing import Dict, List, NamedTuple
 import torch
 from torch import Tensor
 
+from fairseq_mega.models.published_checkpoints.options import IMAGES, kind_of
 from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, ema_coefficients
 from fairseq_mega.ops.ema.coefficients import ema_kernel
 
@@ -45,8 +46,9 @@ def averages_of(model: Dict[str, Tensor], length: int) -> List[Average]:
         width = model[f"{prefix}omega"].numel()
         past, future = kernel[:width], kernel[width:]
         periods = torch.empty(0)
-        if log_decay.is_complex():  # both directions of MEGALODON's would count the present; the second leaves it out
+        if log_decay.is_complex() or kind_of(model) == IMAGES:  # whose second direction leaves the present out
             future = torch.cat([torch.zeros_like(future[:, :1]), future[:, :-1]], 1)
+        if log_decay.is_complex():
             periods = 2 * math.pi / log_decay.imag.flatten()
         half_lives = math.log(0.5) / log_decay.real.clamp(max=NO_DECAY)
         found.append(Average(title_of(match["layer"]), past, future, half_lives.flatten(), periods))
