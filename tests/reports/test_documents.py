@@ -161,8 +161,8 @@ def test_numbers() -> None:
     assert [numbers.milliseconds(value) for value in (2.3150, 0.0999, 0.00946)] == ["2,315 ms", "99.9 ms", "9.46 ms"]
     assert [numbers.ratio(value) for value in (0.934, 9.996, 79.34, 100.2)] == ["0.93x", "10.0x", "79.3x", "100x"]
     assert [numbers.amount(value) for value in (0.2172, 1.4666, 7830.0)] == ["0.217", "1.47", "7,830"]
-    assert numbers.bold_least(["a", "", "b"], [2.0, None, 1.0]) == ["a", "", "**b**"]
-    assert numbers.bold_least(["a", ""], [2.0, None]) == ["a", ""]
+    assert numbers.bold_best(["a", "", "b"], [2.0, None, 1.0], min) == ["a", "", "**b**"]
+    assert numbers.bold_best(["a", ""], [2.0, None], max) == ["a", ""]
 
 
 def test_a_picture_is_drawn_anew_where_its_results_are_others(checkout: Path, capsys: Any) -> None:

@@ -1,7 +1,7 @@
 """Tables of the classifiers of long sequences: small ones that were compared, and the speed of the paper's."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.recipes.published import paper_values
 from fairseq_mega.reports.classifiers import BENCHMARK, TITLES
@@ -10,7 +10,7 @@ from fairseq_mega.reports.lra_tables import PAPER2, SPEED_NAMES
 from fairseq_mega.reports.results import read_result, read_results
 from fairseq_mega.reports.text_tables import Table
 
-from .numbers import amount
+from .numbers import amount, bold_best
 
 Result = Dict[str, Any]
 SPEED_TITLES = {
@@ -43,18 +43,11 @@ def miniatures(folder: Path, words: Sequence[str]) -> Table:
             rows.append([f"{TASKS[task].title}, the paper, fully trained", "", "", *values, ""])
         accuracies = [models[label]["scores"]["test_accuracy"] if label in models else None for label in labels]
         schedule_title = f"{updates:,} x {batch}"
-        rows.append(
-            [f"{TASKS[task].title}, seed {seed}", schedule_title, f"{rate:g}", *best_bold(accuracies), f"{examples:,}"]
-        )
+        texts = ["" if value is None else f"{value:.2f}" for value in accuracies]
+        cells = bold_best(texts, accuracies, max)
+        rows.append([f"{TASKS[task].title}, seed {seed}", schedule_title, f"{rate:g}", *cells, f"{examples:,}"])
     titles = [TITLES[label] for label in labels]
     return Table(["task", "updates x examples", "rate", *titles, "test examples"], rows)
-
-
-def best_bold(values: Sequence[Optional[float]]) -> List[str]:
-    """Accuracies, the best bold where there are several."""
-    known = [value for value in values if value is not None]
-    texts = ["" if value is None else f"{value:.2f}" for value in values]
-    return [f"**{text}**" if len(known) > 1 and value == max(known) else text for text, value in zip(texts, values)]
 
 
 def speed(folder: Path, words: Sequence[str]) -> Table:

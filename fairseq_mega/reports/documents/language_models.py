@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from fairseq_mega.reports.results import read_results
 from fairseq_mega.reports.text_tables import Table
 
-from .numbers import bold_least
+from .numbers import bold_best
 
 BENCHMARK = "compare-language-models"
 MODELS = {"transformer": "Transformer", "mega": "MEGA"}
@@ -52,7 +52,7 @@ def comparison(folder: Path, words: Sequence[str]) -> Table:
         ]
         texts = ["" if value is None else f"{value:.{digits}f}" for value in values]
         parameters = next(iter(found.values()))["settings"]["parameters"]
-        rows.append([list(MODELS.values())[model], f"{parameters:,}", seen, *bold_least(texts, values)])
+        rows.append([list(MODELS.values())[model], f"{parameters:,}", seen, *bold_best(texts, values, min)])
     return Table(["model", "parameters", "context", *(f"rate {rate_of(rate)}" for rate in rates)], rows)
 
 

@@ -1,6 +1,6 @@
 """Measured numbers as text."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 MIB = 2**20
 
@@ -42,8 +42,8 @@ def points_of(found: Dict[str, Dict[int, Any]]) -> List[int]:
     return sorted({point for points in found.values() for point in points})
 
 
-def bold_least(texts: List[str], values: List[Optional[float]]) -> List[str]:
-    """The texts, the one of the smallest value bold where there are several."""
+def bold_best(texts: Sequence[str], values: Sequence[Optional[float]], best: Callable[..., float]) -> List[str]:
+    """The texts, the one of the best value (``min`` or ``max``) bold where there are several."""
     known = [value for value in values if value is not None]
-    least = min(known) if len(known) > 1 else None
-    return [f"**{text}**" if value is not None and value == least else text for text, value in zip(texts, values)]
+    chosen = best(known) if len(known) > 1 else None
+    return [f"**{text}**" if value is not None and value == chosen else text for text, value in zip(texts, values)]
