@@ -1,8 +1,9 @@
 """Runs of the Long Range Arena and of speech: which there are, and whether they learned."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, List, NamedTuple, Sequence
 
-Result = Dict[str, Any]
+from fairseq_mega.reports.results import Result
+
 BENCHMARK = "lra"
 
 

@@ -1,15 +1,14 @@
 """The Long Range Arena in miniature: a Markdown table of the models beside each other, from the files of the cells."""
 
 import argparse
-from typing import Any, Dict, List, Sequence
+from typing import List, Sequence
 
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.report import Report, add_results
-from fairseq_mega.reports.results import ResultError, read_results
+from fairseq_mega.reports.results import Result, ResultError, read_results
 from fairseq_mega.reports.text_tables import markdown
 
 MODELS = {"transformer": "Transformer", "s4d": "S4D", "mega": "MEGA", "mega_chunk": "MEGA-chunk"}
-Result = Dict[str, Any]
 
 
 def model_of(result: Result) -> str:

@@ -1,11 +1,11 @@
 """Where results come from: seed, data, machine, revision and date."""
 
-from typing import Any, Dict, Sequence
+from typing import Sequence
 
+from fairseq_mega.reports.results import Result
 from fairseq_mega.reports.text_tables import Table
 
 COLUMNS = ("measured", "data", "machine", "revision", "date")
-Result = Dict[str, Any]
 
 
 def machine_of(result: Result) -> str:

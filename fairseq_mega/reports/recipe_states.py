@@ -4,7 +4,7 @@ import json
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 from fairseq_mega.recipes.catalogue import catalogue
 from fairseq_mega.recipes.recipe import Recipe
@@ -12,10 +12,9 @@ from fairseq_mega.reports.lra_cells import spread
 from fairseq_mega.reports.lra_runs import TASKS, partial, stuck
 from fairseq_mega.reports.megalodon_speed import points_of
 from fairseq_mega.reports.provenance import machine_of, revision_of
-from fairseq_mega.reports.results import read_result
+from fairseq_mega.reports.results import Result, read_result
 from fairseq_mega.reports.text_tables import Table
 
-Result = Dict[str, Any]
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine

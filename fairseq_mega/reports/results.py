@@ -28,6 +28,7 @@ REQUIRED_FIELDS = {
 }
 
 PathLike = Union[str, Path]
+Result = Dict[str, Any]  # what a file holds
 
 
 class ResultError(ValueError):

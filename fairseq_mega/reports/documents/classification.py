@@ -7,12 +7,11 @@ from fairseq_mega.recipes.published import paper_values
 from fairseq_mega.reports.classifiers import BENCHMARK, TITLES
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.lra_tables import PAPER2, SPEED_NAMES
-from fairseq_mega.reports.results import read_result, read_results
+from fairseq_mega.reports.results import Result, read_result, read_results
 from fairseq_mega.reports.text_tables import Table
 
 from .numbers import amount, bold_best
 
-Result = Dict[str, Any]
 SPEED_TITLES = {
     "transformer-explicit": "Transformer (`transformer_lra_matched_imdb`), attention written out",
     "transformer": "Transformer, torch's fused attention",

@@ -1,9 +1,9 @@
 """Tables of the language models that scripts/compare_language_models.sh trained."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.reports.results import read_results
+from fairseq_mega.reports.results import Result, read_results
 from fairseq_mega.reports.text_tables import Table
 
 from .numbers import bold_best
@@ -12,7 +12,6 @@ BENCHMARK = "compare-language-models"
 MODELS = {"transformer": "Transformer", "mega": "MEGA"}
 METRICS = {"perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
-Result = Dict[str, Any]
 
 
 def context(result: Result) -> Tuple[int, str]:
