@@ -8,6 +8,7 @@ from typing import Dict, Optional, Sequence
 from fairseq_mega.benchmarks import chunk_parallel, decoding, device, layer, lm_length, lra_speed
 from fairseq_mega.benchmarks.kernels import benchmark as kernels
 from fairseq_mega.benchmarks.options import Benchmark
+from fairseq_mega.corpora.commands import add_described
 
 BENCHMARKS: Dict[str, Benchmark] = {
     "layer": layer.BENCHMARK,
@@ -25,10 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fairseq_mega.benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     for name, benchmark in BENCHMARKS.items():
-        first = benchmark.description.splitlines()[0]
-        form = argparse.RawDescriptionHelpFormatter
-        command = commands.add_parser(name, help=first, description=benchmark.description, formatter_class=form)
-        benchmark.add_options(command)
+        add_described(commands, name, benchmark.description, benchmark.add_options)
     return parser
 
 

@@ -10,6 +10,7 @@ import argparse
 import sys
 from typing import Dict, Optional, Sequence
 
+from fairseq_mega.corpora.commands import add_described
 from fairseq_mega.reports import (
     classifiers,
     curves,
@@ -70,8 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     repository.add_options(parser)
     commands = parser.add_subparsers(dest="report", metavar="REPORT")
     for name, report in REPORTS.items():
-        first = report.description.splitlines()[0]
-        report.add_options(commands.add_parser(name, help=first, description=report.description, formatter_class=form))
+        add_described(commands, name, report.description, report.add_options)
     return parser
 
 
