@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 from fairseq_mega.corpora.generators.listops.language import SYMBOLS
+from fairseq_mega.data.text_units import is_made_up
 
 from .datasets import DATASETS
 from .processed_archives import archive_of
@@ -25,7 +26,6 @@ NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that tell data s
     "enwik8": ("enwik8",),
 }
 SYMBOL_COUNTS = {"listops": (len(SYMBOLS), len(SYMBOLS)), "imdb": (50, 300), "aan": (50, 300)}  # of the dictionaries
-DUMMY = "madeupword"  # fairseq fills dictionaries up with these
 
 
 def find_processed(recipe: Recipe, top: Path) -> Path:
@@ -92,7 +92,8 @@ def check_contents(recipe: Recipe, folder: Path) -> None:
 def symbols(path: Path) -> List[str]:
     """The symbols of a dictionary, without what fills it up."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [line.split(" ")[0] for line in lines if line and not line.startswith(DUMMY)]
+    found = [line.split(" ")[0] for line in lines if line]
+    return [symbol for symbol in found if not is_made_up(symbol)]
 
 
 def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:
