@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from functools import partial
 from typing import List, Optional
 
 from fairseq_mega.comparisons.classifiers import Classifiers
@@ -43,8 +44,8 @@ def compare(options: argparse.Namespace, command: str) -> None:
         contexts = f"exact contexts: {'yes' if options.exact else 'no'}"
         comparison = LanguageModels(options, folder_of(options, f"unit: {options.unit}", contexts))
     for model in options.models:
-        comparison.work.stage(f"train-{model}", lambda model=model: comparison.train(model))  # type: ignore[misc]
-        comparison.work.stage(f"score-{model}", lambda model=model: comparison.score(model))  # type: ignore[misc]
+        comparison.work.stage(f"train-{model}", partial(comparison.train, model))
+        comparison.work.stage(f"score-{model}", partial(comparison.score, model))
     if report(comparison.report()):
         raise StageError
 
