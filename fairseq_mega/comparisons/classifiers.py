@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_mega.corpora.files import write_text
+from fairseq_mega.data.text_units import is_made_up
+from fairseq_mega.reports.classifiers import BENCHMARK
 from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.work.commands import module
 from fairseq_mega.work.folder import Work
@@ -70,7 +72,7 @@ class Classifiers:
         if self.options.task == "image":
             return len(set((data / "label" / "train.label").read_text().splitlines()))
         lines = (data / "label-bin" / "dict.txt").read_text(encoding="utf-8").splitlines()
-        return sum(not line.startswith("madeupword") for line in lines)
+        return sum(not is_made_up(line.split(" ")[0]) for line in lines)
 
     def train(self, model: str) -> None:
         """Train, or go on from the last checkpoint."""
@@ -86,7 +88,7 @@ class Classifiers:
         words: List[Any] = [options.data, "--task", self.task, "--path", folder / model / "checkpoint_best.pt"]
         words += ["--log", folder / "logs" / f"train-{model}.log"]
         words += ["--train-command", folder / "logs" / f"train-{model}.command"]
-        words += ["--json", folder / "results" / f"{model}.json", "--benchmark", "compare-classifiers"]
+        words += ["--json", folder / "results" / f"{model}.json", "--benchmark", BENCHMARK]
         words += ["--label", model, "--command", self.command, "--seed", options.seed, "--batch", options.batch]
         words += ["--test-batch", 50, "--early-epoch", 1]
         for name in ("task", "chunk", "lr"):

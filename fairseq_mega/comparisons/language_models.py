@@ -6,11 +6,11 @@ from typing import Any, Dict, List
 
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.recipe import FOLDER, Config, Recipe, load
+from fairseq_mega.reports.language_models import BENCHMARK
 from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.work.commands import module
 from fairseq_mega.work.folder import Work
 
-BENCHMARK = "compare-language-models"
 RECIPES = FOLDER / "comparison" / "wikitext2"
 SMOKE: Dict[str, Dict[str, Any]] = {  # in place of values that a recipe has
     "model": {

@@ -8,6 +8,7 @@ from fairseq_mega.reports.report import Report
 from fairseq_mega.reports.results import read_results
 from fairseq_mega.reports.text_tables import markdown
 
+BENCHMARK = "compare-language-models"  # of scripts/compare_language_models.sh
 COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexity", "bits per token", "tokens/s")
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from fairseq_mega.reports.language_models import BENCHMARK
 from fairseq_mega.reports.results import Result, read_results
 from fairseq_mega.reports.text_tables import Table
 
 from .numbers import bold_best
 
-BENCHMARK = "compare-language-models"
 MODELS = {"transformer": "Transformer", "mega": "MEGA"}
 METRICS = {"perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
