@@ -9,7 +9,7 @@ from fairseq_mega.corpora.files import write_text
 from fairseq_mega.reports.log_progress import Progress
 
 from . import stages
-from .commands import CommandError, StageError, last_lines, run_command
+from .commands import CommandError, StageError, environment, last_lines, run_command
 
 
 class Work:
@@ -64,7 +64,7 @@ class Work:
         if progress is None:
             log.unlink(missing_ok=True)
         try:
-            run_command(words, log, progress=progress, own_group=own_group)
+            run_command(words, log, environment({}), progress, own_group=own_group)
         except CommandError as error:
             print(f"--- the last lines of {log}", *last_lines(log), "---", sep="\n", file=sys.stderr)
             raise StageError(

@@ -78,7 +78,7 @@ def run_command(
     own_group: bool = False,
 ) -> None:
     """As :func:`fairseq_mega.work.commands.run_command`, with an error for an error."""
-    assert variables is None and output is None
+    assert output is None
     with captured_output() as buffer:
         try:
             status = run_module(words)

@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 import pytest
 
@@ -73,3 +73,16 @@ def test_an_interrupt_ends_what_the_command_has_started(tmp_path: Path, monkeypa
     while state.exists() and state.read_text().split()[2] != "Z":  # its end takes a moment
         assert time.monotonic() - begun < 60
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("own", "count"), [(None, "3000"), ("7", "7")])
+def test_threads_of_a_command_fall_asleep(
+    own: Optional[str], count: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside another job a training whose threads wait awake takes many times as long."""
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    if own:
+        monkeypatch.setenv("GOMP_SPINCOUNT", own)
+    work = Work(tmp_path, [], "--out")
+    work.run("one", [sys.executable, "-c", "import os; print(os.environ.get('GOMP_SPINCOUNT'))"])
+    assert work.log_file("one").read_text(encoding="utf-8").split() == [count]
