@@ -41,7 +41,8 @@ def layer_size(model: Mapping[str, Any]) -> LayerSize:
     if f"{side}_hidden_dim" in model:
         v, z = model[f"{side}_hidden_dim"], model[f"{side}_z_dim"]
         matrices = 3 if model.get("swiglu") else 2
-        weights = d * (2 * v + z + 2 * d) + v * d + matrices * d * (v if ffn is None else ffn)
+        gates = d if model["_name"].startswith("megalodon") else 2 * d  # which has no update gate
+        weights = d * (2 * v + z + gates) + v * d + matrices * d * (v if ffn is None else ffn)
         return LayerSize(side, d, weights, v + z, model[f"{side}_n_dim"] > 0)
     if ffn is None:  # S4D: a gated map, and a state of N / 2 complex numbers in both directions
         return LayerSize(side, d, 2 * d * d, 0, True)

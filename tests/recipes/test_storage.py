@@ -5,13 +5,16 @@ from types import SimpleNamespace
 from typing import List
 
 import pytest
+import torch
+from torch import nn
 
+from fairseq_mega.benchmarks.recipe_model import build_recipe
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.recipes import runner, storage
 from fairseq_mega.recipes.catalogue import catalogue
 from fairseq_mega.recipes.recipe import RecipeError
 from fairseq_mega.recipes.runs import Run, plan
-from fairseq_mega.recipes.sizes import parameters
+from fairseq_mega.recipes.sizes import layer_size, parameters
 from fairseq_mega.recipes.storage import bytes_of_run, check_disk, kept
 from fairseq_mega.recipes.wishes import Wishes
 from tests.support import lra_data
@@ -32,6 +35,15 @@ PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of mo
 def test_parameters_are_about_the_published(name: str) -> None:
     found, published = parameters(catalogue()[name]), PUBLISHED[name]
     assert abs(found - published) < (0.01 if published > 2e8 else 0.15) * published
+
+
+@pytest.mark.parametrize("model", ["megalodon", "llama"])
+def test_the_matrices_of_a_layer_are_counted(model: str) -> None:
+    name = f"megalodon/figure4/11m/{model}"
+    with torch.device("meta"):
+        (layer, *_) = build_recipe(name, 300, 64).decoder.layers
+    built = sum(module.weight.numel() for module in layer.modules() if isinstance(module, nn.Linear))
+    assert layer_size(catalogue()[name].config["model"]).weights == built
 
 
 def test_kept_checkpoints() -> None:
