@@ -1,7 +1,7 @@
 """Recipes of MEGALODON's Figure 4, which measure a speed: nothing is read or trained for them."""
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import pytest
 import torch
@@ -66,11 +66,11 @@ def test_the_measurement(tmp_path: Path) -> None:
     (run,) = runs_of(find("megalodon/figure4/7b/llama"), [], wishes, {})
     given: List[str] = []
 
-    def execute(command: List[str], *_: Any) -> None:
-        given.extend(command)
+    def execute(words: Sequence[str], *_: Any, **__: Any) -> None:
+        given.extend(words)
         figures = {"seconds": 2.0, "memory_mib": 5.0, "parameters": 7}
         scores = {f"{run.recipe.name} L={length} {key}": x for length in (4096, 32768) for key, x in figures.items()}
-        write_result(Path(command[command.index("--json") + 1]), make_result("lm-length", "x", scores, 1, "measured"))
+        write_result(Path(words[words.index("--json") + 1]), make_result("lm-length", "x", scores, 1, "measured"))
 
     speed(run, wishes, execute, {}, "the command")
     options = dict(zip(given[given.index("--models") :: 2], given[given.index("--models") + 1 :: 2]))

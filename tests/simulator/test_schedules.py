@@ -49,6 +49,7 @@ def test_no_access_out_of_bounds(operator, tmp_path):
     library = build.build(tmp_path, sanitize=True)
     command = [sys.executable, "-m", "tests.simulator.check_operators", operator, str(library), "0"]
     environment = {**os.environ, **build.sanitizer_environment()}
-    options = {"cwd": build.REPOSITORY, "env": environment, "preexec_fn": memory.lift}
-    done = subprocess.run(command, **options, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=build.REPOSITORY, env=environment, preexec_fn=memory.lift, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]

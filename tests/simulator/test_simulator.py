@@ -125,8 +125,8 @@ def test_the_sanitizer_ends_a_process_that_reads_out_of_bounds(sources, which):
     load = f"import torch; torch.ops.load_library({str(library)!r})"
     program = f"{load}; torch.ops.{build.NAMESPACE}.probe(torch.zeros(64), {which})"
     environment = {**os.environ, **build.sanitizer_environment()}
-    options = {"env": environment, "preexec_fn": memory.lift}
-    done = subprocess.run([sys.executable, "-c", program], **options, capture_output=True, text=True)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, preexec_fn=memory.lift, capture_output=True, text=True)
     if which == ROTATE:
         assert done.returncode == 0, done.stderr[-2000:]
     else:
