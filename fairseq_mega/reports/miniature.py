@@ -1,12 +1,13 @@
 """The Long Range Arena in miniature: a Markdown table of the models beside each other, from the files of the cells."""
 
 import argparse
+from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.report import Report, add_results
 from fairseq_mega.reports.results import Result, ResultError, read_results
-from fairseq_mega.reports.text_tables import markdown
+from fairseq_mega.reports.text_tables import FORMATS, Table
 
 MODELS = {"transformer": "Transformer", "s4d": "S4D", "mega": "MEGA", "mega_chunk": "MEGA-chunk"}
 
@@ -29,7 +30,7 @@ def parameters(results: Sequence[Result]) -> str:
     return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
 
 
-def table(results: Sequence[Result]) -> str:
+def table(results: Sequence[Result]) -> Table:
     """A line for each model, a column for each task."""
     tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
     rows: List[List[str]] = []
@@ -38,7 +39,20 @@ def table(results: Sequence[Result]) -> str:
         if own:
             cells = [cell(own[task]) if task in own else "-" for task in tasks]
             rows.append([title, parameters(list(own.values())), *cells])
-    return markdown(["model", "parameters", *(TASKS[task].title for task in tasks)], rows)
+    return Table(["model", "parameters", *(TASKS[task].title for task in tasks)], rows)
+
+
+def results_in(folder: Path) -> List[Result]:
+    """The cells of the miniature in a folder.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        ResultError: if it has none, or one is damaged.
+    """
+    results = [result for result in read_results(folder, "cell") if result["settings"]["report"] == "miniature"]
+    if not results:
+        raise ResultError(f"no cell of the miniature in {folder}: run fairseq-mega-reproduce miniature")
+    return results
 
 
 def notes(results: Sequence[Result]) -> List[str]:
@@ -55,12 +69,8 @@ def notes(results: Sequence[Result]) -> List[str]:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
-    results = [
-        result for result in read_results(options.results, "cell") if result["settings"]["report"] == "miniature"
-    ]
-    if not results:
-        raise ResultError(f"no cell of the miniature in {options.results}: run fairseq-mega-reproduce miniature")
-    print("\n".join([table(results), *notes(results)]))
+    results = results_in(options.results)
+    print("\n".join([FORMATS["markdown"](table(results)), *notes(results)]))
     if any(result["settings"]["data"] == "made up" for result in results):
         print("SMOKE RUN on made-up data: these numbers mean nothing")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.reports import miniature
 from fairseq_mega.reports.classifiers import BENCHMARK, TITLES
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.lra_tables import PAPER2, SPEED_NAMES
@@ -18,6 +19,12 @@ SPEED_TITLES = {
     "mega": "MEGA, full attention",
     "mega-chunk": "MEGA-chunk, C = {chunk}",
 }
+
+
+def cells(folder: Path, words: Sequence[str]) -> Table:
+    """The recipes of the Long Range Arena in miniature, from a folder with a file for each cell."""
+    (name,) = words
+    return miniature.table(miniature.results_in(folder / name))
 
 
 def miniatures(folder: Path, words: Sequence[str]) -> Table:

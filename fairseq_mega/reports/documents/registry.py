@@ -37,6 +37,7 @@ TABLES: Dict[str, Builder] = {
     "shared-sequences": shared_sequences.memory,
     "language-models": language_models.comparison,
     "remembered-tokens": language_models.remembered,
+    "miniature": classification.cells,
     "miniature-classifiers": classification.miniatures,
     "classifier-speed": classification.speed,
     "test-sets": translation.test_sets,
