@@ -32,6 +32,7 @@ SMOKE = {
 BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
 HELD_OUT = 100_000  # bytes at most of validation and of test: scoring takes time, too
 SHOWN = 700  # bytes of text that are written at the end
+ENOUGH = 100  # updates: a third of those measured on two busy cores
 PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
 
@@ -87,7 +88,7 @@ class LanguageModel:
 
     def train(self) -> None:
         """Train."""
-        train(self.work, self.recipe, [*self.device, "--precision", self.precision], self.updates)
+        train(self.work, self.recipe, [*self.device, "--precision", self.precision], self.updates, ENOUGH)
 
     def evaluate(self) -> None:
         """Score the test text, each byte once."""

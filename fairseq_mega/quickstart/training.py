@@ -1,5 +1,6 @@
 """A training whose learning rate follows the clock: it ends within its time on any machine."""
 
+import math
 from typing import List, Optional, Sequence
 
 import torch
@@ -43,11 +44,12 @@ def precision_of(work: Work, asked: str, device: Sequence[object]) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-def train(work: Work, recipe: Recipe, device: Sequence[object], updates: Optional[str]) -> None:
+def train(work: Work, recipe: Recipe, device: Sequence[object], updates: Optional[str], enough: int) -> None:
     """Train on ``data-bin`` for the minutes planned, or for so many updates, from the last checkpoint on.
 
     Args:
         device: options on device and precision.
+        enough: updates; where the time ends with fewer, a line says why and what helps.
 
     Raises:
         StageError: where fairseq does.
@@ -72,5 +74,11 @@ def train(work: Work, recipe: Recipe, device: Sequence[object], updates: Optiona
     stop = ["--stop-time-hours", f"{minutes / 60:.6f}", "--log-format", "json", "--log-interval", 10]
     progress = Progress(int(updates) if updates else None, 60 * minutes)
     work.run("train", [*command, *schedule, *saving, *stop], progress)
+    if not updates and progress.updates_done < enough:
+        say(
+            f"only {progress.updates_done} updates in {minutes:g} minutes: this machine is slow or busy, and the model "
+            f"will be poor. Give --train-minutes {2 * math.ceil(minutes)} or more and another --work-dir, or wait "
+            "until the machine is idle"
+        )
     if not (checkpoints / "checkpoint_best.pt").exists():
         raise StageError(f"the training ended without a checkpoint; see {work.log_file('train')}")

@@ -1,6 +1,8 @@
 """The plan of the quick start's training."""
 
+import json
 from pathlib import Path
+from typing import Optional, Sequence
 
 import pytest
 
@@ -8,6 +10,7 @@ from fairseq_mega.compat import precision
 from fairseq_mega.quickstart import training, translation
 from fairseq_mega.quickstart.hyper_parameters import recipe_of
 from fairseq_mega.quickstart.options import parse
+from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.work.commands import StageError
 from fairseq_mega.work.folder import Work
 
@@ -46,9 +49,32 @@ def test_the_training_that_is_started(
     training.plan_minutes(work, "30", updates, 9.0)
     monkeypatch.setattr(work, "run", lambda name, command, progress: started.append([str(part) for part in command]))
     with pytest.raises(StageError, match="ended without a checkpoint"):
-        training.train(work, recipe_of("translation", {}), ["--cpu"], updates)
+        training.train(work, recipe_of("translation", {}), ["--cpu"], updates, 10)
     (command,) = started
     assert command[:2] == ["fairseq-mega-train", str(tmp_path / "data-bin")] and "--cpu" in command
     assert command[command.index("--lr-scheduler") + 1] == schedule
     assert command[command.index("--stop-time-hours") + 1] == "0.500000"
     assert command[command.index("--warmup-updates") + 1] == ("25" if updates else "200")
+
+
+@pytest.mark.parametrize(("done", "updates", "told"), [(9, None, True), (10, None, False), (9, "9", False)])
+def test_too_few_updates_are_told(
+    done: int,
+    updates: Optional[str],
+    told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    work = Work(tmp_path, [], "--out")
+    training.plan_minutes(work, "11.5", updates, 9.0)
+
+    def run(name: str, command: Sequence[object], progress: Progress) -> None:
+        progress.read(json.dumps({"loss": "3.1", "num_updates": str(done)}))
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
+
+    monkeypatch.setattr(work, "run", run)
+    training.train(work, recipe_of("translation", {}), ["--cpu"], updates, 10)
+    said = capsys.readouterr().err
+    assert (f"only {done} updates in 11.5 minutes" in said and "--train-minutes 24 or more" in said) == told
