@@ -12,10 +12,9 @@ from .catalogue import catalogue
 from .datasets import DATASETS
 from .estimates import RATES_SAID, duration, span
 from .evaluating import results_of
-from .fingerprints import digest_of_data
 from .published import NEEDS_IMAGENET, NEEDS_WEIGHTS
 from .recipe import Recipe
-from .runner import folders, runs_of
+from .runner import digest_of, folders, runs_of
 from .runs import Run
 from .storage import bytes_of_recipe, size_of
 from .wishes import Wishes
@@ -37,9 +36,9 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
             rows.append(row(recipe, runs_of([recipe], seeds, wishes, {}), wishes))
             continue
         if recipe.data not in digests:
-            folder, data = places[recipe.data], DATASETS[recipe.data]
-            files = [folder / name for name in data.files]
-            digests[recipe.data] = digest_of_data(files, folder) if data.is_there(folder) else None
+            folder = places[recipe.data]
+            there = wishes.processed is not None or DATASETS[recipe.data].is_there(folder)
+            digests[recipe.data] = digest_of(recipe.data, folder, wishes) if there else None
         found = digests[recipe.data]
         runs = [] if found is None else runs_of([recipe], seeds, wishes, {recipe.data: found})
         rows.append(row(recipe, runs, wishes))

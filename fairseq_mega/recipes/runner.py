@@ -101,6 +101,15 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
         raise RecipeError("; ".join(problems))
 
 
+def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
+    """What tells a data set that is there from others of its kind."""
+    if wishes.processed is None:
+        files = [folder / file for file in DATASETS[name].files if (folder / file).is_file()]
+    else:  # whose files may have other names
+        files = [path for path in folder.rglob("*") if path.is_file()]
+    return digest_of_data(files, folder)
+
+
 def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = execute) -> str:
     """Make a data set unless it is there; returns its digest.
 
@@ -109,7 +118,7 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
     """
     data = DATASETS[name]
     if wishes.processed is not None:  # and perhaps not to be written to
-        return digest_of_data([path for path in sorted(folder.rglob("*")) if path.is_file()], folder)
+        return digest_of(name, folder, wishes)
     with only_one(folder.parent / f".{folder.name}.lock"):
         if not data.is_there(folder):
             say(f"{folder} holds no data: making those of {name}")
@@ -121,7 +130,7 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
                     lambda words=words: run_command(words, state / "prepare.log", {}),  # type: ignore[misc]
                     f"{name}.{title}",
                 )
-        return digest_of_data([folder / file for file in data.files if (folder / file).is_file()], folder)
+        return digest_of(name, folder, wishes)
 
 
 @contextmanager

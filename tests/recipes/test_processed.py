@@ -9,8 +9,11 @@ from fairseq_mega.cli.reproduce import main
 from fairseq_mega.corpora.generators.listops.language import SYMBOLS
 from fairseq_mega.recipes.catalogue import catalogue
 from fairseq_mega.recipes.datasets import DATASETS
+from fairseq_mega.recipes.listing import listing
 from fairseq_mega.recipes.processed import find_processed
 from fairseq_mega.recipes.recipe import RecipeError
+from fairseq_mega.recipes.runner import folders, prepare, runs_of
+from fairseq_mega.recipes.wishes import Wishes
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
@@ -61,3 +64,14 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "absent is no folder: unpack the authors' archives" in capsys.readouterr().err
     assert main(["mega/table7/en-de/mega_softmax", "--processed", str(tmp_path), *options]) == 1
     assert "published no processed data for mega/table7" in capsys.readouterr().err
+
+
+def test_the_list_knows_what_was_done_with_them(tmp_path: Path) -> None:
+    """A file beside those that are read belongs to the data that the runner compares."""
+    (write(tmp_path / "lra" / "listops", "listops") / "README").touch()
+    wishes = Wishes(tmp_path / "out", processed=tmp_path / "lra")
+    digests = {name: prepare(name, folder, wishes) for name, folder in folders([LISTOPS], wishes).items()}
+    (run,) = runs_of([LISTOPS], [1], wishes, digests)
+    run.folder.mkdir(parents=True)
+    (run.folder / "train.log").touch()
+    assert "0 of 1 seeds" in listing([LISTOPS], [1], wishes)[1]
