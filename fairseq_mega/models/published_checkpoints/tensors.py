@@ -92,7 +92,7 @@ def publish_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
             published[to_published(name[: -len("alpha")], named) + "_float_tensor"] = torch.zeros(1)
     if shared_output and TABLE in published:
         published[OUTPUT] = published[TABLE]
-    if kind_of(state_dict) not in (MASKED, "classifier"):
+    if kind_of(state_dict) in ("translator", "language model"):
         for side in sorted({name.split(".")[0] for name in state_dict}):
             published[f"{side}.version"] = torch.tensor([PUBLISHED_VERSION])
     return published
