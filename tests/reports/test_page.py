@@ -18,11 +18,13 @@ from tests.support.browser import browser, look_at
 from tests.support.helpers import REPOSITORY
 
 VOID = {"meta", "img", "br"}
-PHONE = 390  # pixels
+PHONE, DESKTOP = 390, 1200  # pixels
 LOOK = """<script>
 const page = document.documentElement, images = [...document.images];
 page.dataset.width = page.scrollWidth;
 page.dataset.images = images.filter(image => image.complete && image.naturalWidth > 0).length;
+const cut = [...document.querySelectorAll(".wide")].filter(table => table.scrollWidth > table.clientWidth);
+page.dataset.cut = cut.map(table => table.innerText.slice(0, 80)).join("");  // nothing of a folded one
 page.dataset.rows = document.querySelectorAll("tbody tr").length;
 page.dataset.paper = getComputedStyle(document.body).backgroundColor;
 parent.postMessage({...page.dataset}, "*");
@@ -111,19 +113,28 @@ def test_the_page_is_whole_and_needs_no_other_file(page: Path, runs: Path) -> No
     assert len(find_results([runs])) == 2
 
 
+def seen_at(width: int, page: Path, folder: Path, *options: str) -> Dict[str, str]:
+    """What a browser tells of the page in a window of this width."""
+    browser()
+    text = page.read_text(encoding="utf-8")
+    (folder / "looked_at.html").write_text(text.replace("</body>", LOOK), encoding="utf-8")
+    (folder / "frame.html").write_text(FRAME.format(name="looked_at.html", width=width), encoding="utf-8")
+    shown = look_at(folder / "frame.html", folder / "profile", *options, "--virtual-time-budget=20000", "--dump-dom")
+    match = re.search(r"<pre>({.*?})</pre>", shown)
+    assert match, shown[-2000:]
+    return dict(json.loads(match[1]))
+
+
+def test_no_column_is_out_of_sight(page: Path, tmp_path: Path) -> None:
+    assert seen_at(DESKTOP, page, tmp_path)["cut"] == ""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_the_page(page: Path, tmp_path: Path, scheme: str) -> None:
     """On a phone nothing but tables is wider than the screen, every picture is drawn, and colours follow the system."""
-    browser()
-    text = page.read_text(encoding="utf-8")
-    (tmp_path / "looked_at.html").write_text(text.replace("</body>", LOOK), encoding="utf-8")
-    (tmp_path / "frame.html").write_text(FRAME.format(name="looked_at.html", width=PHONE), encoding="utf-8")
     dark = ["--force-dark-mode"] if scheme == "dark" else []
-    shown = look_at(tmp_path / "frame.html", tmp_path / "profile", *dark, "--virtual-time-budget=20000", "--dump-dom")
-    match = re.search(r"<pre>({.*?})</pre>", shown)
-    assert match, shown[-2000:]
-    seen = json.loads(match[1])
-    elements = Page(text)
+    seen = seen_at(PHONE, page, tmp_path, *dark)
+    elements = Page(page.read_text(encoding="utf-8"))
     assert int(seen["width"]) <= PHONE
     assert int(seen["images"]) == len(elements.all("img")) > 3
     assert int(seen["rows"]) == sum(element.get("scope") == "row" for element in elements.all("th"))
