@@ -1,13 +1,13 @@
-"""The Long Range Arena in miniature: a Markdown table of the models beside each other, from the files of the cells."""
+"""The Long Range Arena in miniature: a table of the models beside each other, from the files of the cells."""
 
 import argparse
 from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.reports.lra_runs import TASKS
-from fairseq_mega.reports.report import Report, add_results
+from fairseq_mega.reports.report import Report, add_results, show
 from fairseq_mega.reports.results import Result, ResultError, read_results
-from fairseq_mega.reports.text_tables import FORMATS, Table
+from fairseq_mega.reports.text_tables import Table
 
 MODELS = {"transformer": "Transformer", "s4d": "S4D", "mega": "MEGA", "mega_chunk": "MEGA-chunk"}
 
@@ -64,15 +64,21 @@ def notes(results: Sequence[Result]) -> List[str]:
         f"parentheses, of {', '.join(f'{rate:g}' for rate in rates)}) of the best mean accuracy on the validation set."
     )
     missing = [name for result in results for name in result["missing"]]
-    return ["", said, *([f"Missing: {', '.join(missing)}"] if missing else [])]
+    return [said, *([f"Missing: {', '.join(missing)}"] if missing else [])]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of cells, and the form of the table."""
+    add_results(parser)
+    parser.set_defaults(format="markdown")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
     results = results_in(options.results)
-    print("\n".join([FORMATS["markdown"](table(results)), *notes(results)]))
+    show(options, [table(results)], (), notes(results))
     if any(result["settings"]["data"] == "made up" for result in results):
         print("SMOKE RUN on made-up data: these numbers mean nothing")
 
 
-REPORT = Report("Print the Long Range Arena in miniature as a Markdown table.", add_results, run)
+REPORT = Report("Print the Long Range Arena in miniature.", add_options, run)
