@@ -9,7 +9,13 @@ from fairseq_mega.reports.report import Report, add_results, show
 from fairseq_mega.reports.results import Result, ResultError, read_results
 from fairseq_mega.reports.text_tables import Table
 
-MODELS = {"transformer": "Transformer", "s4d": "S4D", "mega": "MEGA", "mega_chunk": "MEGA-chunk"}
+MODELS = {
+    "transformer": "Transformer",
+    "s4d": "S4D",
+    "mega": "MEGA",
+    "mega_chunk": "MEGA-chunk",
+    "megalodon_chunk": "MEGALODON-chunk",
+}
 
 
 def model_of(result: Result) -> str:

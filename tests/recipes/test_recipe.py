@@ -231,7 +231,7 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
         begun = "not begun" if line.startswith("megalodon/figure4/") else "no data yet"  # a speed needs none
         assert begun in line and line.endswith("(estimated)")
     assert {line.split("/")[1] for line in lines if line.startswith("mega/")} == set(REPORTS)
-    assert sum(line.startswith("miniature/") for line in lines) == 3 * 4
+    assert sum(line.startswith("miniature/") for line in lines) == 3 * 5
     assert {line.split("/")[1] for line in lines if line.startswith("megalodon/")} == set(MEGALODONS)
     assert main(["mega/table2/text/mega_chunk", "--print"]) == 0
     printed = capsys.readouterr().out
