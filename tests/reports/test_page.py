@@ -147,6 +147,18 @@ def test_a_browser_shows_the_page(page: Path, tmp_path: Path, scheme: str) -> No
     assert (colours.mean() > 0.5) == (scheme == "light")
 
 
+def test_each_paper_has_its_own_results() -> None:
+    def result(recipe: str, score: float) -> Dict[str, Any]:
+        settings = {"recipe": recipe, "task": "text", "model": recipe.partition("/")[0], "attention": "softmax"}
+        settings.update(ema_dim=16, chunk=-1, updates=9, published_updates=9, early_epoch=1, parameters=7)
+        scores = {"test_accuracy": score, "best_valid_accuracy": score, "early_valid_accuracy": score}
+        return make_result("lra", "run", scores, 10, "command", 1, settings)
+
+    both = [result("mega/table2/text/mega", 71.25), result("megalodon/table6/text/megalodon", 72.5)]
+    with_one = {part.partition("</h3>")[0] for part in writing.paper_tables(both) if "72.5" in part}
+    assert with_one == {"<h3>MEGALODON, Table 6: the Long Range Arena"}
+
+
 def test_cells_are_text() -> None:
     table = Table(["<a>", "`b`"], [["  **x** & [name](file.json)", "1"]])
     assert '<th scope="row" class="below">  <b>x</b> &amp; name</th><td>1</td>' in parts.table(table)

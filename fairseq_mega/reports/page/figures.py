@@ -16,12 +16,12 @@ FULL = -1
 
 def draw_figure4(results: Sequence[Result], output: Path) -> None:
     """Figure 4; raises ValueError without results."""
-    figure4.figure4(classifiers(results), FULL, output)
+    figure4.figure4(classifiers("mega", results), FULL, output)
 
 
 def draw_figure5(results: Sequence[Result], output: Path) -> None:
     """Figure 5; raises ValueError without results."""
-    figure5.figure5(classifiers(results), FULL, output)
+    figure5.figure5(classifiers("mega", results), FULL, output)
 
 
 def draw_figure6(results: Sequence[Result], output: Path) -> None:
@@ -42,10 +42,15 @@ FIGURES: Dict[str, Callable[[Sequence[Result], Path], None]] = {
 }
 
 
-def classifiers(results: Sequence[Result]) -> List[Result]:
-    """The results of the paper's Long Range Arena and of its speech, not those of miniatures."""
-    papers = [result for result in results if result["settings"]["recipe"].startswith("mega/")]
-    return [result for result in papers if result["settings"].get("task") in TASKS and "chunk" in result["settings"]]
+def below(folder: str, results: Sequence[Result]) -> List[Result]:
+    """The results of the recipes in a folder, a paper's or a table's."""
+    return [result for result in results if result["settings"]["recipe"].startswith(f"{folder}/")]
+
+
+def classifiers(paper: str, results: Sequence[Result]) -> List[Result]:
+    """A paper's results of the Long Range Arena and of speech."""
+    own = below(paper, results)
+    return [result for result in own if result["settings"].get("task") in TASKS and "chunk" in result["settings"]]
 
 
 def figures(results: Sequence[Result], work: Path) -> List[str]:

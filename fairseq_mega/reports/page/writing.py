@@ -5,7 +5,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.reports import table5, table7
+from fairseq_mega.reports import megalodon_classifiers, megalodon_language_models, table5, table7
 from fairseq_mega.reports.documents.filling import documents, places_of
 from fairseq_mega.reports.environment import git_revision
 from fairseq_mega.reports.lra_runs import TASKS
@@ -13,8 +13,9 @@ from fairseq_mega.reports.lra_tables import table2, table3, table4
 from fairseq_mega.reports.provenance import provenance, revision_of
 from fairseq_mega.reports.recipe_states import Result, State, benchmark_table, state_table, states
 from fairseq_mega.reports.results import read_result
+from fairseq_mega.reports.text_tables import Table
 
-from .figures import classifiers, figures, training_curves
+from .figures import below, classifiers, figures, training_curves
 from .parts import folded, picture, section, table
 
 STYLE = Path(__file__).with_name("style.css")
@@ -69,18 +70,23 @@ def benchmarks(found: Sequence[State], results: Sequence[Result]) -> List[str]:
 
 
 def paper_tables(results: Sequence[Result]) -> List[str]:
-    """Tables 2, 3, 4, 5 and 7, the paper's values beside ours."""
-    arena, full = classifiers(results), -1
-    named = {
-        name: [result for result in results if f"/{name}/" in result["settings"]["recipe"]]
-        for name in ("table5", "table7")
-    }
+    """The tables of both papers, the papers' values beside ours."""
+
+    def read(name: str) -> Table:
+        paper = megalodon_language_models.PAPERS[f"megalodon-{name}"]
+        return megalodon_language_models.table(below(f"megalodon/{name}", results), paper)
+
+    arena, full, megalodon = classifiers("mega", results), -1, classifiers("megalodon", results)
     found = [
-        ("Table 2: the Long Range Arena", table2(arena)),
-        ("Table 3: attention functions", table3(arena, full)),
-        ("Table 4: raw speech", table4(arena, TASKS["speech"].chunk)),
-        ("Table 5: language models", table5.table(named["table5"])),
-        ("Table 7: translation", table7.table(named["table7"])),
+        ("MEGA, Table 2: the Long Range Arena", table2(arena)),
+        ("MEGA, Table 3: attention functions", table3(arena, full)),
+        ("MEGA, Table 4: raw speech", table4(arena, TASKS["speech"].chunk)),
+        ("MEGA, Table 5: language models", table5.table(below("mega/table5", results))),
+        ("MEGA, Table 7: translation", table7.table(below("mega/table7", results))),
+        ("MEGALODON, Table 5: PG-19", read("table5")),
+        ("MEGALODON, Table 6: the Long Range Arena", megalodon_classifiers.table6(megalodon)),
+        ("MEGALODON, Table 7: raw speech", megalodon_classifiers.table7(megalodon)),
+        ("MEGALODON, Table 8: WikiText-103", read("table8")),
     ]
     note = "<p>The paper: means of 5 seeds. Measured: the checkpoint of best validation score; * fewer updates.</p>"
     return [note, *(f"<h3>{title}</h3>\n{table(rows)}" for title, rows in found)]
