@@ -1,6 +1,7 @@
 """Pictures of moving averages and of attention."""
 
 import math
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -27,21 +28,29 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
     scaled by its largest weight.
     """
     pyplot = load_pyplot()
-    rows = -(-len(averages) // COLUMNS)
-    columns = min(COLUMNS, len(averages))
-    size = (4.4 * columns, 2.9 * rows + 1.0)
-    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    rows = _rows(averages)
+    columns = max(map(len, rows))
+    size = (4.4 * columns, 2.9 * len(rows) + 1.0)
+    figure, axes = pyplot.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
     distances, image = _distances(max(map(_visible, averages))), None
-    for panel, average in zip(axes.flat, averages):
-        image = _draw_kernel(panel, average, distances)
-    for panel in axes.flat[len(averages) :]:
-        panel.set_visible(False)
-    for row in range(rows):
-        axes[row, 0].set_ylabel("features, by reach", color=INK)
+    for row, line in zip(rows, axes):
+        for panel, average in zip_longest(line, row):
+            panel.set_visible(average is not None)
+            image = image if average is None else _draw_kernel(panel, average, distances)
+        line[0].set_ylabel("features, by reach", color=INK)
     figure.suptitle(title, color=INK, fontsize=13)
-    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.4, aspect=40, pad=0.03)
+    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.4, aspect=40, pad=0.03, ticks=[-1, -0.5, 0, 0.5, 1])
     bar.set_label("weight of an input, relative to the feature's largest")
     save(figure, output, digest([average.half_lives.tolist() for average in averages]))
+
+
+def _rows(averages: Sequence[Average]) -> List[List[Average]]:
+    """The layers in rows of at most COLUMNS; those of an encoder and a decoder in rows of their own."""
+    rows = []
+    for _, side in groupby(averages, key=lambda average: average.layer.partition(" ")[0]):
+        layers = list(side)
+        rows += [layers[first : first + COLUMNS] for first in range(0, len(layers), COLUMNS)]
+    return rows
 
 
 def _draw_kernel(panel: Any, average: Average, distances: List[int]) -> Any:
