@@ -4,7 +4,7 @@ import math
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ import torch
 from fairseq_mega.cli import inspect_checkpoint
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
-from fairseq_mega.reports.inspection import averages, comparison, parts
+from fairseq_mega.reports.inspection import averages, comparison, parts, pictures
 from fairseq_mega.reports.inspection.attention import _self_attention, attention_for
 from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
 from tests.support.tiny_classifier import parameters
@@ -95,6 +95,15 @@ def test_averages_that_turn() -> None:
     torch.testing.assert_close(answer[9:18], average.past.T, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(answer[1:9].flip(0), average.future[:, 1:].T, atol=1e-6, rtol=1e-5)
     assert not average.future[:, 0].any()
+
+
+@pytest.mark.parametrize("layers, rows", [((2, 2), [2, 2]), ((0, 4), [3, 1]), ((4, 1), [3, 1, 1]), ((3, 3), [3, 3])])
+def test_encoder_and_decoder_have_rows_of_their_own(layers: Tuple[int, int], rows: List[int]) -> None:
+    none = torch.zeros(0)
+    names = [f"{side} layer {number}" for side, count in zip(("encoder", "decoder"), layers) for number in range(count)]
+    found = [averages.Average(name, none, none, none, none) for name in names]
+    assert [len(row) for row in pictures.rows_of(found)] == rows
+    assert [average.layer for row in pictures.rows_of(found) for average in row] == names
 
 
 def test_attention_within_a_text_stays_in_its_chunk() -> None:

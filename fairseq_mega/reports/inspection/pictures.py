@@ -28,7 +28,7 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
     scaled by its largest weight.
     """
     pyplot = load_pyplot()
-    rows = _rows(averages)
+    rows = rows_of(averages)
     columns = max(map(len, rows))
     size = (4.4 * columns, 2.9 * len(rows) + 1.0)
     figure, axes = pyplot.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
@@ -39,12 +39,13 @@ def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
             image = image if average is None else _draw_kernel(panel, average, distances)
         line[0].set_ylabel("features, by reach", color=INK)
     figure.suptitle(title, color=INK, fontsize=13)
-    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.4, aspect=40, pad=0.03, ticks=[-1, -0.5, 0, 0.5, 1])
+    where = {"ax": axes, "location": "bottom", "shrink": 0.4, "aspect": 40, "pad": 0.03}
+    bar = figure.colorbar(image, ticks=[-1, -0.5, 0, 0.5, 1], **where)
     bar.set_label("weight of an input, relative to the feature's largest")
     save(figure, output, digest([average.half_lives.tolist() for average in averages]))
 
 
-def _rows(averages: Sequence[Average]) -> List[List[Average]]:
+def rows_of(averages: Sequence[Average]) -> List[List[Average]]:
     """The layers in rows of at most COLUMNS; those of an encoder and a decoder in rows of their own."""
     rows = []
     for _, side in groupby(averages, key=lambda average: average.layer.partition(" ")[0]):
