@@ -7,6 +7,8 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.dropout import postpone
+
 from .checkpoints import add_empty_buffers, check_state_dict
 from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
@@ -32,7 +34,7 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         cfg = complete(MegaConfig, cfg)
         check_embedding_norm(cfg)
         check_tables(cfg)
-        check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1})
+        check_at_least(cfg, {"encoder_layers": 1, "decoder_layers": 1, "late_dropout": 0})
         source, target = task.source_dictionary, task.target_dictionary
         decoder_dim = cfg.decoder_embed_dim or cfg.encoder_embed_dim
         if decoder_dim != cfg.encoder_embed_dim:
@@ -54,7 +56,9 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         target_table: nn.Module = encoder_table
         if not cfg.share_all_embeddings:
             target_table = decoder_table(cfg, target, decoder_dim, decoder_dim)
-        return cls(MegaEncoder(cfg, source, encoder_table), MegaDecoder(cfg, target, target_table))
+        model = cls(MegaEncoder(cfg, source, encoder_table), MegaDecoder(cfg, target, target_table))
+        postpone(model, cfg.late_dropout)
+        return model
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **options: Any) -> Any:
         """Logits (B, L, V) of the target given source (B, S) and the target so far (B, L), and a dictionary."""

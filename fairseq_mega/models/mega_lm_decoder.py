@@ -8,6 +8,7 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from fairseq_mega.modules.dropout import postpone
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.relay import Relay
@@ -57,6 +58,7 @@ class LanguageModelDecoder(DecoderStack):
             self.output_projection = nn.Linear(width, len(dictionary), bias=False)
             nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.register_buffer("dictionary_fingerprint", fingerprint(dictionary))
+        postpone(self, cfg.late_dropout)
 
     def forward(
         self,

@@ -13,23 +13,34 @@ class Dropout(nn.Module):
     Args:
         p: probability of dropping, in [0, 1).
         feature: drop features instead of elements.
+
+    Attributes:
+        begin: updates of a training without dropout, see :func:`postpone`.
+        retained: whether evaluation drops, too.
     """
 
     def __init__(self, p: float, feature: bool = False) -> None:
         super().__init__()
         self.p = p
         self.feature = feature
+        self.begin = 0
+        self.updates = 0
         self.retained = False
 
     @property
     def rate(self) -> float:
         """The probability with which the next call drops."""
-        return self.p if self.training or self.retained else 0.0
+        trained = self.training and self.updates >= self.begin
+        return self.p if trained or self.retained else 0.0
 
     @property
     def active(self) -> bool:
         """Whether the next call drops anything."""
         return self.rate > 0.0
+
+    def set_num_updates(self, updates: int) -> None:
+        """Take the number of updates done; fairseq calls it before each one."""
+        self.updates = updates
 
     def make_generation_fast_(
         self,
@@ -73,3 +84,10 @@ class StochasticDepth(Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * F.dropout(torch.ones_like(x[:, :1, :1]), self.p) if self.active else x
+
+
+def postpone(model: nn.Module, updates: int) -> None:
+    """Let every dropout of a model begin after so many updates ("late dropout", Liu et al., ICML 2023)."""
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.begin = updates

@@ -8,11 +8,12 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, DictConfig
 
 from .completion import check_at_least, complete
+from .dropouts import LateDropout
 from .tables import DecoderTables, check_tables
 
 
 @dataclass
-class LanguageModelOptions(DecoderTables):
+class LanguageModelOptions(LateDropout, DecoderTables):
     """Command-line options of every language model, beside the shape and the kind of its layers."""
 
     decoder_input_dim: Optional[int] = field(
@@ -46,7 +47,7 @@ def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[D
     given = vars(cfg) if isinstance(cfg, Namespace) else cfg
     if given.get("max_target_positions") is None:
         completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
-    check_at_least(completed, {"decoder_layers": 1})
+    check_at_least(completed, {"decoder_layers": 1, "late_dropout": 0})
     check_tables(completed)
     if completed.share_decoder_input_output_embed and completed.decoder_input_dim not in (
         None,

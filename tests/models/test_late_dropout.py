@@ -1,0 +1,62 @@
+"""--late-dropout: no dropout of any kind in the first updates of a training, all of it afterwards."""
+
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_mega.modules.dropout import Dropout
+from tests.support import tiny_lm, tiny_mega, tiny_megalodon
+
+BEGIN = 3
+DROPPING = {"dropout": 0.5, "attention_dropout": 0.5, "hidden_dropout": 0.5, "late_dropout": BEGIN}
+BUILDERS: Dict[str, Callable[..., Any]] = {
+    "translation": tiny_mega.build,
+    "language model": tiny_lm.build,
+    "MEGALODON": tiny_megalodon.build,
+}
+
+
+def two_calls(model: Any, kind: str) -> Tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    if kind == "translation":
+        tokens = tiny_mega.batch()
+        first, second = (model(tokens, (tokens != tiny_mega.PAD).sum(1), tokens)[0] for _ in range(2))
+    else:
+        tokens = tiny_lm.tokens(3, 7, symbols=20)
+        first, second = (model(tokens)[0] for _ in range(2))
+    return first, second
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_it_begins_with_its_update(kind: str) -> None:
+    model = tiny_mega.lively(BUILDERS[kind](**DROPPING)).float().train()
+    for updates in (0, BEGIN - 1, BEGIN, BEGIN + 1, BEGIN - 1):  # the last one: an earlier checkpoint
+        model.set_num_updates(updates)
+        assert torch.equal(*two_calls(model, kind)) == (updates < BEGIN), updates
+        dropouts: List[Dropout] = [module for module in model.modules() if isinstance(module, Dropout) and module.p]
+        assert dropouts and all(module.active == (updates >= BEGIN) for module in dropouts)
+    model.set_num_updates(BEGIN)
+    assert torch.equal(*two_calls(model.eval(), kind))
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_usually_dropout_is_there_at_once(kind: str) -> None:
+    model = tiny_mega.lively(BUILDERS[kind](**{**DROPPING, "late_dropout": 0})).float().train()
+    assert not torch.equal(*two_calls(model, kind))
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_retained_dropout_does_not_wait(kind: str) -> None:
+    model = tiny_mega.lively(BUILDERS[kind](**DROPPING)).float().eval()
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            module.make_generation_fast_(name, retain_dropout=True)
+    assert not torch.equal(*two_calls(model, kind))
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_less_than_none(kind: str) -> None:
+    with pytest.raises(ValueError, match="--late-dropout -1: must be at least 0"):
+        BUILDERS[kind](late_dropout=-1)
