@@ -9,7 +9,17 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.reports import command
-from fairseq_mega.reports.documents import filling, layers, markers, numbers, pictures, registry, shared_sequences
+from fairseq_mega.reports.documents import (
+    filling,
+    language_models,
+    layers,
+    markers,
+    numbers,
+    pictures,
+    registry,
+    shared_sequences,
+)
+from fairseq_mega.reports.language_models import BENCHMARK
 from fairseq_mega.reports.results import make_result, write_result
 from tests.support.helpers import REPOSITORY
 
@@ -144,6 +154,21 @@ def test_layers_of_models_that_are_not_known_yet(tmp_path: Path) -> None:
     assert table.rows == [["Transformer", "500 ms, 3.0 MiB", "500 ms, 3.0 MiB"], ["later", "", "250 ms, 12 MiB"]]
     table = layers.by_length(tmp_path, ["b.json"])
     assert table.rows == [["8", "500 ms", "250 ms (2.00x)", "3 / 12"]]
+
+
+def test_every_model_of_a_text_has_its_row(tmp_path: Path) -> None:
+    for model, score in (("megalodon", 90.0), ("mega", 95.0)):
+        for context, gain in ((128, 0.0), (1024, 5.0), (None, 8.0)):
+            settings: Dict[str, Any] = {"parameters": 7, "segments": 1 if context is None else 10, "mean_segment": 2.0}
+            settings.update(exact_context=context, trained_chunk_or_block=128)
+            result = make_result(BENCHMARK, model, {"perplexity": score - gain}, 10, "command", 1, settings)
+            write_result(tmp_path / "wikitext2" / "lr0.005" / f"{model}.{context}.json", result)
+    table = language_models.remembered(tmp_path, ["wikitext2/lr0.005", "perplexity"])
+    assert table.columns == ["tokens remembered at most", "128", "1,024", "all"]
+    assert table.rows == [
+        ["WikiText-2, MEGA, rate 0.005: perplexity", "95.00", "90.00", "87.00"],
+        ["WikiText-2, MEGALODON, rate 0.005: perplexity", "90.00", "85.00", "82.00"],
+    ]
 
 
 def test_memory_of_processes_that_share_a_sequence(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Tables of the language models that scripts/compare_language_models.sh trained."""
 
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.reports.language_models import BENCHMARK
 from fairseq_mega.reports.results import Result, read_results
@@ -9,7 +9,7 @@ from fairseq_mega.reports.text_tables import Table
 
 from .numbers import bold_best
 
-MODELS = {"transformer": "Transformer", "mega": "MEGA"}
+MODELS = {"transformer": "Transformer", "llama": "Llama-style", "mega": "MEGA", "megalodon": "MEGALODON"}
 METRICS = {"perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 
@@ -56,19 +56,20 @@ def comparison(folder: Path, words: Sequence[str]) -> Table:
 
 
 def remembered(folder: Path, words: Sequence[str]) -> Table:
-    """The score over the tokens that are remembered, a row for each FOLDER METRIC."""
-    every: List[int] = []
+    """The score over the tokens that are remembered, a row for each model of each FOLDER METRIC."""
+    every: Set[int] = set()
     found: List[Tuple[str, Dict[Optional[int], str]]] = []
     for name, metric in zip(words[::2], words[1::2]):
         title, digits = METRICS[metric]
-        cells: Dict[Optional[int], str] = {}
+        models: Dict[str, Dict[Optional[int], str]] = {}
         for result in read_results(folder / name, BENCHMARK):
             limit = result["settings"].get("exact_context")
             if limit is not None or result["settings"].get("segments") == 1:
-                cells[limit] = f"{result['scores'][metric]:.{digits}f}"
-                every += [limit] if limit is not None else []
+                models.setdefault(result["label"], {})[limit] = f"{result['scores'][metric]:.{digits}f}"
+                every.update(() if limit is None else (limit,))
         text = TEXTS.get((folder / name).parent.name, (folder / name).parent.name)
-        found.append((f"{text}, rate {rate_of(folder / name)}: {title}", cells))
-    limits = sorted(set(every))
+        for label in sorted(models, key=list(MODELS).index):
+            found.append((f"{text}, {MODELS[label]}, rate {rate_of(folder / name)}: {title}", models[label]))
+    limits = sorted(every)
     rows = [[title, *(cells.get(limit, "") for limit in (*limits, None))] for title, cells in found]
     return Table(["tokens remembered at most", *(f"{limit:,}" for limit in limits), "all"], rows)
