@@ -149,8 +149,8 @@ def test_a_browser_shows_the_page(page: Path, tmp_path: Path, scheme: str) -> No
 
 def test_each_paper_has_its_own_results() -> None:
     def result(recipe: str, score: float) -> Dict[str, Any]:
-        settings = {"recipe": recipe, "task": "text", "model": recipe.partition("/")[0], "attention": "softmax"}
-        settings.update(ema_dim=16, chunk=-1, updates=9, published_updates=9, early_epoch=1, parameters=7)
+        settings: Dict[str, Any] = {"recipe": recipe, "model": recipe.partition("/")[0], "attention": "softmax"}
+        settings.update(task="text", ema_dim=16, chunk=-1, updates=9, published_updates=9, early_epoch=1, parameters=7)
         scores = {"test_accuracy": score, "best_valid_accuracy": score, "early_valid_accuracy": score}
         return make_result("lra", "run", scores, 10, "command", 1, settings)
 
