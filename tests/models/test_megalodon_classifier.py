@@ -23,7 +23,7 @@ def test_raw_speech_has_the_size_of_the_paper() -> None:
 @pytest.mark.parametrize("arch", [ARCH, *preset_names(ARCH)])
 def test_every_architecture_runs(arch: str) -> None:
     """From its defaults; the longest ones are cut down to a short chunk. Every parameter matters."""
-    kind = "text" if arch == ARCH else preset(arch)["input_type"]
+    kind = "text" if arch == ARCH else preset(arch).get("input_type", "text")
     documents = 2 if arch.endswith("aan") else 1
     chunk = {"encoder_chunk_size": 16} if kind == "image" else {}
     model = build(arch, kind, documents, encoder_layers=1, **chunk)
