@@ -61,13 +61,14 @@ def training_lengths() -> List[str]:
 
 def quick_start() -> List[str]:
     said = []
-    for name in ("quickstart", "quickstart_busy"):
+    for name in ("quickstart", "quickstart_busy", "quickstart_crowded"):
         path = f"results/{name}.json"
         result = json.loads((EXAMPLES / "translation" / path).read_text(encoding="utf-8"))
         said.append(f"[**{result['scores']['sacrebleu']:.1f}**]({path})")
         count, signature = f"{result['examples']:,}", result["signatures"]["sacrebleu"]
         said.append(f"sacreBLEU on {count} of {count} held-out sentences (seed {result['seed']}, `{signature}`)")
-        assert result["settings"] == {"precision": "bf16", "train_minutes": "15.00"}
+        assert result["settings"]["precision"] == "bf16"
+        assert 14.5 <= float(result["settings"]["train_minutes"]) <= 15
     return said
 
 
