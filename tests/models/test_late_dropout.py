@@ -1,12 +1,12 @@
 """--late-dropout: no dropout of any kind in the first updates of a training, all of it afterwards."""
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_mega.modules.dropout import Dropout
+from tests.models.test_retained_dropout import outputs
 from tests.support import tiny_lm, tiny_mega, tiny_megalodon
 
 BEGIN = 3
@@ -18,33 +18,22 @@ BUILDERS: Dict[str, Callable[..., Any]] = {
 }
 
 
-def two_calls(model: Any, kind: str) -> Tuple[Tensor, Tensor]:
-    torch.manual_seed(1)
-    if kind == "translation":
-        tokens = tiny_mega.batch()
-        first, second = (model(tokens, (tokens != tiny_mega.PAD).sum(1), tokens)[0] for _ in range(2))
-    else:
-        tokens = tiny_lm.tokens(3, 7, symbols=20)
-        first, second = (model(tokens)[0] for _ in range(2))
-    return first, second
-
-
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_it_begins_with_its_update(kind: str) -> None:
     model = tiny_mega.lively(BUILDERS[kind](**DROPPING)).float().train()
     for updates in (0, BEGIN - 1, BEGIN, BEGIN + 1, BEGIN - 1):  # the last one: an earlier checkpoint
         model.set_num_updates(updates)
-        assert torch.equal(*two_calls(model, kind)) == (updates < BEGIN), updates
+        assert torch.equal(*outputs(model, kind)) == (updates < BEGIN), updates
         dropouts: List[Dropout] = [module for module in model.modules() if isinstance(module, Dropout) and module.p]
         assert dropouts and all(module.active == (updates >= BEGIN) for module in dropouts)
     model.set_num_updates(BEGIN)
-    assert torch.equal(*two_calls(model.eval(), kind))
+    assert torch.equal(*outputs(model.eval(), kind))
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_usually_dropout_is_there_at_once(kind: str) -> None:
     model = tiny_mega.lively(BUILDERS[kind](**{**DROPPING, "late_dropout": 0})).float().train()
-    assert not torch.equal(*two_calls(model, kind))
+    assert not torch.equal(*outputs(model, kind))
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
@@ -53,7 +42,7 @@ def test_retained_dropout_does_not_wait(kind: str) -> None:
     for name, module in model.named_modules():
         if isinstance(module, Dropout):
             module.make_generation_fast_(name, retain_dropout=True)
-    assert not torch.equal(*two_calls(model, kind))
+    assert not torch.equal(*outputs(model, kind))
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
