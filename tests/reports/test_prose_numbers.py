@@ -61,7 +61,7 @@ def training_lengths() -> List[str]:
 
 def quick_start() -> List[str]:
     said = []
-    for name in ("quickstart", "quickstart_busy", "quickstart_crowded"):
+    for name in ("quickstart", "quickstart_busy", "quickstart_crowded", "quickstart_no_dropout"):
         path = f"results/{name}.json"
         result = json.loads((EXAMPLES / "translation" / path).read_text(encoding="utf-8"))
         said.append(f"[**{result['scores']['sacrebleu']:.1f}**]({path})")
