@@ -30,6 +30,7 @@ ABBREVIATED = Read("stands for many commands: it leaves out options or names fil
 INSTALLS = Read("installs an environment: minutes, and a network")
 MEASURES = Read("measures for minutes; tests/benchmarks runs measurements in small")
 TRAINS = Read("trains the paper's models for days; its smoke form is run")
+DOWNLOADED = Read("reads files that the reader has downloaded")
 GPUS = Read("takes several processes with a GPU each; tests/end_to_end trains with two on the CPU")
 CLASSIFIER = (
     "--encoder-layers 1 --encoder-embed-dim 8 --encoder-hidden-dim 16 --encoder-ffn-embed-dim 16 --z-dim 8 --n-dim 2"
@@ -205,6 +206,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("fairseq-mega-qa qmsum", ASKS),
         ("bash scripts/compare_language_models.sh", COMPARES_LM),
         ("bash scripts/compare_classifiers.sh", COMPARES),
+        ("bash scripts/prepare_text_lm.sh", DOWNLOADED),
     ],
     "examples/published_defaults.md": [("fairseq-mega-prepare speech-commands", ABBREVIATED)],
     "examples/speech_commands/README.md": [
