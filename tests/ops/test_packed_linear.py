@@ -64,6 +64,30 @@ def test_kernel_equals_the_definition_with_a_plain_matrix(rows, inputs, outputs)
 
 
 @needs_kernels
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [0.0, 1e-38, 1e-25, 1e25, 1e34])
+def test_inputs_of_any_size(size, kind):
+    """Whatever one row holds, the others keep their precision."""
+    x, packed = matrix(3, 130, seed=2), pack(matrix(9, 130) * 0.01, kind)
+    x[1] *= size
+    want = F.linear(x.double(), unpack(packed, torch.float64))
+    got, plain = (packed_linear(x, packed, path=path) for path in ("native", "reference"))
+    for row in range(3):
+        assert_close(f"row {row}", got[row], want[row], plain[row])
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_inputs_that_are_not_finite_come_through(value, kind):
+    x, packed = matrix(3, 130, seed=2), pack(matrix(9, 130), kind)
+    x[1, 77] = value
+    got, want = (packed_linear(x, packed, path=path) for path in ("native", "reference"))
+    torch.testing.assert_close(got, want, equal_nan=True)
+    assert not got[1].isfinite().any() and got[::2].isfinite().all()
+
+
+@needs_kernels
 def test_a_plain_matrix_that_learns_takes_the_reference():
     weight, x = matrix(4, 6).requires_grad_(), matrix(2, 6)
     packed_linear(x, PackedMatrix(weight, None)).sum().backward()
