@@ -122,6 +122,17 @@ def test_a_model_with_a_dictionary_of_fairseq_keeps_its_numbers(tmp_path: Path) 
 
 
 @with_model
+def test_layers_that_the_published_code_lacks_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    ours["args"].residual_hops = 1
+    torch.save(ours, tmp_path / "ours.pt")
+    with pytest.raises(SystemExit):
+        command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
+    assert "--residual-hops 1: the published code has no such layers" in capsys.readouterr().err
+    assert not (tmp_path / "there").exists()
+
+
+@with_model
 def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
     """sentencepiece's symbols from number 3 on, as the advice says, have the numbers of the converted rows."""
     (tmp_path / "text.txt").write_text("the first words of a text and some others\n" * 9)

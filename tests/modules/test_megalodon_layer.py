@@ -320,6 +320,7 @@ def test_initialisation(mode: str) -> None:
         ({"embed_dim": 1, "norm_groups": 1}, "embed_dim 1: must be at least 2"),
         ({"ema_dim": 0}, "ema_dim 0: must be at least 1"),
         ({"chunk_size": 0}, "chunk_size 0: .*-1 for full attention"),
+        ({"residual_hops": 3}, "residual_hops 3: give 1, around each sub-layer, or 2, around both"),
         ({"rope_base": 1.0}, "rope_base 1.0: must be greater than 1"),
         ({"dropout": 1.0}, r"dropout 1.0: .*\[0, 1\)"),
         ({"attention_drops": "heads"}, "attention_drops heads: choose from keys, weights"),

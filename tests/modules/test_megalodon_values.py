@@ -110,6 +110,7 @@ def lively(seed: int = 0, **options: Any) -> MegalodonLayer:
 VARIANTS: Dict[str, Dict[str, Any]] = {
     "plain": {},
     "chunks": {"chunk_size": 4, "swiglu": True, "rope_base": 100.0},
+    "one hop": {"residual_hops": 1, "chunk_size": 4, "swiglu": True},
     "one head": {"heads": 1, "layer_scale": True},
     "groups of one": {"norm_groups": 8, "chunk_size": 4},
     "one group": {"norm_groups": 1, "swiglu": True, "layer_scale": True},

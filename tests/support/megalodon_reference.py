@@ -133,5 +133,6 @@ def layer(x: Tensor, module: Any, config: Any, mask: Optional[Tensor] = None) ->
     for row in range(len(x)):
         own = None if mask is None else mask[row]
         hidden = attention_sublayer(x[row], module.attention, config, own)
-        outputs.append(feed_forward(hidden, x[row], module.feed_forward, config))
+        residual = x[row] if config.residual_hops == 2 else hidden
+        outputs.append(feed_forward(hidden, residual, module.feed_forward, config))
     return torch.stack(outputs)

@@ -155,6 +155,7 @@ def megalodon_layer_config(cfg: DictConfig, side: str, positions: str, **more: A
             rope_base=cfg.rope_base,
             swiglu=cfg.swiglu,
             layer_scale=cfg.layer_scale,
+            residual_hops=cfg.residual_hops,
             norm_affine=not cfg.no_affine_norm,
             bidirectional=side == "encoder",
             init_mode=str(cfg.init_mode),

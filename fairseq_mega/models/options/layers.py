@@ -79,6 +79,10 @@ class MegalodonLayerOptions(RotaryOptions, RecomputationOptions):
     )
     swiglu: bool = field(default=False, metadata={"help": "a gate within the FFN: three matrices instead of two"})
     layer_scale: bool = field(default=False, metadata={"help": "a learned scale of the FFN's output, 0.1 / 2^layer"})
+    residual_hops: int = field(
+        default=2,
+        metadata={"help": "what the FFN is added to: 2, the layer's input, as in the paper; 1, the attention's output"},
+    )
     no_affine_norm: bool = field(default=False, metadata={"help": "norms without learned scale and shift"})
     init_mode: InitChoice = field(default="he", metadata={"help": "how the layers' matrices are drawn"})  # type: ignore[valid-type]
     attention_drops: DroppedChoice = field(  # type: ignore[valid-type]

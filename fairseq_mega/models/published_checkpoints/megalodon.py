@@ -99,8 +99,14 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
 
 
 def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """The inverse of :func:`convert_megalodon`, for one rank."""
+    """The inverse of :func:`convert_megalodon`, for one rank.
+
+    Raises:
+        ValueError: for a model that the published code cannot run.
+    """
     options, model = flat_options(checkpoint), dict(checkpoint["model"])
+    if options.get("residual_hops", 2) != 2:
+        raise ValueError("--residual-hops 1: the published code has no such layers; nothing was written")
     of_fairseq = not options.get("no_padding_logit")
     if not of_fairseq:
         model.update({name: published_rows(model[name]) for name in TABLES if name in model})

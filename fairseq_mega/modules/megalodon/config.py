@@ -29,6 +29,7 @@ class MegalodonLayerConfig:
     rope_base: float = 10000.0  # of the rotary positions
     swiglu: bool = False  # a gate in the feed-forward sub-layer
     layer_scale: bool = False  # a learned scale of its output
+    residual_hops: int = 2  # sub-layers that the residual connection around it spans
     norm_affine: bool = True
     bidirectional: bool = False
     ema_norm: str = "rmsnorm"  # one of EMA_NORMS
@@ -55,6 +56,9 @@ class MegalodonLayerConfig:
             raise FieldError("chunk_size", message, value=self.chunk_size)
         if not self.rope_base > 1.0:
             raise FieldError("rope_base", "{field} {value}: must be greater than 1", value=self.rope_base)
+        if self.residual_hops not in (1, 2):
+            message = "{field} {value}: give 1, around each sub-layer, or 2, around both"
+            raise FieldError("residual_hops", message, value=self.residual_hops)
         for field, total, count, parts in (
             ("z_dim", self.z_dim, 2 * self.heads, "2 x {heads}"),
             ("hidden_dim", self.hidden_dim, self.heads, "{heads}"),

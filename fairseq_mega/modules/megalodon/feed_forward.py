@@ -41,7 +41,7 @@ class FeedForward(nn.Module):
         self.hidden_dropout = Dropout(config.hidden_dropout)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Transform x (B, L, D) and add ``residual`` (B, L, D), the input of the layer: the two-hop residual."""
+        """Transform x (B, L, D) and add ``residual`` (B, L, D)."""
         stepped = self._step(x, residual) if x.size(1) == 1 and not self.training else None
         if stepped is not None:
             return stepped

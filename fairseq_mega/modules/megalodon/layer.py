@@ -16,7 +16,8 @@ from .feed_forward import FeedForward
 
 
 class MegalodonLayer(nn.Module):
-    """Normalised gated attention and a feed-forward sub-layer, both added to the layer's input in turn.
+    """Normalised gated attention and a feed-forward sub-layer, both added to the layer's input in turn: the two-hop
+    residual. With one hop the latter is added to what the former returns, as in a Transformer with norms first.
 
     Args:
         config: shape and regularisation.
@@ -29,6 +30,7 @@ class MegalodonLayer(nn.Module):
         super().__init__()
         self.attention = NormalizedGatedAttention(config)
         self.feed_forward = FeedForward(config, index)
+        self.residual_hops = config.residual_hops
 
     def forward(
         self,
@@ -46,7 +48,7 @@ class MegalodonLayer(nn.Module):
         if context.padding_mask is not None:
             x = finite_padding(x, context.padding_mask)
         out = self.attention(x, context, memory, None if cache is None else cache.attention)
-        hidden = self.feed_forward(out.hidden, residual=x)
+        hidden = self.feed_forward(out.hidden, residual=x if self.residual_hops == 2 else out.hidden)
         return LayerOutput(hidden, out.memory, LayerCache(out.cache) if context.return_state else None)
 
 
