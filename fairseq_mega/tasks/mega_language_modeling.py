@@ -81,6 +81,10 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
         if args.add_bos_token:
             raise ValueError("--add-bos-token: texts begin with </s> here, as in the recipes; leave it out")
+        for option in ("pad_to_fixed_length", "pad_to_fixed_bsz"):
+            if getattr(args, option, False):
+                name = f"--{option.replace('_', '-')}"
+                raise ValueError(f"{name}: the blocks of a batch are padded to the longest of them here; leave it out")
         if self.targets != ["future"]:
             raise ValueError("--self-target and --past-target: a MEGA language model predicts the next token only")
         self.folder = Path((utils.split_paths(args.data or "") or ["."])[0])

@@ -302,6 +302,8 @@ def test_bad_input(data, trained, device_flags, tmp_path):
     refused("--context-window: streams carry", "--context-window", 4)
     refused("--chunk-nums 0: must be", "--chunk-nums", 0)
     refused("--add-bos-token: texts begin with </s>", "--add-bos-token")
+    for option in ("--pad-to-fixed-length", "--pad-to-fixed-bsz"):
+        refused(f"{option}: the blocks of a batch are padded to the longest", option)
     refused("--test-chunk-size -3", "--test-chunk-size", -3)
     with pytest.raises(ValueError, match="carries a memory along the text, which TransformerLanguageModel does not"):
         train(data, tmp_path, *device_flags, model=["--arch", "transformer_lm", "--decoder-layers", 1])
