@@ -13,7 +13,7 @@ from fairseq_mega.work.options import Parser, for_script
 CLASSIFIERS, LANGUAGE_MODELS = "classifiers", "language_models"  # of the scripts' names
 TASKS = {"text": 16, "image": 16, "listops": 64}  # with the usual examples per update
 CLASSIFIER_MODELS = ("mega", "mega-n0", "transformer", "megalodon")
-LANGUAGE_MODEL_MODELS = ("transformer", "llama", "mega", "megalodon")
+LANGUAGE_MODEL_MODELS = ("transformer", "llama", "mega", "megalodon", "megalodon_one_hop")
 
 CLASSIFIERS_HELP = """\
 The Long Range Arena in miniature, for a CPU: MEGA with attention in chunks, MEGA without its moving average (N = 0), a
@@ -23,11 +23,11 @@ same optimiser. Then the checkpoint of best validation accuracy is scored on the
 JSON, one file per model, and are printed as a table."""
 
 LANGUAGE_MODELS_HELP = """\
-Trains fairseq's transformer_lm and llama_lm (RMS norms, rotary positions, SwiGLU), mega_lm and megalodon_lm, four
-layers of width 128 with equally many parameters, for the same number of updates on the same number of tokens, with the
-same optimiser; then scores the test text: the Transformers with and without a sliding context, MEGA and MEGALODON over
-contexts of 1, 2, 8 and 32 chunks and over the whole text at once. Results go to DIR/results as JSON, one file per
-number, and are printed as a table."""
+Trains fairseq's transformer_lm and llama_lm (RMS norms, rotary positions, SwiGLU), mega_lm and megalodon_lm (also with
+--residual-hops 1), four layers of width 128 with equally many parameters, for the same number of updates on the same
+number of tokens, with the same optimiser; then scores the test text: the Transformers with and without a sliding
+context, MEGA and MEGALODON over contexts of 1, 2, 8 and 32 chunks and over the whole text at once. Results go to
+DIR/results as JSON, one file per number, and are printed as a table."""
 
 
 def add_classifiers(parser: Parser) -> None:

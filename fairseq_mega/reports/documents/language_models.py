@@ -9,7 +9,13 @@ from fairseq_mega.reports.text_tables import Table
 
 from .numbers import bold_best
 
-MODELS = {"transformer": "Transformer", "llama": "Llama-style", "mega": "MEGA", "megalodon": "MEGALODON"}
+MODELS = {
+    "transformer": "Transformer",
+    "llama": "Llama-style",
+    "mega": "MEGA",
+    "megalodon": "MEGALODON",
+    "megalodon_one_hop": "MEGALODON, one hop",
+}
 METRICS = {"perplexity": ("perplexity", 2), "bits_per_token": ("bits per token", 4)}
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 
