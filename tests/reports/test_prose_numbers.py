@@ -61,8 +61,8 @@ def training_lengths() -> List[str]:
 
 def quick_start() -> List[str]:
     said = []
-    for name in ("quickstart", "quickstart_busy", "quickstart_crowded", "quickstart_no_dropout"):
-        path = f"results/{name}.json"
+    for name in ("", "_again", "_busy", "_crowded", "_no_dropout"):
+        path = f"results/quickstart{name}.json"
         result = json.loads((EXAMPLES / "translation" / path).read_text(encoding="utf-8"))
         said.append(f"[**{result['scores']['sacrebleu']:.1f}**]({path})")
         count, signature = f"{result['examples']:,}", result["signatures"]["sacrebleu"]
