@@ -1,6 +1,7 @@
 """Measured numbers in the running text of the documents are those of their result files."""
 
 import json
+import math
 from typing import Any, Dict, List
 
 import pytest
@@ -59,6 +60,17 @@ def training_lengths() -> List[str]:
     return [f"From 4,096 to 65,536 MEGA's time per token grows by {100 * (long / short - 1):.0f} %"]
 
 
+def quick_start_of_bytes() -> List[str]:
+    path = "results/quickstart.json"
+    result = json.loads((EXAMPLES / "language_modeling" / path).read_text(encoding="utf-8"))
+    bits = result["scores"]["bits_per_token"]
+    return [
+        f"{result['settings']['updates']:,} updates",
+        f"[**{bits:.3f}** bits per byte]({path}) ({bits * math.log(2):.3f} nats) of {result['examples']:,} bytes, "
+        f"seed {result['seed']}",
+    ]
+
+
 def quick_start() -> List[str]:
     said = []
     for name in ("", "_again", "_busy", "_crowded", "_no_dropout"):
@@ -75,7 +87,7 @@ def quick_start() -> List[str]:
 SAID = {
     "README.md": one_sequence,
     "examples/kernels/README.md": whole_layer,
-    "examples/language_modeling/README.md": lambda: [*beam_search(), *training_lengths()],
+    "examples/language_modeling/README.md": lambda: [*beam_search(), *training_lengths(), *quick_start_of_bytes()],
     "examples/translation/README.md": quick_start,
 }
 
