@@ -1,6 +1,7 @@
 """--task translation: an English-German translator from the help of LibreOffice, or one from a person's own text."""
 
 import argparse
+import math
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
 from fairseq_mega.reports.command import main as report
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.reports.results import read_result
 from fairseq_mega.work.commands import StageError, call
 from fairseq_mega.work.folder import Work
 from fairseq_mega.work.stages import elapsed, say
@@ -34,6 +36,7 @@ WHOLE_MINUTES = 25.0  # from the call to the last line, on a busy machine too
 LATER_MINUTES = 4.0  # translating and scoring there; two idle cores take less than two
 MINUTES = (6.0, 15.0)  # of the training, at least and at most
 ENOUGH = 1000  # updates: fewer have not learned yet which word translates which
+LEAST = 16.0  # BLEU of a model that has learned which word translates which
 EXAMPLES = ["Open the file.", "Click on the Remote Files button in the Start Center.", "Choose Format - Page."]
 
 
@@ -169,6 +172,9 @@ class Translation:
         typing = ["fairseq-mega-interactive", self.folder / "data-bin", *self._translator()]
         if self.options.text is None:
             self._show_examples(typing)
+        if self.options.text is None and not self.updates:
+            score = read_result(self.folder / "result.json")["scores"]["sacrebleu"]
+            self._warn(score, float((self.folder / "minutes").read_text(encoding="utf-8")))
         print(f"\ncheckpoint: {self.folder / 'checkpoints' / 'checkpoint_best.pt'}")
         print(f"score and settings: {self.folder / 'result.json'}")
         print(
@@ -179,6 +185,16 @@ class Translation:
         typing[0] = Path(sys.prefix) / "bin" / "fairseq-mega-interactive"
         line = shlex.join(str(part) for part in typing)
         print(f"  PYTHONUNBUFFERED=1 PYTHONWARNINGS=ignore {line} | awk -F '\\t' '/^D-/ {{ print $3; fflush() }}'")
+
+    @staticmethod
+    def _warn(score: float, minutes: float) -> None:
+        """Say what helps where a BLEU score tells that the model has not learned to translate."""
+        if score < LEAST:
+            say(
+                f"{score:.1f} BLEU: the model has not learned yet which word translates which, where 15 minutes of two "
+                f"idle cores come to 35. Give --train-minutes {2 * math.ceil(minutes)} or more and another --work-dir, "
+                "or wait until the machine is idle"
+            )
 
     def _show_examples(self, typing: List[object]) -> None:
         command = [str(part) for part in typing]

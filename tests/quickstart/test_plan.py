@@ -11,6 +11,7 @@ from fairseq_mega.quickstart import training, translation
 from fairseq_mega.quickstart.hyper_parameters import recipe_of
 from fairseq_mega.quickstart.options import parse
 from fairseq_mega.reports.log_progress import Progress
+from fairseq_mega.reports.results import make_result, write_result
 from fairseq_mega.work.commands import StageError
 from fairseq_mega.work.folder import Work
 
@@ -78,3 +79,22 @@ def test_too_few_updates_are_told(
     training.train(work, recipe_of("translation", {}), ["--cpu"], updates, 10)
     said = capsys.readouterr().err
     assert (f"only {done} updates in 11.5 minutes" in said and "--train-minutes 24 or more" in said) == told
+
+
+@pytest.mark.parametrize(("score", "updates", "told"), [(3.9, None, True), (16.5, None, False), (3.9, "20", False)])
+def test_a_model_that_has_not_learned_is_told_of(
+    score: float,
+    updates: Optional[str],
+    told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    made = translation.Translation(parse(["--work-dir", str(tmp_path)]), "bash scripts/quickstart.sh")
+    made.updates, made.device = updates, []
+    monkeypatch.setattr(made, "_show_examples", lambda typing: None)
+    (tmp_path / "minutes").write_text("14.54\n")
+    write_result(tmp_path / "result.json", make_result("translation", "quickstart", {"sacrebleu": score}, 1080, ""))
+    made.show()
+    said = capsys.readouterr().err
+    assert ("3.9 BLEU: the model has not learned yet" in said and "--train-minutes 30 or more" in said) == told
