@@ -9,7 +9,7 @@ import torch
 from tests.support import helpers, tiny_trainings
 
 WAYS = {"autocast": ["--precision", "bf16"], "weights too": ["--bf16"]}
-KINDS = ["language model", "text", "image", "speech", "translation"]
+KINDS = ["language model", "megalodon", "text", "image", "speech", "translation"]
 UPDATES = 6
 BAND = 0.02  # of float32's losses (bfloat16's relative rounding is 0.004), over these first updates
 
