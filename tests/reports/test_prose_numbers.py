@@ -73,7 +73,7 @@ def quick_start_of_bytes() -> List[str]:
 
 def quick_start() -> List[str]:
     said = []
-    for name in ("", "_again", "_busy", "_crowded", "_no_dropout"):
+    for name in ("", "_again", "_busy", "_crowded", "_no_dropout", "_decode_bf16", "_decode_int8"):
         path = f"results/quickstart{name}.json"
         result = json.loads((EXAMPLES / "translation" / path).read_text(encoding="utf-8"))
         said.append(f"[**{result['scores']['sacrebleu']:.1f}**]({path})")
