@@ -4,6 +4,6 @@ from fairseq_mega.compat.imports import import_fairseq
 
 import_fairseq()
 
-from . import linear_decay, timed_decay  # noqa: E402
+from . import epoch_cosine, linear_decay, timed_decay  # noqa: E402
 
-__all__ = ["linear_decay", "timed_decay"]
+__all__ = ["epoch_cosine", "linear_decay", "timed_decay"]
