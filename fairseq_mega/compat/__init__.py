@@ -22,6 +22,7 @@ from . import (
     safe_globals,
     saving,
     sharding,
+    undecayed,
     versions,
     weight_average,
     workers,
@@ -57,6 +58,7 @@ def apply() -> None:
     autocast.train_under_autocast()
     autocast.evaluate_under_autocast()
     master_weights.keep_master_weights()
+    undecayed.mark_float32_copies()
     finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()

@@ -7,6 +7,7 @@ from fairseq.models import BaseFairseqModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
+from fairseq_mega.compat.undecayed import leave_undecayed
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
@@ -42,6 +43,9 @@ class MegaImageModel(BaseFairseqModel):
         self.head = ImageHead(width, cfg.image_class_num)
         self.image_size = int(cfg.image_size)
         self.classes = int(cfg.image_class_num)
+        for name, parameter in self.named_parameters():
+            if not is_decayed(name, parameter):
+                leave_undecayed(parameter)
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegaImageModel":
@@ -75,3 +79,16 @@ class MegaImageModel(BaseFairseqModel):
         """
         super().upgrade_state_dict_named(state_dict, name)
         check_state_dict(self, state_dict)
+
+
+def is_decayed(name: str, parameter: Tensor) -> bool:
+    """Whether ``--optimizer adam_selective_decay`` decays a parameter of this model.
+
+    Biases, weights of norms and the vectors of places are not decayed; the moving averages and the relative bias, also
+    one of their vectors, are.
+
+    Source: the published training (XuezheMax/mega-image), whose rule goes by its own names.
+    """
+    place = name == "encoder.embedding.positions"
+    of_norm = name.endswith(".weight") and parameter.dim() == 1 and not name.endswith(".relative_bias.weight")
+    return not (place or of_norm or name.endswith(".bias"))

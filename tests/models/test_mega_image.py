@@ -6,7 +6,9 @@ from argparse import Namespace
 import pytest
 import torch
 
+from fairseq_mega.compat.undecayed import is_undecayed
 from fairseq_mega.models.mega_image import MegaImageModel
+from fairseq_mega.models.published_checkpoints.tensors import publish_state_dict
 from fairseq_mega.modules.dropout import StochasticDepth
 from tests.support.tiny_images import build
 
@@ -96,3 +98,21 @@ def test_checkpoints_of_other_models_are_refused():
     del state["head.hidden.bias"]
     with pytest.raises(ValueError, match=r"1 tensors missing \(such as \['head.hidden.bias'\]\)"):
         build().load_state_dict(dict(state))
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "batchnorm"])
+def test_weight_decay_leaves_out_what_the_published_training_leaves_out(norm):
+    """By the published names and shapes, and not one parameter of ours without its name there."""
+    parameters = dict(build(normalization_type=norm).named_parameters())
+    published = publish_state_dict(parameters, shared_output=False)
+    assert len(published) == len(parameters)
+    want = {
+        name
+        for name, tensor in published.items()
+        if name.endswith(".bias") or (name.endswith(".weight") and tensor.dim() == 1) or name == "pos_embed"
+    }
+    marked = {name: parameter for name, parameter in parameters.items() if is_undecayed(parameter)}
+    assert set(publish_state_dict(marked, shared_output=False)) == want
+    assert {"pos_embed", "head.bias", "blocks.2.mega_layer.norm.norm.weight", "patch_embed.pemb.proj.bias"} <= want
+    assert not {"blocks.0.mega_layer.move.omega", "blocks.0.mega_layer.rel_pos_bias.rel_pos_bias"} & want
+    assert all(name in published for name in ("blocks.0.mega_layer.move.omega", "blocks.0.nffn.fc1.weight"))
