@@ -1,9 +1,9 @@
-"""fairseq learning-rate schedules; importing this package registers them."""
+"""fairseq optimisers and learning-rate schedules; importing this package registers them."""
 
 from fairseq_mega.compat.imports import import_fairseq
 
 import_fairseq()
 
-from . import epoch_cosine, linear_decay, timed_decay  # noqa: E402
+from . import adam_selective_decay, epoch_cosine, linear_decay, timed_decay  # noqa: E402
 
-__all__ = ["epoch_cosine", "linear_decay", "timed_decay"]
+__all__ = ["adam_selective_decay", "epoch_cosine", "linear_decay", "timed_decay"]

@@ -1,0 +1,170 @@
+"""Adam that decays some parameters only: its steps, its checkpoints, half precision, and what is refused."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.optim import FP16Optimizer
+from omegaconf import OmegaConf
+
+from fairseq_mega.compat.undecayed import _copy_marks, leave_undecayed
+from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam, SelectiveDecayAdamConfig
+from tests.support import helpers, tiny_images
+from tests.support.tiny_trainings import numbers
+
+RATE, DECAY, BETAS, EPS = 0.1, 0.05, (0.9, 0.98), 1e-3
+SHAPES = [(3, 2), (2,), (4, 1), (3,), (2, 2)]
+UNDECAYED = (1, 3)
+
+
+def parameters(marked=UNDECAYED):
+    draw = torch.Generator().manual_seed(2)
+    made = [torch.nn.Parameter(torch.randn(shape, generator=draw)) for shape in SHAPES]
+    for index in marked:
+        leave_undecayed(made[index])
+    return made
+
+
+def config(**options):
+    values = {"lr": [RATE], "adam_betas": list(BETAS), "adam_eps": EPS, "weight_decay": DECAY, "tpu": False, **options}
+    return OmegaConf.create({**vars(SelectiveDecayAdamConfig()), **values, "_name": "adam_selective_decay"})
+
+
+def gradients(step):
+    draw = torch.Generator().manual_seed(10 + step)
+    return [torch.randn(shape, generator=draw) for shape in SHAPES]
+
+
+def steps(optimizer, params, first, last):
+    for step in range(first, last):
+        for parameter, gradient in zip(params, gradients(step)):
+            parameter.grad = gradient.clone()
+        optimizer.step()
+
+
+def by_hand(count):
+    """Weights after some steps of AdamW in float64."""
+    weights = [parameter.detach().double() for parameter in parameters()]
+    means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+    for n in range(1, count + 1):
+        for i, gradient in enumerate(gradients(n)):
+            if i not in UNDECAYED:
+                weights[i] = weights[i] - RATE * DECAY * weights[i]
+            means[i] = BETAS[0] * means[i] + (1 - BETAS[0]) * gradient
+            squares[i] = BETAS[1] * squares[i] + (1 - BETAS[1]) * gradient.double() ** 2
+            rate = RATE * math.sqrt(1 - BETAS[1] ** n) / (1 - BETAS[0] ** n)
+            weights[i] = weights[i] - rate * means[i] / (squares[i].sqrt() + EPS)
+    return weights
+
+
+def assert_close(params, want):
+    for index, (got, wanted) in enumerate(zip(params, want)):
+        torch.testing.assert_close(got.detach().double(), wanted, rtol=1e-5, atol=1e-6, msg=f"parameter {index}")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_steps_by_hand(old):
+    """Of the first step the decay alone tells the groups apart."""
+    for count in (1, 4):
+        params = parameters()
+        steps(SelectiveDecayAdam(config(use_old_adam=old), params), params, 1, 1 + count)
+        assert_close(params, by_hand(count))
+
+
+def test_a_checkpoint_goes_on_whatever_the_overrides():
+    params = parameters()
+    first = SelectiveDecayAdam(config(), params)
+    steps(first, params, 1, 3)
+    second = SelectiveDecayAdam(config(), params)
+    second.load_state_dict(first.state_dict(), {"weight_decay": DECAY, "lr": RATE})
+    steps(second, params, 3, 5)
+    assert_close(params, by_hand(4))
+
+
+def test_a_rate_reaches_all_parameters():
+    optimizer = SelectiveDecayAdam(config(), parameters())
+    optimizer.set_lr(0.25)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+def test_float32_copies(flatten):
+    """Of bfloat16 weights they keep the marks; where they are joined that is said."""
+    params = parameters()
+    joined = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in params]))
+    original = (lambda *_: {0: joined}) if flatten else FP16Optimizer.build_fp32_params
+    copies = _copy_marks(original, SimpleNamespace(), params, flatten)
+    if flatten:
+        with pytest.raises(ValueError, match="--fp16 needs .*: add --fp16-no-flatten-grads, or give --bf16"):
+            SelectiveDecayAdam(config(), list(copies.values()))
+    else:
+        steps(SelectiveDecayAdam(config(), copies), copies, 1, 4)
+        assert_close(copies, by_hand(3))
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="names no parameters that weight decay leaves out .*--optimizer adam$"):
+        SelectiveDecayAdam(config(), parameters(marked=()))
+    optimizer = SelectiveDecayAdam(config(), parameters())
+    with pytest.raises(ValueError, match="does not go with --zero-sharding"):
+        optimizer.optimizer = optimizer.optimizer
+    of_all = torch.optim.Adam(parameters()).state_dict()
+    with pytest.raises(ValueError, match="decays all weights alike: add --reset-optimizer"):
+        optimizer.load_state_dict(of_all)
+
+
+PRECISIONS = {
+    "float32": [],
+    "autocast": ["--precision", "bf16"],
+    "bfloat16": ["--bf16"],
+    "memory-efficient": ["--memory-efficient-bf16", "--bf16"],
+}
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory):
+    """A tiny training of the image classifier, of three updates an epoch."""
+    folder = tiny_images.write(tmp_path_factory.mktemp("images"))
+    model = ["--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4, "--image-class-num", 3]
+    given = [folder, "--task", "image-classification", *model, "--criterion", "lra_cross_entropy", "--batch-size", 8]
+    given += ["--optimizer", "adam_selective_decay", "--weight-decay", 0.5, "--lr", 0.01, "--num-workers", 0, "--cpu"]
+    return [*given, "--no-epoch-checkpoints", "--no-progress-bar", "--log-format", "json", "--log-interval", 1]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_training_stopped_and_called_again_is_the_undisturbed_one(precision, arguments, tmp_path):
+    def train(save_dir, updates):
+        given = [*arguments, *PRECISIONS[precision], "--save-dir", tmp_path / save_dir, "--max-update", updates]
+        return numbers(helpers.run_fairseq("train", given), "^(loss|gnorm)$")
+
+    whole = train("whole", 5)
+    parts = train("parts", 2) + train("parts", 5)  # in mid-epoch
+    parts, whole = ([line for line in lines if "gnorm" in line] for lines in (parts, whole))
+    assert parts == whole and len(whole) == 5
+    ends = [torch.load(tmp_path / run / "checkpoint_last.pt", weights_only=True) for run in ("whole", "parts")]
+    for name, weight in ends[0]["model"].items():
+        assert torch.equal(weight, ends[1]["model"][name]), name
+    groups = ends[0]["last_optimizer_state"]["param_groups"]
+    assert [group["weight_decay"] for group in groups] == [0.5, 0.0]
+    assert len(ends[0]["last_optimizer_state"]["state"]) == sum(len(group["params"]) for group in groups)
+
+
+def test_a_training_decays_what_is_not_marked(arguments, tmp_path):
+    """Within one update of a rate that is not felt, and a decay that is: weights shrink, or stay."""
+    given = [*arguments, "--lr", 1e-6, "--weight-decay", 1e5, "--max-update", 1, "--save-dir", tmp_path, "--seed", 7]
+    helpers.run_fairseq("train", [*given, "--save-interval-updates", 1])
+    helpers.run_fairseq("train", [*given, "--max-update", 2])
+    before = torch.load(tmp_path / "checkpoint_1_1.pt")["model"]
+    after = torch.load(tmp_path / "checkpoint_last.pt")["model"]
+    kept = {name for name, weight in after.items() if torch.allclose(weight, before[name], atol=3e-6, rtol=0)}
+    shrunk = {name for name, weight in after.items() if torch.allclose(weight, 0.9 * before[name], atol=3e-6, rtol=0)}
+    assert kept | shrunk == set(after)
+    assert "encoder.final_norm.weight" in kept - shrunk and "encoder.embedding.positions" in kept - shrunk
+    assert "head.output.weight" in shrunk - kept and "encoder.layers.0.attention.ema.omega" in shrunk - kept
+
+
+def test_another_model_is_refused(tiny_corpus, tmp_path):
+    given = [tiny_corpus, *helpers.TINY_TRAINING, "--optimizer", "adam_selective_decay", "--cpu", "--max-update", 1]
+    with pytest.raises(ValueError, match="--optimizer adam_selective_decay: this model names no parameters"):
+        helpers.run_fairseq("train", [*given, "--save-dir", tmp_path])
