@@ -62,12 +62,14 @@ def _refuse_what_cannot_be_shared_out(
                 f"{asked} needs torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
                 f"another --ddp-backend"
             )
+        name = getattr(cfg.optimizer, "_name", None)
         refused = {
             "--cpu-offload": parallel.cpu_offload,
             "--use-sharded-state": parallel.use_sharded_state,
             f"--zero-sharding {parallel.zero_sharding}": parallel.zero_sharding != "none",
             "--use-bmuf": cfg.optimization.use_bmuf,
             "--store-ema": cfg.ema.store_ema,
+            f"--optimizer {name}": name == "adam_selective_decay",  # no mark of a parameter stays with its shard
         }
         for option, given in refused.items():
             if given:

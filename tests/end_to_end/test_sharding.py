@@ -91,6 +91,7 @@ def test_two_processes_train_as_one_does(
         (["--use-sharded-state"], "--ddp-backend fully_sharded does not go with --use-sharded-state"),
         (["--cpu-offload"], "does not go with --cpu-offload"),
         (["--store-ema"], "does not go with --store-ema"),
+        (["--optimizer", "adam_selective_decay"], "does not go with --optimizer adam_selective_decay: leave out"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
