@@ -92,6 +92,30 @@ torch.testing.assert_close(got, steps(params, begun, range(3, 6)), rtol=1e-5, at
     run(PRELUDE + program)
 
 
+def test_fused_adam_with_decay_of_some_parameters() -> None:
+    """As without apex, and each goes on from the other's checkpoint."""
+    program = """
+import copy
+from fairseq_mega.compat.undecayed import leave_undecayed
+from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam
+ends = []
+for old in (False, True):
+    params, _ = build(True)
+    leave_undecayed(params[0])
+    chosen = [Namespace(**{**vars(cfg), "use_old_adam": which}) for which in (old, not old)]
+    begun, other = (SelectiveDecayAdam(options, params) for options in chosen)
+    assert [type(built.optimizer).__name__ == "FusedAdamV2" for built in (begun, other)] == [not old, old]
+    assert [group["weight_decay"] for group in begun.param_groups] == [0.1, 0.0]
+    steps(params, begun, range(3))
+    other.load_state_dict(copy.deepcopy(begun.state_dict()))
+    ends.append(steps(params, other, range(3, 6)))
+torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
+plain = steps(*build(True), range(6))
+assert (ends[0][0] - plain[0]).abs().max() > 0.01 and torch.allclose(ends[0][1], plain[1], rtol=1e-5, atol=1e-6)
+"""
+    run(PRELUDE + program)
+
+
 def test_the_namesake_is_refused(tmp_path: Path) -> None:
     """The web toolkit is not even imported (it is written in Python 2), and the message says what to do."""
     (tmp_path / "apex").mkdir()
