@@ -21,6 +21,9 @@ class LRACrossEntropyConfig(FairseqDataclass):
 class LRACrossEntropyCriterion(FairseqCriterion):
     """Negative log likelihood of the classes; the gradient is divided by the number of examples.
 
+    Where examples belong to several classes by weights, as after Mixup, it is the cross entropy with the weights, and
+    an example counts as correct if the prediction is the class of greatest weight.
+
     Logs ``loss`` (base 2, per example), ``accuracy`` in per cent and ``correct``, a text such as "1802 of 2000". To
     keep the checkpoint of best accuracy: ``--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric``.
 
@@ -32,7 +35,7 @@ class LRACrossEntropyCriterion(FairseqCriterion):
 
         Args:
             model: from ``net_input`` to logits (B, classes).
-            sample: with ``target`` (B,) long.
+            sample: with ``target`` (B,) long, or weights (B, classes) that sum to one.
             reduce: add the losses of the examples.
 
         Returns:
@@ -48,12 +51,14 @@ class LRACrossEntropyCriterion(FairseqCriterion):
                 f"tokens: give --criterion cross_entropy or label_smoothed_cross_entropy"
             )
         logits = logits.float()
-        target = sample["target"].view(-1)
+        target = sample["target"]
+        weighted = target.is_floating_point()
+        target = target.float() if weighted else target.view(-1)
         loss = F.cross_entropy(logits, target, reduction="sum" if reduce else "none")
-        examples = target.numel()
+        examples = len(target)
         logged = {
             "loss": loss.detach().sum(),
-            "ncorrect": (logits.argmax(dim=-1) == target).sum(),
+            "ncorrect": (logits.argmax(dim=-1) == (target.argmax(dim=-1) if weighted else target)).sum(),
             "nsentences": examples,
             "ntokens": sample["ntokens"],
             "sample_size": examples,

@@ -1,0 +1,31 @@
+"""Cross entropy of classifiers: classes by weights."""
+
+import pytest
+import torch
+
+from fairseq_mega.criterions.lra_cross_entropy import LRACrossEntropyCriterion
+
+LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.0, 0.5, 3.0]])
+
+
+def score(target, **options):
+    sample = {"net_input": {"logits": LOGITS}, "target": target, "ntokens": 2}
+    return LRACrossEntropyCriterion(None)(lambda logits: logits, sample, **options)
+
+
+def test_weighted_classes():
+    weights = torch.tensor([[0.7, 0.2, 0.1], [0.45, 0.55, 0.0]])
+    want = -(weights.double() * LOGITS.double().log_softmax(-1)).sum(-1)
+    loss, examples, logged = score(weights)
+    assert loss.item() == pytest.approx(want.sum().item(), rel=1e-6)
+    assert examples == logged["sample_size"] == logged["nsentences"] == 2
+    assert logged["ncorrect"] == 1  # class 0 is the heavier one of the first; 2 is predicted for the second, 1 is meant
+    torch.testing.assert_close(score(weights, reduce=False)[0].double(), want, rtol=1e-6, atol=0)
+
+
+def test_weight_one_is_the_class():
+    classes = torch.tensor([0, 1])
+    alike = score(torch.nn.functional.one_hot(classes, 3).float())
+    loss, examples, logged = score(classes)
+    assert loss.item() == pytest.approx(alike[0].item(), rel=1e-6)
+    assert examples == alike[1] and logged["ncorrect"] == alike[2]["ncorrect"] == 1
