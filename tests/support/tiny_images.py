@@ -1,14 +1,19 @@
 """Tiny image classifiers, and colour images whose brightness is their class for --task image-classification."""
 
+import importlib.util
 from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_mega.models  # noqa: F401
 
+needs_timm = pytest.mark.skipif(
+    importlib.util.find_spec("timm") is None, reason="timm is not installed: bash scripts/setup.sh --extras dev"
+)
 SIZES = {"train": 24, "valid": 7, "test": 9}
 SIZE, CLASSES = 8, 3
 TINY = {
@@ -33,6 +38,20 @@ def write(folder: Path, size: int = SIZE) -> Path:
         images = 80 * labels[:, None, None, None] + draw.integers(60, size=(count, size, size, 3))
         np.save(folder / "input" / f"{split}.npy", images.astype(np.uint8))
         (folder / "label" / f"{split}.label").write_text("".join(f"{label}\n" for label in labels))
+    return folder
+
+
+def write_files(folder: Path, counts=None, size: int = 12) -> Path:
+    """JPEG files in a folder per class, wider than high."""
+    from PIL import Image
+
+    draw = np.random.default_rng(3)
+    for split, count in (counts or SIZES).items():
+        for image in range(count):
+            label = image % CLASSES
+            (folder / split / f"class{label}").mkdir(parents=True, exist_ok=True)
+            pixels = 80 * label + draw.integers(60, size=(size, size + 5, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / split / f"class{label}" / f"{image:03}.JPEG")
     return folder
 
 

@@ -1,0 +1,73 @@
+"""Images in a folder per class: what is read, in which order, and what is refused."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fairseq_mega.data.image_folder import ImageFolder, check_same_classes
+from tests.support import tiny_images
+
+
+def test_classes_and_images_are_sorted(tmp_path):
+    for name in ("b/2.png", "b/10.PNG", "a/é x.JPEG", "c/z.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (3, 2), (len(name), 0, 0)).save(tmp_path / name)
+    (tmp_path / "a" / ".hidden.jpg").touch()
+    (tmp_path / "a" / "notes.txt").touch()
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "list.csv").touch()
+    folder = pickle.loads(pickle.dumps(ImageFolder(tmp_path)))
+    assert folder.classes == ["a", "b", "c"] and folder.labels.tolist() == [0, 1, 1, 2] and len(folder) == 4
+    found = [folder.path(index).relative_to(tmp_path).as_posix() for index in range(4)]
+    assert found == ["a/é x.JPEG", "b/10.PNG", "b/2.png", "c/z.jpg"]
+    assert folder[1].size == (3, 2) and np.array(folder[1])[0, 0].tolist() == [len("b/10.PNG"), 0, 0]
+
+
+def test_no_file_is_looked_at(tmp_path, monkeypatch):
+    """A stat for each of ImageNet's files would take minutes on a file system of a network."""
+    tiny_images.write_files(tmp_path)
+    asked = []
+    stat, opened = os.stat, open
+    monkeypatch.setattr(os, "stat", lambda path, *args, **kw: (asked.append(str(path)), stat(path, *args, **kw))[1])
+    monkeypatch.setattr("builtins.open", lambda path, *args, **kw: (asked.append(path), opened(path, *args, **kw))[1])
+    assert len(ImageFolder(tmp_path / "train")) == 24
+    assert not [path for path in asked if str(path).endswith(".JPEG")]
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
+def test_all_images_become_rgb(mode, tmp_path):
+    (tmp_path / "a").mkdir()
+    Image.new(mode, (4, 4)).save(tmp_path / "a" / "x.jpg")
+    assert ImageFolder(tmp_path)[0].mode == "RGB"
+
+
+@pytest.mark.parametrize("contents", ["truncated", "other", "empty"])
+def test_damaged_images_are_named(contents, tmp_path):
+    path = tiny_images.write_files(tmp_path) / "train" / "class1" / "001.JPEG"
+    data = path.read_bytes()
+    path.write_bytes({"truncated": data[: len(data) // 2], "other": b"<html>", "empty": b""}[contents])
+    images = ImageFolder(tmp_path / "train")
+    with pytest.raises(ValueError, match=r"class1/001\.JPEG cannot be decoded, replace or remove it \(.+\)"):
+        images[images.labels.tolist().index(1)]
+
+
+def test_folders_without_images(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none does not exist: a folder of images holds a folder per class"):
+        ImageFolder(tmp_path / "none")
+    with pytest.raises(ValueError, match="holds no folders: one per class is needed"):
+        ImageFolder(tmp_path)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ValueError, match=r"/a holds no images \(\.bmp"):
+        ImageFolder(tmp_path)
+
+
+def test_other_classes_are_refused(tmp_path):
+    for name in ("train/a", "train/b", "val/a", "val/c", "same/b", "same/a"):
+        (tmp_path / name).mkdir(parents=True)
+    check_same_classes(tmp_path / "train", tmp_path / "same")
+    message = "train and .*val must have the same classes: only .*/train has b, only .*/val has c$"
+    with pytest.raises(ValueError, match=message):
+        check_same_classes(tmp_path / "train", tmp_path / "val")
