@@ -1,0 +1,136 @@
+"""Datasets of images that pass through a transform: the same each time, or drawn anew in each epoch."""
+
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+import torch
+
+from .classified import ClassifiedDataset
+from .image_augmentation import BatchMixing, seeded
+
+ROUND = 256  # with repetitions, an epoch has a multiple of this many images
+
+
+class TransformedImageDataset(ClassifiedDataset):
+    """Images with a class each, all of one size after the transform.
+
+    Args:
+        images: n images of PIL, or arrays (H, W, 3) of uint8.
+        labels: (n,) integers.
+        transform: from an image of PIL to (3, size, size) float32.
+        size: height and width.
+        order: see :class:`fairseq_mega.data.classified.ClassifiedDataset`.
+    """
+
+    def __init__(
+        self, images: Any, labels: np.ndarray, transform: Callable, size: int, order: Optional[np.ndarray] = None
+    ) -> None:
+        super().__init__(labels, np.full(len(labels), size * size), order)
+        self.images, self.transform = images, transform
+
+    def source(self, index: int) -> torch.Tensor:
+        """An image (3, size, size)."""
+        from PIL import Image
+
+        image = self.images[index]
+        return self.transform(Image.fromarray(image) if isinstance(image, np.ndarray) else image)
+
+    def collate_sources(self, sources: List[torch.Tensor]) -> Dict[str, torch.Tensor]:
+        """``images`` (B, 3, size, size)."""
+        return {"images": torch.stack(sources)}
+
+
+def images_per_epoch(count: int, repetitions: int) -> int:
+    """How many images an epoch has, those that are repeated counted each time.
+
+    With repetitions the multiple of 256 that does not exceed the number of all images, as published (fewer than 256 are
+    all taken), so that an epoch takes as long as one without.
+    """
+    return count if repetitions == 1 or count < ROUND else count // ROUND * ROUND
+
+
+class AugmentedImageDataset(TransformedImageDataset):
+    """Training images, drawn and augmented anew in each epoch.
+
+    In an epoch come the first images of a permutation, each ``repetitions`` times in a row. What is drawn for an image
+    depends on seed, epoch, the image and which repetition it is; what is drawn for a batch, on seed, epoch and the
+    batch's members. Items are places in the order of the epoch.
+
+    The order is cut into steps, and the images of a step are dealt to the batches of the processes one by one: with at
+    least as many processes as repetitions no batch holds an image twice. fairseq must not shuffle these batches.
+
+    Args:
+        images, labels, transform, size: see :class:`TransformedImageDataset`; the transform may draw.
+        seed: of all that is drawn.
+        repetitions: how often an image occurs in an epoch in which it occurs.
+        mixing: what is done to each batch, if anything.
+        shuffle: False: the images as they come, without repetitions.
+
+    Source: Hoffer et al., CVPR 2020 (repeated augmentation); as in the published code (XuezheMax/mega-image).
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        labels: np.ndarray,
+        transform: Callable,
+        size: int,
+        seed: int,
+        repetitions: int = 1,
+        mixing: Optional[BatchMixing] = None,
+        shuffle: bool = True,
+    ) -> None:
+        super().__init__(images, labels, transform, size)
+        assert shuffle or repetitions == 1, "the same images in each epoch"
+        count = images_per_epoch(len(labels), repetitions)
+        self.sizes, self.order = self.sizes[:count], self.order[:count]
+        self.seed, self.repetitions, self.mixing, self.shuffle = seed, repetitions, mixing, shuffle
+        self.shards = 1  # processes that take a batch each in a step
+        self.set_epoch(1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the images of an epoch."""
+        self.epoch = epoch
+        count = len(self.labels)
+        drawn = np.random.default_rng((self.seed, epoch)).permutation(count) if self.shuffle else np.arange(count)
+        self.drawn = drawn[: -(-len(self) // self.repetitions)]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def image_at(self, place: int) -> Tuple[int, int]:
+        """Image at a place of the epoch, and which repetition of it this is."""
+        return int(self.drawn[place // self.repetitions]), place % self.repetitions
+
+    def __getitem__(self, place: int) -> Dict[str, Any]:
+        image, repetition = self.image_at(int(place))
+        with seeded(self.seed, self.epoch, 0, image, repetition):
+            source = self.source(image)
+        return {"id": int(place), "source": source, "target": int(self.labels[image])}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """Batch of examples, mixed; ``target`` is then (B, classes) float32. Nothing for none."""
+        batch = super().collater(samples)
+        if batch and self.mixing is not None:
+            with seeded(self.seed, self.epoch, 1, *batch["id"].tolist()):
+                images, batch["target"] = self.mixing(batch["net_input"]["images"], batch["target"])
+            batch["net_input"]["images"] = images
+        return batch
+
+    def batch_by_size(
+        self,
+        indices: np.ndarray,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        required_batch_size_multiple: int = 1,
+    ) -> List[np.ndarray]:
+        """Batches of all places, in the order in which they are dealt to ``shards`` processes."""
+        limits = [len(indices)] + ([max_sentences] if max_sentences else [])
+        size = min(limits + ([max_tokens // int(self.sizes[0])] if max_tokens else []))
+        step = size * self.shards
+        dealt = (
+            indices[start : start + step][shard :: self.shards]
+            for start in range(0, len(indices), step)
+            for shard in range(self.shards)
+        )
+        return [batch for batch in dealt if len(batch)]

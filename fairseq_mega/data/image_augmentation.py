@@ -1,0 +1,135 @@
+"""The transforms of images and batches with which models are trained on ImageNet; all of them are timm's."""
+
+import contextlib
+import importlib
+import random
+from typing import Any, Iterator, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_mega.compat.torchvision_operators import import_torchvision
+
+from .image_arrays import DEVIATION, MEAN
+
+RANDAUGMENT = "rand-m9-mstd0.5-inc1"  # two operations, magnitude 9 with noise 0.5, in the "increasing" variants
+KEPT = 224 / 256  # of the shorter side in evaluation
+
+
+def timm_data(purpose: str) -> Any:
+    """The module ``timm.data``.
+
+    Args:
+        purpose: what needs it, for the message.
+
+    Raises:
+        ValueError: with the remedy, if timm or torchvision is not installed.
+    """
+    try:
+        import_torchvision()
+        return importlib.import_module("timm.data")
+    except ImportError as error:
+        raise ValueError(
+            f"{purpose} needs timm, which is not installed ({error}): bash scripts/setup.sh --extras images, or pip "
+            f"install 'fairseq_mega[images]'"
+        ) from error
+
+
+def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder per class") -> Any:
+    """From an image of PIL to (3, size, size) float32: resized bicubically, its centre, ImageNet's mean and deviation.
+
+    Args:
+        size: height and width.
+        kept: ``size`` as a part of the shorter side after the resize.
+        purpose: see :func:`timm_data`.
+    """
+    return timm_data(purpose).create_transform(
+        size, is_training=False, interpolation="bicubic", mean=MEAN, std=DEVIATION, crop_pct=kept
+    )
+
+
+def training_transform(size: int) -> Any:
+    """As :func:`evaluation_transform`, with a random part of the image, flip, RandAugment and random erasing.
+
+    Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
+    """
+    return timm_data("--augmentation randaugment").create_transform(
+        size,
+        is_training=True,
+        interpolation="bicubic",
+        mean=MEAN,
+        std=DEVIATION,
+        auto_augment=RANDAUGMENT,
+        re_prob=0.25,
+        re_mode="pixel",
+        re_count=1,
+    )
+
+
+@contextlib.contextmanager
+def seeded(*key: int) -> Iterator[None]:
+    """Seed the generators of Python, numpy and torch (CPU) within the block, then put them back.
+
+    Args:
+        key: whole numbers of at least 0; the seeds depend on all of them.
+    """
+    python, numpy, tensors = random.getstate(), np.random.get_state(), torch.default_generator.get_state()
+    seeds = [int(seed) for seed in np.random.SeedSequence(key).generate_state(3)]
+    try:
+        random.seed(seeds[0])
+        np.random.seed(seeds[1])
+        torch.default_generator.manual_seed(seeds[2])  # torch.manual_seed would seed GPUs, too
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.default_generator.set_state(tensors)
+
+
+class BatchMixing:
+    """Mixup or CutMix within a batch, and smoothed targets.
+
+    Every batch is mixed, with one proportion; where both kinds are given one is drawn, each half of the time.
+
+    Args:
+        classes: number of classes.
+        mixup: alpha of the Beta distribution of the proportions, 0 for no Mixup.
+        cutmix: that of CutMix.
+        smoothing: of the weight of a class, how much is shared among all of them.
+
+    Source: MEGA, Table 11; Zhang et al., ICLR 2018; Yun et al., ICCV 2019.
+    """
+
+    def __init__(self, classes: int, mixup: float, cutmix: float, smoothing: float) -> None:
+        self.classes, self.smoothing = classes, smoothing
+        self.mixer: Any = None
+        if mixup or cutmix:
+            self.mixer = timm_data("--mixup and --cutmix").Mixup(
+                mixup_alpha=mixup,
+                cutmix_alpha=cutmix,
+                prob=1.0,
+                switch_prob=0.5,
+                mode="batch",
+                label_smoothing=smoothing,
+                num_classes=classes,
+            )
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tuple[Tensor, Tensor]:
+        """Mix a batch; draws from numpy's generator.
+
+        Args:
+            images: (B, 3, H, W); may be overwritten.
+            labels: (B,) long.
+
+        Returns:
+            The images and the weights of the classes, (B, classes) float32 with rows that sum to one.
+        """
+        if self.mixer is None:
+            apart = torch.nn.functional.one_hot(labels, self.classes).float()
+            return images, apart * (1 - self.smoothing) + self.smoothing / self.classes
+        count = len(images)
+        if count % 2:  # timm mixes even numbers only: the last one occurs twice
+            images, labels = torch.cat([images, images[-1:]]), torch.cat([labels, labels[-1:]])
+        images, targets = self.mixer(images, labels)
+        return images[:count], targets[:count]

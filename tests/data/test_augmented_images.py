@@ -1,0 +1,170 @@
+"""Augmented images: which are drawn, that workers, processes and a resumed run repeat them, and mixed batches."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data.iterators import EpochBatchIterator
+
+from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset, images_per_epoch
+from fairseq_mega.data.image_augmentation import BatchMixing, evaluation_transform, seeded, training_transform
+from fairseq_mega.data.image_folder import ImageFolder
+from tests.support import tiny_images
+
+
+class Numbers:
+    """Images that consist of their own index."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.full((3, 2, 2), float(index))
+
+
+def noise(image):
+    """The image, and what each of the three generators draws."""
+    drawn = torch.tensor([random.random(), float(np.random.rand()), torch.rand(()).item()])
+    return torch.cat([image, drawn[:, None, None].expand(3, 1, 2)], dim=1)
+
+
+def dataset_of(count, transform=noise, **options):
+    return AugmentedImageDataset(Numbers(count), np.arange(count) % 5, transform, 2, **{"seed": 1, **options})
+
+
+def batches_of(dataset, size, epoch=1, workers=0, shards=1, shard=0, skip=0):
+    dataset.shards = shards
+    dataset.set_epoch(epoch)
+    sampler = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=size)
+    iterator = EpochBatchIterator(
+        dataset, dataset.collater, sampler, 1, shards, shard, num_workers=workers, epoch=epoch, disable_shuffling=True
+    )
+    if skip:
+        iterator.load_state_dict({"version": 2, "epoch": epoch, "iterations_in_epoch": skip, "shuffle": False})
+    return list(iterator.next_epoch_itr(shuffle=False))
+
+
+def images_in(batches):
+    """Image of each item."""
+    return [int(image) for batch in batches if batch for image in batch["net_input"]["images"][:, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(("count", "repetitions", "want"), [(600, 1, 600), (600, 3, 512), (255, 3, 255), (256, 4, 256)])
+def test_images_of_an_epoch(count, repetitions, want):
+    dataset = dataset_of(count, repetitions=repetitions)
+    assert len(dataset) == images_per_epoch(count, repetitions) == want
+    images = images_in(batches_of(dataset, 50))
+    numbers = [images.count(image) for image in set(images)]
+    assert len(images) == want and numbers.count(repetitions) == want // repetitions
+    assert len(numbers) == -(-want // repetitions)
+    assert images_in(batches_of(dataset, 50, epoch=2)) != images
+
+
+def test_labels_belong_to_their_images():
+    batches = batches_of(dataset_of(300, repetitions=3), 64)
+    assert [int(label) for batch in batches for label in batch["target"]] == [i % 5 for i in images_in(batches)]
+
+
+def test_what_is_drawn():
+    """Something else for each repetition and epoch, the same each time it is asked for; globals stay as they were."""
+    dataset = dataset_of(6, repetitions=3)
+    dataset.set_epoch(2)
+    state = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    drawn = torch.stack([dataset[place]["source"][:, 2, 0] for place in range(6)])
+    assert len(set(drawn.flatten().tolist())) == 18
+    assert torch.equal(dataset[4]["source"][:, 2, 0], drawn[4])
+    assert state == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+    image, repetition = dataset.image_at(4)
+    with seeded(1, 2, 0, image, repetition):
+        assert torch.equal(noise(torch.zeros(3, 2, 2))[:, 2, 0], drawn[4])
+    for other in ({"seed": 2}, {"repetitions": 1}):
+        assert not torch.equal(dataset_of(6, **{"repetitions": 3, **other})[4]["source"][:, 2, 0], drawn[4])
+
+
+@tiny_images.needs_timm
+def test_workers_and_a_resumed_epoch_repeat_it():
+    mixing = BatchMixing(5, 0.8, 1.0, 0.1)
+    dataset = dataset_of(30, repetitions=2, mixing=mixing)
+    whole = batches_of(dataset, 4, epoch=3)
+    for other in (batches_of(dataset, 4, epoch=3, workers=2), batches_of(dataset, 4, epoch=3, workers=1, skip=5)):
+        for batch, again in zip(whole[-len(other) :], other):
+            assert torch.equal(batch["net_input"]["images"], again["net_input"]["images"])
+            assert torch.equal(batch["target"], again["target"])
+        assert len(other) in (len(whole), len(whole) - 5)
+
+
+@pytest.mark.parametrize("processes", [3, 4, 8])
+def test_repetitions_are_dealt_to_different_processes(processes):
+    dataset = dataset_of(600, repetitions=3)
+    alone = batches_of(dataset, 8 * processes)
+    shards = [batches_of(dataset, 8, shards=processes, shard=shard) for shard in range(processes)]
+    assert all(len(set(images_in([batch]))) == len(images_in([batch])) for shard in shards for batch in shard)
+    for step, batch in enumerate(alone):  # the same images are in the same step, with the same augmentation
+        items = torch.cat([shard[step]["net_input"]["images"] for shard in shards if shard[step]])
+        want = sorted(batch["net_input"]["images"].flatten(1).tolist())
+        assert sorted(items.flatten(1).tolist()) == want
+
+
+def test_limits_of_batches():
+    dataset = dataset_of(10)
+    everything = dataset.ordered_indices()
+    assert [len(batch) for batch in dataset.batch_by_size(everything, max_tokens=15)] == [3, 3, 3, 1]
+    assert [len(batch) for batch in dataset.batch_by_size(everything, max_tokens=15, max_sentences=2)] == [2] * 5
+    assert [len(batch) for batch in dataset.batch_by_size(everything)] == [10]
+    assert images_in(batches_of(dataset_of(4, shuffle=False), 3, epoch=5)) == [0, 1, 2, 3]
+
+
+def test_smoothed_targets():
+    images = torch.rand(3, 3, 2, 2)
+    mixed, targets = BatchMixing(4, 0.0, 0.0, 0.1)(images, torch.tensor([2, 0, 3]))
+    assert mixed is images
+    want = torch.full((3, 4), 0.025)
+    want[[0, 1, 2], [2, 0, 3]] = 0.925
+    torch.testing.assert_close(targets, want)
+
+
+@tiny_images.needs_timm
+@pytest.mark.parametrize("alphas", [(0.8, 0.0), (0.0, 1.0), (0.8, 1.0)])
+@pytest.mark.parametrize("count", [1, 4, 5])
+def test_mixed_targets_tell_what_is_in_the_images(alphas, count):
+    """Images of one value each: the share of each value in a mixed image is the weight of its class."""
+    mixing = BatchMixing(count, *alphas, 0.0)
+    for seed in range(20):
+        images = torch.eye(count)[:, :, None, None].repeat(1, 1, 16, 16)  # channel of its class is 1
+        with seeded(seed):
+            mixed, targets = mixing(images, torch.arange(count))
+        assert mixed.shape == (count, count, 16, 16) and targets.shape == (count, count)
+        torch.testing.assert_close(targets.sum(-1), torch.ones(count))
+        torch.testing.assert_close(mixed.mean((2, 3)), targets)
+
+
+@tiny_images.needs_timm
+def test_mixed_and_smoothed_targets():
+    with seeded(0):
+        sharp = BatchMixing(5, 0.8, 1.0, 0.0)(torch.rand(4, 3, 8, 8), torch.arange(4))[1]
+    with seeded(0):
+        smooth = BatchMixing(5, 0.8, 1.0, 0.1)(torch.rand(4, 3, 8, 8), torch.arange(4))[1]
+    torch.testing.assert_close(smooth, 0.9 * sharp + 0.1 / 5)
+
+
+@tiny_images.needs_timm
+def test_transforms(tmp_path):
+    """Evaluation by hand with PIL; in training something else each time, of the same kind."""
+    from PIL import Image
+
+    images = ImageFolder(tiny_images.write_files(tmp_path, size=40) / "train")
+    dataset = TransformedImageDataset(images, images.labels, evaluation_transform(28), 28)
+    small = images[7].resize((36, 32), Image.Resampling.BICUBIC)  # 45 x 40: the shorter side becomes 28 * 256 / 224
+    cut = np.asarray(small.crop((4, 2, 32, 30))) / 255
+    want = torch.from_numpy((cut - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).permute(2, 0, 1)
+    torch.testing.assert_close(dataset[7]["source"].double(), want, atol=1e-5, rtol=0)
+    drawn = AugmentedImageDataset(images, images.labels, training_transform(28), 28, seed=1, repetitions=3)
+    pair = drawn[0]["source"], drawn[1]["source"]
+    assert {image.shape for image in pair} == {(3, 28, 28)} and not torch.equal(*pair)
+    names = [type(part).__name__ for part in training_transform(28).transforms]
+    assert names[:3] == ["RandomResizedCropAndInterpolation", "RandomHorizontalFlip", "RandAugment"]
+    assert names[-1] == "RandomErasing"
