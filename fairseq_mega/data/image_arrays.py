@@ -45,7 +45,10 @@ class ImageArray:
 
     def _open(self) -> np.ndarray:
         if not self.path.is_file():
-            raise FileNotFoundError(f"{self.path} does not exist: give the folder that holds input/ and label/")
+            raise FileNotFoundError(
+                f"{self.path} does not exist: give the folder that holds input/ and label/, or "
+                f"train/ and valid/ with a folder per class"
+            )
         try:
             return np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:

@@ -1,14 +1,20 @@
-"""Classification of colour images that were cut to one size before."""
+"""Classification of colour images: arrays of one size, or a folder of image files per class."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Tuple, Union
 
+import numpy as np
+from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
+from omegaconf import II
 
-from fairseq_mega.data.classified import check_labels
+from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
+from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
+from fairseq_mega.data.image_augmentation import BatchMixing, evaluation_transform, training_transform
+from fairseq_mega.data.image_folder import ImageFolder, check_same_classes
 from fairseq_mega.data.pixel_files import read_labels
 from fairseq_mega.models.mega_image import MegaImageModel
 
@@ -16,25 +22,45 @@ from .classification import ClassificationConfig, ClassificationTask
 
 logger = logging.getLogger(__name__)
 
+AugmentationChoice = ChoiceEnum(["none", "randaugment"])
+
 
 @dataclass
 class ImageClassificationConfig(ClassificationConfig):
-    """Options of ``--task image-classification``."""
+    """Options of ``--task image-classification``; the last five are about training images alone."""
+
+    augmentation: AugmentationChoice = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={"help": "of training images; randaugment: the recipe's crop, flip, RandAugment and erasing, by timm"},
+    )
+    repeated_augmentation: int = field(
+        default=1, metadata={"help": "how often an image occurs in an epoch, one in so many of the images (recipe: 3)"}
+    )
+    mixup: float = field(default=0.0, metadata={"help": "alpha of Mixup, 0 for none (recipe: 0.8)"})
+    cutmix: float = field(default=0.0, metadata={"help": "alpha of CutMix, 0 for none (recipe: 1.0)"})
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "weight that is shared among all classes (recipe: 0.1)"}
+    )
+    train_subset: str = II("dataset.train_subset")
 
 
 @register_task("image-classification", dataclass=ImageClassificationConfig)
 class ImageClassificationTask(ClassificationTask):
-    """Classify colour images.
+    """Classify colour images, which models see with ImageNet's mean and deviation.
 
     The data folder holds ``input/{split}.npy``, uint8 (n, S, S, 3) as they leave a resize and crop, and
-    ``label/{split}.label``, one class per line. Models see them with ImageNet's mean and deviation, and without the
-    augmentation of the paper's recipe.
+    ``label/{split}.label``, one class per line; or image files ``{split}/CLASS/FILE``, whose classes are numbered as
+    their sorted names. These are resized and cropped here; for the split ``valid`` the folder may be called ``val``.
+
+    Training images are augmented on request. They are drawn anew in each epoch then, also across batches, and what is
+    drawn depends on ``--seed``, the epoch and the image, so that workers and a resumed training repeat it.
     """
 
     input_type = "image"
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
+        check_options(cfg)
         self.image_size: Optional[int] = None  # the model's
 
     def learn_from(self, model: Any) -> None:
@@ -50,15 +76,66 @@ class ImageClassificationTask(ClassificationTask):
             )
         self.image_size, self.classes = model.image_size, model.classes
 
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ImageDataset:
-        """Load a split; its images stay in the file until they are used.
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedDataset:
+        """Load a split; its images stay in their files until they are used.
 
         Raises:
             FileNotFoundError: if it is not there.
             ValueError: if a file is broken, or they do not fit each other or the model.
         """
-        folder = Path(self.cfg.data)
-        source, label_path = folder / "input" / f"{split}.npy", folder / "label" / f"{split}.label"
+        array, folder = Path(self.cfg.data) / "input" / f"{split}.npy", self.folder_of(split)
+        images: Union[ImageArray, ImageFolder]
+        if folder.is_dir() and not array.exists():
+            images, labels = self.read_folder(split, folder)
+        else:
+            images, labels = self.read_array(split, array)
+        in_training = "task_cfg" not in kwargs  # which only fairseq's command for scoring gives
+        if in_training and augments(self.cfg) and split == self.cfg.train_subset:
+            self.datasets[split] = self.augmented(images, labels)
+        elif isinstance(images, ImageArray):
+            self.datasets[split] = ImageDataset(images, labels, self.training_order(len(labels)))
+        else:
+            size = self.size_of_model()
+            order = self.training_order(len(labels))
+            self.datasets[split] = TransformedImageDataset(images, labels, evaluation_transform(size), size, order)
+        return self.datasets[split]
+
+    def folder_of(self, split: str) -> Path:
+        """Where the classes of a split are folders, if they are; ``val`` where there is no ``valid``."""
+        folder = Path(self.cfg.data) / split
+        return folder.with_name("val") if split == "valid" and not folder.is_dir() else folder
+
+    def size_of_model(self) -> int:
+        """Height and width of the model's images."""
+        assert self.image_size is not None, "the model is built first"
+        return self.image_size
+
+    def read_folder(self, split: str, folder: Path) -> Tuple[ImageFolder, np.ndarray]:
+        """Images in a folder per class, the same classes as in training.
+
+        Raises:
+            ValueError: if they are not, or not as many as the model has.
+        """
+        training = self.folder_of("train")
+        if training.is_dir() and folder != training:
+            check_same_classes(training, folder)
+        images = ImageFolder(folder)
+        if self.classes is not None and len(images.classes) != self.classes:
+            raise ValueError(
+                f"{folder} has {len(images.classes)} classes, the model has {self.classes}: give --image-class-num "
+                f"{len(images.classes)}"
+            )
+        logger.info(f"{split}: {len(images):,} images of {len(images.classes):,} classes in {folder}")
+        return images, images.labels
+
+    def read_array(self, split: str, source: Path) -> Tuple[ImageArray, np.ndarray]:
+        """Images of one size from a file of numpy.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ValueError: if a file is broken, or they do not fit each other or the model.
+        """
+        label_path = Path(self.cfg.data) / "label" / f"{split}.label"
         images, labels = ImageArray(source), read_labels(label_path)
         if len(images) != len(labels):
             raise ValueError(
@@ -71,6 +148,58 @@ class ImageClassificationTask(ClassificationTask):
                 f"{source}: images of {height} x {width} pixels, the model reads --image-size {self.image_size}: "
                 f"resize or crop them"
             )
-        self.datasets[split] = ImageDataset(images, labels, self.training_order(len(labels)))
         logger.info(f"{split}: {len(labels):,} images of {height} x {width} pixels")
-        return self.datasets[split]
+        return images, labels
+
+    def augmented(self, images: Union[ImageArray, ImageFolder], labels: np.ndarray) -> AugmentedImageDataset:
+        """Training images as the options have them."""
+        cfg, size, mixing = self.cfg, self.size_of_model(), None
+        if str(cfg.augmentation) == "randaugment":
+            transform = training_transform(size)
+        elif isinstance(images, ImageFolder):
+            transform = evaluation_transform(size)
+        else:
+            transform = evaluation_transform(size, kept=1.0)
+        if cfg.mixup or cfg.cutmix or cfg.label_smoothing:
+            assert self.classes is not None, "the model is built first"
+            mixing = BatchMixing(self.classes, cfg.mixup, cfg.cutmix, cfg.label_smoothing)
+        dataset = AugmentedImageDataset(
+            images, labels, transform, size, cfg.seed, cfg.repeated_augmentation, mixing, not cfg.no_shuffle
+        )
+        logger.info(f"augmented images, {len(dataset):,} per epoch")
+        return dataset
+
+    def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
+        """As that of every classification; augmented images come in the order that they were dealt in.
+
+        They are not loaded in a thread (--data-buffer-size), whose draws would get among those of the training.
+        """
+        if not isinstance(dataset, AugmentedImageDataset):
+            return super().get_batch_iterator(dataset, *args, **kwargs)
+        dataset.shards = kwargs.get("num_shards", 1)
+        kwargs["data_buffer_size"] = 0
+        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        iterator.disable_shuffling, iterator.shuffle = True, False
+        return iterator
+
+
+def augments(cfg: Any) -> bool:
+    """Whether options ask for training images other than they are in the data."""
+    asked = cfg.mixup or cfg.cutmix or cfg.label_smoothing or cfg.repeated_augmentation > 1
+    return bool(asked) or str(cfg.augmentation) != "none"
+
+
+def check_options(cfg: Any) -> None:
+    """Raise a ValueError that names an option which is out of range, or does not go with another."""
+    if cfg.repeated_augmentation < 1:
+        raise ValueError(f"--repeated-augmentation {cfg.repeated_augmentation}: give 1 (no repetitions) or more")
+    for name in ("mixup", "cutmix"):
+        if getattr(cfg, name) < 0:
+            raise ValueError(f"--{name} {getattr(cfg, name)}: give 0 (none) or more")
+    if not 0 <= cfg.label_smoothing < 1:
+        raise ValueError(f"--label-smoothing {cfg.label_smoothing}: give 0 or more, less than 1")
+    if cfg.no_shuffle and cfg.repeated_augmentation > 1:
+        raise ValueError(
+            f"--no-shuffle and --repeated-augmentation {cfg.repeated_augmentation}: an epoch would show the same part "
+            f"of the images each time, leave one of them out"
+        )

@@ -1,0 +1,130 @@
+"""--task image-classification on a folder per class: splits, options, training with augmentation and its resumption."""
+
+import importlib
+import json
+import re
+import shutil
+import sys
+
+import pytest
+import torch
+
+from fairseq_mega.cli import console
+from tests.support import tiny_images
+from tests.support.helpers import forget_earlier_runs, run_fairseq
+from tests.tasks.test_image_classification import MODEL, task_of
+
+AUGMENTED = ["--augmentation", "randaugment", "--repeated-augmentation", 3]
+AUGMENTED += ["--mixup", 0.8, "--cutmix", 1.0, "--label-smoothing", 0.1]
+TRAINING = ["--task", "image-classification", *MODEL, "--criterion", "lra_cross_entropy", "--optimizer", "adam"]
+TRAINING += ["--lr", 0.003, "--batch-size", 8, "--no-progress-bar", "--log-format", "json", "--log-interval", 1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_images.write_files(tmp_path_factory.mktemp("files"))
+
+
+def known(folder, **options):
+    task = task_of(folder, image_size=8, classes=3)
+    task.cfg.update({"train_subset": "train", **options})
+    return task
+
+
+def logged(output, key):
+    """Values of a key in the lines of --log-format json."""
+    lines = re.findall(r"\{.*\}", output)
+    return [entry[key] for entry in map(json.loads, (line for line in lines if line.startswith('{"'))) if key in entry]
+
+
+@tiny_images.needs_timm
+def test_splits(folder, tmp_path):
+    """Scored images are never augmented, also those of the training part; valid may be called val."""
+    data = shutil.copytree(folder, tmp_path / "data")
+    (data / "valid").rename(data / "val")
+    task = known(data, mixup=0.8, repeated_augmentation=3)
+    assert len(task.load_dataset("valid")) == 7
+    for dataset in (task.load_dataset("valid"), task.load_dataset("train", task_cfg=task.cfg)):
+        batch = dataset.collater([dataset[0], dataset[1]])
+        assert batch["net_input"]["images"].shape == (2, 3, 8, 8) and batch["target"].dtype == torch.long
+    batch = task.load_dataset("train").collater([task.datasets["train"][0]])
+    assert batch["target"].shape == (1, 3) and batch["target"].is_floating_point()
+
+
+@tiny_images.needs_timm
+def test_arrays_are_augmented_too(tmp_path):
+    data = tiny_images.write(tmp_path / "data")
+    task = known(data)
+    plain = task.load_dataset("train")
+    order = known(data, label_smoothing=0.1).load_dataset("train")
+    place = order.drawn.tolist().index(5)
+    torch.testing.assert_close(order[place]["source"], plain.collater([plain[5]])["net_input"]["images"][0])
+    assert known(data, augmentation="randaugment").load_dataset("train")[0]["source"].shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"repeated_augmentation": 0}, r"--repeated-augmentation 0: give 1 \(no repetitions\) or more"),
+        ({"mixup": -1.0}, "--mixup -1.0: give 0"),
+        ({"cutmix": -0.5}, "--cutmix -0.5: give 0"),
+        ({"label_smoothing": 1.0}, "--label-smoothing 1.0: give 0 or more, less than 1"),
+        ({"repeated_augmentation": 3, "no_shuffle": True}, "--no-shuffle and --repeated-augmentation 3: an epoch would"),
+    ],
+)
+def test_options_out_of_range(options, message, folder):
+    task = known(folder, **options)
+    with pytest.raises(ValueError, match=message):
+        type(task).setup_task(task.cfg)
+
+
+def test_folders_that_do_not_fit(folder, tmp_path):
+    with pytest.raises(ValueError, match="train has 3 classes, the model has 5: give --image-class-num 3"):
+        task_of(folder, image_size=8, classes=5).load_dataset("train")
+    data = shutil.copytree(folder, tmp_path / "data")
+    shutil.rmtree(data / "valid" / "class1")
+    with pytest.raises(ValueError, match=r"/train and .*/valid must have the same classes: only .*/train has class1"):
+        known(data).load_dataset("valid")
+    with pytest.raises(FileNotFoundError, match="train/ and valid/ with a folder per class"):
+        known(tmp_path / "nothing").load_dataset("train")
+
+
+@pytest.mark.parametrize("options", [{}, {"augmentation": "randaugment"}, {"mixup": 0.8}])
+def test_timm_is_missing(options, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm.data", None)
+    import_module = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", lambda name: None if name == "torchvision" else import_module(name))
+    needs = {"augmentation": "--augmentation randaugment", "mixup": "a folder per class"}
+    with pytest.raises(ValueError, match=f"{needs.get(next(iter(options), ''), 'a folder per class')} needs timm, which"):
+        known(folder, **options).load_dataset("train")
+
+
+@tiny_images.needs_timm
+def test_training_and_its_resumption(folder, tmp_path, device_flags, capsys):
+    """Two epochs at once, and the same with workers after a stop in the first: the same losses."""
+    arguments = [folder, *TRAINING, *AUGMENTED, "--max-epoch", 2, *device_flags]
+    whole = run_fairseq("train", [*arguments, "--num-workers", 0, "--save-dir", tmp_path / "whole"])
+    forget_earlier_runs()
+    rest = [*arguments, "--save-dir", tmp_path / "parts"]
+    run_fairseq("train", [*rest, "--num-workers", 0, "--max-update", 2, "--save-interval-updates", 2])
+    forget_earlier_runs()
+    resumed = run_fairseq("train", [*rest, "--num-workers", 1])
+    want, got = (logged(output, "train_loss") for output in (whole, resumed))
+    assert len(want) == 2 and want == got
+    assert logged(whole, "valid_accuracy") == logged(resumed, "valid_accuracy")[-2:]
+    forget_earlier_runs()
+    given = [folder, "--path", tmp_path / "whole" / "checkpoint_last.pt", "--valid-subset", "test", *device_flags]
+    capsys.readouterr()
+    assert console.run("validate", [str(argument) for argument in [*given, "--batch-size", 4]]) == 0
+    captured = capsys.readouterr()
+    assert re.search(r"correct \d of 9", captured.out + captured.err)
+
+
+@tiny_images.needs_timm
+@pytest.mark.parametrize("workers", [0, 1])
+def test_damaged_images_are_named_by_commands(workers, folder, tmp_path, capsys):
+    data = shutil.copytree(folder, tmp_path / "data")
+    (data / "train" / "class2" / "005.JPEG").write_bytes(b"\xff\xd8nothing")
+    arguments = [data, *TRAINING, "--cpu", "--max-epoch", 1, "--num-workers", workers, "--save-dir", tmp_path / "save"]
+    assert console.run("train", [str(argument) for argument in arguments]) != 0
+    assert "class2/005.JPEG cannot be decoded, replace or remove it" in capsys.readouterr().err
