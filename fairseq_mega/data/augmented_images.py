@@ -56,8 +56,9 @@ class AugmentedImageDataset(TransformedImageDataset):
     depends on seed, epoch, the image and which repetition it is; what is drawn for a batch, on seed, epoch and the
     batch's members. Items are places in the order of the epoch.
 
-    The order is cut into steps, and the images of a step are dealt to the batches of the processes one by one: with at
-    least as many processes as repetitions no batch holds an image twice. fairseq must not shuffle these batches.
+    The order is cut into updates, and the images of an update are dealt to its batches one by one: with at least as
+    many batches as repetitions none holds an image twice. The batches of an update, and what is drawn for each, are the
+    same on one GPU that takes them in turn as on several at once. fairseq must not shuffle these batches.
 
     Args:
         images, labels, transform, size: see :class:`TransformedImageDataset`; the transform may draw.
@@ -85,7 +86,7 @@ class AugmentedImageDataset(TransformedImageDataset):
         count = images_per_epoch(len(labels), repetitions)
         self.sizes, self.order = self.sizes[:count], self.order[:count]
         self.seed, self.repetitions, self.mixing, self.shuffle = seed, repetitions, mixing, shuffle
-        self.shards = 1  # processes that take a batch each in a step
+        self.lanes = 1  # batches of an update, of all processes
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
@@ -124,13 +125,13 @@ class AugmentedImageDataset(TransformedImageDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> List[np.ndarray]:
-        """Batches of all places, in the order in which they are dealt to ``shards`` processes."""
+        """Batches of all places, in the order in which they are dealt to ``lanes``."""
         limits = [len(indices)] + ([max_sentences] if max_sentences else [])
         size = min(limits + ([max_tokens // int(self.sizes[0])] if max_tokens else []))
-        step = size * self.shards
+        update = size * self.lanes
         dealt = (
-            indices[start : start + step][shard :: self.shards]
-            for start in range(0, len(indices), step)
-            for shard in range(self.shards)
+            indices[start : start + update][lane :: self.lanes]
+            for start in range(0, len(indices), update)
+            for lane in range(self.lanes)
         )
         return [batch for batch in dealt if len(batch)]

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
@@ -42,6 +42,7 @@ class ImageClassificationConfig(ClassificationConfig):
         default=0.0, metadata={"help": "weight that is shared among all classes (recipe: 0.1)"}
     )
     train_subset: str = II("dataset.train_subset")
+    update_freq: List[int] = II("optimization.update_freq")
 
 
 @register_task("image-classification", dataclass=ImageClassificationConfig)
@@ -169,16 +170,17 @@ class ImageClassificationTask(ClassificationTask):
         logger.info(f"augmented images, {len(dataset):,} per epoch")
         return dataset
 
-    def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
+    def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
         """As that of every classification; augmented images come in the order that they were dealt in.
 
         They are not loaded in a thread (--data-buffer-size), whose draws would get among those of the training.
         """
         if not isinstance(dataset, AugmentedImageDataset):
-            return super().get_batch_iterator(dataset, *args, **kwargs)
-        dataset.shards = kwargs.get("num_shards", 1)
+            return super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
+        accumulated = list(self.cfg.get("update_freq") or [1])  # not known where a checkpoint is scored
+        dataset.lanes = kwargs.get("num_shards", 1) * accumulated[min(epoch, len(accumulated)) - 1]
         kwargs["data_buffer_size"] = 0
-        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        iterator = super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
         iterator.disable_shuffling, iterator.shuffle = True, False
         return iterator
 

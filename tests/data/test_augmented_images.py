@@ -38,7 +38,7 @@ def dataset_of(count, transform=noise, **options):
 
 
 def batches_of(dataset, size, epoch=1, workers=0, shards=1, shard=0, skip=0):
-    dataset.shards = shards
+    dataset.lanes = shards
     dataset.set_epoch(epoch)
     sampler = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=size)
     iterator = EpochBatchIterator(

@@ -62,6 +62,22 @@ def test_arrays_are_augmented_too(tmp_path):
     assert known(data, augmentation="randaugment").load_dataset("train")[0]["source"].shape == (3, 8, 8)
 
 
+@tiny_images.needs_timm
+def test_batches_of_an_update_do_not_depend_on_processes(tmp_path):
+    """Six processes, or two that take three batches each for an update: the same batches, none with an image twice."""
+    data = tiny_images.write_files(tmp_path, {"train": 36, "valid": 3})
+
+    def batches(processes, accumulated):
+        task = known(data, repeated_augmentation=3, update_freq=[1, accumulated])  # of the first epoch, and afterwards
+        dataset = task.load_dataset("train")
+        iterator = task.get_batch_iterator(dataset=dataset, max_sentences=2, num_shards=processes, epoch=2)
+        found = [batch.tolist() for batch in iterator.frozen_batches]
+        assert all(len({dataset.image_at(place)[0] for place in batch}) == len(batch) for batch in found)
+        return found
+
+    assert batches(6, 1) == batches(2, 3) == batches(1, 6)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
