@@ -1,8 +1,8 @@
-"""Prepare the data of the Long Range Arena and of raw speech, or real stand-ins for them, and the books of PG-19.
+"""Prepare the data of the Long Range Arena and of raw speech, or real stand-ins for them, ImageNet, and PG-19's books.
 
 Generates, fetches or takes the raw data, checks them, and leaves in --out the files that the tasks lra-text, lra-image,
-speech_commands and megalodon_pretrain read, and SOURCE.json: origin, seed, counts and checksums. Progress goes to
-stderr. The same command given again goes on where it was interrupted, and does nothing where all is done.
+speech_commands, image-classification and megalodon_pretrain read, and SOURCE.json: origin, seed, counts and checksums.
+Progress goes to stderr. The same command given again goes on where it was interrupted, and does nothing where all is done.
 """
 
 import argparse

@@ -1,11 +1,14 @@
 """Small made-up stand-ins for the data of the Long Range Arena and of speech, in the files that the real ones come in.
 
 They go through fairseq-mega-prepare like the real ones; FOLDER/options holds its options, one a line. The numbers that
-come out mean nothing. Run by its path it imports numpy only, so that it starts at once.
+come out mean nothing. Run by its path it imports numpy only, and what images need when they are made, so that it starts
+at once.
 """
 
 import argparse
+import io
 import sys
+import tarfile
 import wave
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
@@ -63,6 +66,49 @@ def speech_commands(folder: Path, draw: np.random.Generator) -> List[str]:
     return ["--dir", str(folder), "--any-count"]
 
 
+def imagenet(folder: Path, draw: np.random.Generator) -> List[str]:
+    """Archives of colour images, and their development kit."""
+    from scipy.io import savemat
+
+    classes = [f"n{number:08}" for number in (4, 2, 3, 1)]  # by their numbers in the kit, which no order follows
+    with tarfile.open(folder / "ILSVRC2012_img_train.tar", "w") as outer:
+        for name in classes:
+            inner = io.BytesIO()
+            with tarfile.open(fileobj=inner, mode="w") as archive:
+                for number in range(12):
+                    add_file(archive, f"{name}_{number}.JPEG", jpeg(draw))
+            add_file(outer, f"{name}.tar", inner.getvalue())
+    truth = [1 + number % len(classes) for number in range(16)]
+    with tarfile.open(folder / "ILSVRC2012_img_val.tar", "w") as archive:
+        for number in reversed(range(len(truth))):
+            add_file(archive, f"ILSVRC2012_val_{number + 1:08}.JPEG", jpeg(draw))
+    numbered = list(enumerate([*classes, "n99999999"], 1))  # the last one stands above others, and has no images
+    synsets = np.array(numbered, dtype=[("ILSVRC2012_ID", "f8"), ("WNID", "O")])
+    meta = io.BytesIO()
+    savemat(meta, {"synsets": synsets[:, None]})
+    with tarfile.open(folder / "ILSVRC2012_devkit_t12.tar.gz", "w:gz") as archive:
+        add_file(archive, "ILSVRC2012_devkit_t12/data/meta.mat", meta.getvalue())
+        lines = "".join(f"{number}\n" for number in truth)
+        add_file(archive, "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt", lines.encode())
+    return ["--archives", str(folder), "--any-archives"]
+
+
+def jpeg(draw: np.random.Generator) -> bytes:
+    """An image in colour, wider than high."""
+    from PIL import Image
+
+    packed = io.BytesIO()
+    Image.fromarray(draw.integers(0, 256, (40, 50, 3), dtype=np.uint8)).save(packed, "JPEG")
+    return packed.getvalue()
+
+
+def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Put a file into an archive."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
 MAKERS: Dict[str, Callable[[Path, np.random.Generator], List[str]]] = {
     "listops": lambda folder, draw: ["--count", "100", "--min-length", "10", "--max-length", "40"],
     "imdb": imdb,
@@ -71,6 +117,7 @@ MAKERS: Dict[str, Callable[[Path, np.random.Generator], List[str]]] = {
     "pathfinder32": lambda folder, draw: ["--count", "50"],
     "pathx": lambda folder, draw: ["--count", "20"],
     "speech-commands": speech_commands,
+    "imagenet": imagenet,
 }
 
 

@@ -1,0 +1,74 @@
+"""ImageNet out of made-up archives: classes of the validation images, an interruption, damage, other archives."""
+
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fairseq_mega.corpora.classification import imagenet, made_up
+from fairseq_mega.data.image_folder import ImageFolder
+from tests.support.prepare_runs import prepare, refusal, source_of
+
+ANY = "--any-archives"
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> Path:
+    assert made_up.main(["imagenet", str(tmp_path / "archives")]) == 0
+    return tmp_path / "archives"
+
+
+def test_a_folder_per_class(archives: Path, tmp_path: Path) -> None:
+    prepare("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY).succeeded()
+    train, val = (ImageFolder(tmp_path / "out" / split) for split in ("train", "val"))
+    assert train.classes == val.classes == [f"n{number:08}" for number in (1, 2, 3, 4)]
+    for index in range(len(train)):
+        assert train.path(index).name.startswith(train.classes[train.labels[index]])
+        assert train[index].size == (50, 40)
+    # the kit numbers the classes n4, n2, n3, n1, and gives the images 1 to 16 the numbers 1, 2, 3, 4, 1, ...
+    found = {int(re.findall(r"\d{8}", val.path(index).name)[0]): int(val.labels[index]) for index in range(len(val))}
+    assert [found[number] for number in range(1, 17)] == [3, 1, 2, 0] * 4
+    source = source_of(tmp_path / "out")
+    assert source["splits"] == {"train": {"examples": 48, "classes": 4}, "val": {"examples": 16, "classes": 4}}
+    assert not (tmp_path / "out" / "unfinished").exists()
+
+
+def test_what_was_unpacked_is_kept(archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    command = ["imagenet", "--out", tmp_path / "out", "--archives", archives, ANY]
+    with monkeypatch.context() as patched:
+        patched.setattr(imagenet, "unpack_validation", stop)
+        assert prepare(*command).status == 130
+    (kept,) = (tmp_path / "out").rglob("n00000002_0.JPEG")
+    kept.write_bytes(b"of the first attempt")
+    prepare(*command).succeeded()
+    assert (tmp_path / "out" / "train" / "n00000002" / kept.name).read_bytes() == b"of the first attempt"
+    assert len(ImageFolder(tmp_path / "out" / "train")) == 48
+
+
+def test_other_archives_are_refused(archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imagenet, "BYTES", 0)
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives)
+    assert "ILSVRC2012_img_train.tar: expected MD5 1d675b47d978889d74fa0da5fadfb00e" in message
+    (archives / "ILSVRC2012_img_val.tar").unlink()
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
+    assert "ILSVRC2012_img_val.tar" in message and "https://image-net.org/download" in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", [archive.name for archive in imagenet.ARCHIVES.values()])
+def test_damaged_archives_are_named(archives: Path, tmp_path: Path, name: str) -> None:
+    path = archives / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
+    assert str(archives) in message and re.search("get (a )?new cop(y|ies)", message)
+
+
+def test_images_without_class(archives: Path, tmp_path: Path) -> None:
+    with tarfile.open(archives / "ILSVRC2012_img_val.tar", "a") as archive:
+        made_up.add_file(archive, "ILSVRC2012_val_00000099.JPEG", b"")
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
+    assert "holds 17 images, its development kit knows 16" in message
