@@ -1,26 +1,25 @@
 """MEGA classifiers of images (MEGA, Ma et al., ICLR 2023, 4.4 and Table 11)."""
 
 from argparse import Namespace
-from typing import Any, Dict, Optional, Union
+from typing import Any, Optional, Union
 
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_mega.compat.undecayed import leave_undecayed
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import check_state_dict
+from .image_classifier import ImageClassifier
 from .options.flags import naming_flags
 from .options.layer_config import image_layer_config
 from .options.mega_image import MegaImageConfig, complete_image_model
 
 
 @register_model("mega_image", dataclass=MegaImageConfig)
-class MegaImageModel(BaseFairseqModel):
+class MegaImageModel(ImageClassifier):
     """Image classifier: ``--arch mega_image`` and its presets, ``preset_names("mega_image")``.
 
     Patches with a vector for each place, bidirectional pre-norm layers with Laplace attention over all of them, whose
@@ -34,18 +33,14 @@ class MegaImageModel(BaseFairseqModel):
 
     @naming_flags("encoder", "image_size")
     def __init__(self, cfg: DictConfig) -> None:
-        super().__init__()
+        super().__init__(int(cfg.image_size), int(cfg.image_class_num))
         width = int(cfg.encoder_embed_dim)
         embedding = PatchEmbedding(width, cfg.image_size, cfg.patch_size)
         layers = [MegaLayer(image_layer_config(cfg, layer)) for layer in range(cfg.encoder_layers)]
         final_norm = build_norm(str(cfg.normalization_type), width)
         self.encoder = SequenceEncoder(embedding, layers, final_norm, None, -1, cfg.checkpoint_activations)
         self.head = ImageHead(width, cfg.image_class_num)
-        self.image_size = int(cfg.image_size)
-        self.classes = int(cfg.image_class_num)
-        for name, parameter in self.named_parameters():
-            if not is_decayed(name, parameter):
-                leave_undecayed(parameter)
+        self.mark_undecayed()
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegaImageModel":
@@ -71,24 +66,13 @@ class MegaImageModel(BaseFairseqModel):
         """
         return self.head(self.encoder(images)[0])
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that says why.
+    def is_decayed(self, name: str, parameter: Tensor) -> bool:
+        """All but biases, weights of norms and the vectors of places.
 
-        Raises:
-            ValueError: if the tensors are not this model's.
+        The moving averages and the relative bias, also one of their vectors, are decayed.
+
+        Source: the published training (XuezheMax/mega-image), whose rule goes by its own names.
         """
-        super().upgrade_state_dict_named(state_dict, name)
-        check_state_dict(self, state_dict)
-
-
-def is_decayed(name: str, parameter: Tensor) -> bool:
-    """Whether ``--optimizer adam_selective_decay`` decays a parameter of this model.
-
-    Biases, weights of norms and the vectors of places are not decayed; the moving averages and the relative bias, also
-    one of their vectors, are.
-
-    Source: the published training (XuezheMax/mega-image), whose rule goes by its own names.
-    """
-    place = name == "encoder.embedding.positions"
-    of_norm = name.endswith(".weight") and parameter.dim() == 1 and not name.endswith(".relative_bias.weight")
-    return not (place or of_norm or name.endswith(".bias"))
+        place = name == "encoder.embedding.positions"
+        of_norm = name.endswith(".weight") and parameter.dim() == 1 and not name.endswith(".relative_bias.weight")
+        return not (place or of_norm or name.endswith(".bias"))

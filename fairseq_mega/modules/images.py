@@ -29,14 +29,7 @@ class PatchEmbedding(nn.Module):
 
     def __init__(self, embed_dim: int, image_size: int, patch_size: int) -> None:
         super().__init__()
-        if image_size % patch_size:
-            raise FieldError(
-                "patch_size",
-                "{field} {patch} does not divide {image_size} {image}: give sizes in pixels of which one divides the "
-                "other, for example 16 and 224",
-                patch=patch_size,
-                image=image_size,
-            )
+        check_patches(image_size, patch_size)
         self.image_size = image_size
         self.patches = nn.Conv2d(CHANNELS, embed_dim, patch_size, stride=patch_size)
         self.positions = nn.Parameter(torch.empty(patch_count(image_size, patch_size), embed_dim))
@@ -48,15 +41,7 @@ class PatchEmbedding(nn.Module):
         Raises:
             FieldError: for input of another shape.
         """
-        size = self.image_size
-        if images.dim() != 4 or images.shape[1:] != (CHANNELS, size, size):
-            raise FieldError(
-                "image_size",
-                "input of shape {found}: this model reads images (batch, 3, {size}, {size}), see {field}; resize or "
-                "crop them",
-                found=tuple(images.shape),
-                size=size,
-            )
+        check_images(images, self.image_size)
         x = self.patches(images.to(self.patches.weight.dtype))
         return x.flatten(2).transpose(1, 2) + self.positions
 
@@ -81,6 +66,30 @@ class ImageHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Hidden states (B, L, d) to logits (B, classes)."""
         return self.output(sentence_vector(silu(self.hidden(x)), None, "mp"))
+
+
+def check_patches(image_size: int, patch_size: int) -> None:
+    """Raise a FieldError unless patches are a whole part of an image."""
+    if image_size % patch_size:
+        raise FieldError(
+            "patch_size",
+            "{field} {patch} does not divide {image_size} {image}: give sizes in pixels of which one divides the "
+            "other, for example 16 and 224",
+            patch=patch_size,
+            image=image_size,
+        )
+
+
+def check_images(images: Tensor, size: int) -> None:
+    """Raise a FieldError for anything but images (B, 3, size, size)."""
+    if images.dim() != 4 or images.shape[1:] != (CHANNELS, size, size):
+        raise FieldError(
+            "image_size",
+            "input of shape {found}: this model reads images (batch, 3, {size}, {size}), see {field}; resize or "
+            "crop them",
+            found=tuple(images.shape),
+            size=size,
+        )
 
 
 def patch_count(image_size: int, patch_size: int) -> int:

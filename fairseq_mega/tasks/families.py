@@ -7,8 +7,8 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_mega.models.classifier import SequenceClassifier
+from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.models.mega import MegaModel
-from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 from fairseq_mega.models.options.classifier import TASKS
@@ -31,7 +31,7 @@ def kind_of(arch: str) -> Optional[Kind]:
     model = ARCH_MODEL_REGISTRY.get(arch, object)
     if issubclass(model, SequenceClassifier):
         return Kind("a classifier", TASKS, _of_sequences, ["validate"])
-    if issubclass(model, MegaImageModel):
+    if issubclass(model, ImageClassifier):
         images = "image-classification"
         return Kind("an image classifier", images, lambda t: issubclass(t, ImageClassificationTask), ["validate"])
     if issubclass(model, MegaLanguageModel):

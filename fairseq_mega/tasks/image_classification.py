@@ -16,7 +16,7 @@ from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
 from fairseq_mega.data.image_augmentation import BatchMixing, evaluation_transform, training_transform
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes
 from fairseq_mega.data.pixel_files import read_labels
-from fairseq_mega.models.mega_image import MegaImageModel
+from fairseq_mega.models.image_classifier import ImageClassifier
 
 from .classification import ClassificationConfig, ClassificationTask
 
@@ -70,10 +70,10 @@ class ImageClassificationTask(ClassificationTask):
         Raises:
             ValueError: if it reads no images.
         """
-        if not isinstance(model, MegaImageModel):
+        if not isinstance(model, ImageClassifier):
             raise ValueError(
                 f"--task {self.cfg.get('_name')} needs a classifier of images, {type(model).__name__} is none: give "
-                f"--arch mega_image or one of its presets"
+                f"--arch mega_image, vit_image or one of their presets"
             )
         self.image_size, self.classes = model.image_size, model.classes
 
