@@ -1,7 +1,8 @@
-"""Import torchvision where its compiled operators were built for another torch."""
+"""Import torchvision, and timm, which needs it, where its compiled operators were built for another torch."""
 
 import importlib
 import re
+from typing import Any
 
 import torch
 
@@ -26,3 +27,23 @@ def import_torchvision() -> None:
             if missing is None:
                 raise
             torch.library.define(missing[1], "() -> ()")  # a RuntimeError where it was declared before
+
+
+def import_timm(module: str, purpose: str) -> Any:
+    """A module of timm.
+
+    Args:
+        module: its full name.
+        purpose: what needs it, for the message.
+
+    Raises:
+        ValueError: with the remedy, if timm or torchvision is not installed.
+    """
+    try:
+        import_torchvision()
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"{purpose} needs timm, which is not installed ({error}): bash scripts/setup.sh --extras images, or pip "
+            f"install 'fairseq_mega[images]'"
+        ) from error

@@ -1,7 +1,6 @@
 """The transforms of images and batches with which models are trained on ImageNet; all of them are timm's."""
 
 import contextlib
-import importlib
 import random
 from typing import Any, Iterator, Tuple
 
@@ -9,31 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.torchvision_operators import import_torchvision
+from fairseq_mega.compat.torchvision_operators import import_timm
 
 from .image_arrays import DEVIATION, MEAN
 
 RANDAUGMENT = "rand-m9-mstd0.5-inc1"  # two operations, magnitude 9 with noise 0.5, in the "increasing" variants
 KEPT = 224 / 256  # of the shorter side in evaluation
-
-
-def timm_data(purpose: str) -> Any:
-    """The module ``timm.data``.
-
-    Args:
-        purpose: what needs it, for the message.
-
-    Raises:
-        ValueError: with the remedy, if timm or torchvision is not installed.
-    """
-    try:
-        import_torchvision()
-        return importlib.import_module("timm.data")
-    except ImportError as error:
-        raise ValueError(
-            f"{purpose} needs timm, which is not installed ({error}): bash scripts/setup.sh --extras images, or pip "
-            f"install 'fairseq_mega[images]'"
-        ) from error
 
 
 def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder per class") -> Any:
@@ -42,9 +22,9 @@ def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder
     Args:
         size: height and width.
         kept: ``size`` as a part of the shorter side after the resize.
-        purpose: see :func:`timm_data`.
+        purpose: what needs it, for the message if timm is not installed.
     """
-    return timm_data(purpose).create_transform(
+    return import_timm("timm.data", purpose).create_transform(
         size, is_training=False, interpolation="bicubic", mean=MEAN, std=DEVIATION, crop_pct=kept
     )
 
@@ -54,7 +34,7 @@ def training_transform(size: int) -> Any:
 
     Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
     """
-    return timm_data("--augmentation randaugment").create_transform(
+    return import_timm("timm.data", "--augmentation randaugment").create_transform(
         size,
         is_training=True,
         interpolation="bicubic",
@@ -105,7 +85,7 @@ class BatchMixing:
         self.classes, self.smoothing = classes, smoothing
         self.mixer: Any = None
         if mixup or cutmix:
-            self.mixer = timm_data("--mixup and --cutmix").Mixup(
+            self.mixer = import_timm("timm.data", "--mixup and --cutmix").Mixup(
                 mixup_alpha=mixup,
                 cutmix_alpha=cutmix,
                 prob=1.0,
