@@ -15,6 +15,7 @@ from . import (  # noqa: E402
     megalodon_lm,
     s4d_classifier,
     transformer_classifier,
+    vit_image,
 )
 from .presets import register_presets  # noqa: E402
 
@@ -31,4 +32,5 @@ __all__ = [
     "megalodon_lm",
     "s4d_classifier",
     "transformer_classifier",
+    "vit_image",
 ]

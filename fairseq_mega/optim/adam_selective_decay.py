@@ -47,8 +47,8 @@ class SelectiveDecayAdam(FairseqAdam):
             )
         if not undecayed:
             raise ValueError(
-                f"--optimizer {NAME}: this model names no parameters that weight decay leaves out (--arch mega_image "
-                f"does): give --optimizer adam"
+                f"--optimizer {NAME}: this model names no parameters that weight decay leaves out (image classifiers "
+                f"do): give --optimizer adam"
             )
         decayed = [parameter for parameter in params if not is_undecayed(parameter)]
         groups = [{"params": decayed}, {"params": undecayed, "weight_decay": 0.0, UNDECAYED: True}]

@@ -1,0 +1,84 @@
+"""Vision Transformers, the row that MEGA is compared with on ImageNet (MEGA, Table 6, DeiT-B); layers are timm's."""
+
+from argparse import Namespace
+from typing import Any, Optional, Union
+
+from fairseq.models import register_model
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fairseq_mega.compat.torchvision_operators import import_timm
+from fairseq_mega.modules.images import check_images, check_patches
+
+from .image_classifier import ImageClassifier
+from .options.completion import check_at_least, complete
+from .options.flags import naming_flags
+from .options.images import BOUNDS
+from .options.vit_image import VitImageConfig
+
+
+@register_model("vit_image", dataclass=VitImageConfig)
+class VitImageModel(ImageClassifier):
+    """Image classifier: ``--arch vit_image``, and ``vit_image_deit_b``.
+
+    Args:
+        cfg: a completed VitImageConfig.
+
+    Raises:
+        ValueError: if timm is not installed, with the remedy, or widths do not fit each other.
+
+    Source: ViT (Dosovitskiy et al., 2021); DeiT (Touvron et al., 2021), without distillation.
+    """
+
+    @naming_flags("encoder", "image_size")
+    def __init__(self, cfg: DictConfig) -> None:
+        super().__init__(int(cfg.image_size), int(cfg.image_class_num))
+        width, heads, patch = int(cfg.encoder_embed_dim), int(cfg.encoder_attention_heads), int(cfg.patch_size)
+        check_patches(self.image_size, patch)
+        if width % heads:
+            raise ValueError(
+                f"--encoder-attention-heads {heads} does not divide --encoder-embed-dim {width}: give a divisor"
+            )
+        self.encoder = import_timm("timm.models.vision_transformer", "--arch vit_image").VisionTransformer(
+            img_size=self.image_size,
+            patch_size=patch,
+            num_classes=self.classes,
+            embed_dim=width,
+            depth=int(cfg.encoder_layers),
+            num_heads=heads,
+            mlp_ratio=cfg.encoder_ffn_embed_dim / width,
+            proj_drop_rate=float(cfg.dropout),
+            drop_path_rate=float(cfg.drop_path),
+        )
+        self.mark_undecayed()
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "VitImageModel":
+        """Build a model; nothing of the task matters.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other.
+        """
+        completed = complete(VitImageConfig, cfg)
+        check_at_least(completed, {**BOUNDS, "encoder_ffn_embed_dim": 1, "encoder_attention_heads": 1})
+        return cls(completed)
+
+    @naming_flags("encoder", "image_size")
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of the classes.
+
+        Args:
+            images: (B, 3, S, S), normalised, S = ``--image-size``.
+
+        Returns:
+            (B, classes).
+
+        Raises:
+            ValueError: for input of another shape.
+        """
+        check_images(images, self.image_size)
+        return self.encoder(images)
+
+    def is_decayed(self, name: str, parameter: Tensor) -> bool:
+        """All but vectors and what timm leaves out: the class token and the vectors of places."""
+        return parameter.dim() > 1 and name.rpartition(".")[2] not in self.encoder.no_weight_decay()
