@@ -2,7 +2,8 @@
 
 Generates, fetches or takes the raw data, checks them, and leaves in --out the files that the tasks lra-text, lra-image,
 speech_commands, image-classification and megalodon_pretrain read, and SOURCE.json: origin, seed, counts and checksums.
-Progress goes to stderr. The same command given again goes on where it was interrupted, and does nothing where all is done.
+Progress goes to stderr. The same command given again goes on where it was interrupted, and does nothing where all is
+done.
 """
 
 import argparse

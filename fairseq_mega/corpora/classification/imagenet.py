@@ -1,11 +1,12 @@
 """ImageNet (ILSVRC-2012): its archives unpacked to a folder per class (Russakovsky et al., 2015)."""
 
 import argparse
+import io
 import tarfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
-from fairseq_mega.corpora.archives import DAMAGE
+from fairseq_mega.corpora.archives import DAMAGE, read_tar
 from fairseq_mega.corpora.checksums import Records, check_digests, digests_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
@@ -35,8 +36,8 @@ BYTES = 155_000_000_000
 WHERE = "https://image-net.org/download gives them to researchers who register there"
 
 DETAILS = f"""\
-{IMAGES["train"]:,} images to train on and {IMAGES["valid"]:,} to validate with, of {CLASSES:,} classes: train/CLASS/FILE
-and val/CLASS/FILE for --task image-classification. The archives are not downloaded: {WHERE}.
+{IMAGES["train"]:,} images to train on and {IMAGES["valid"]:,} to validate with, of {CLASSES:,} classes:
+train/CLASS/FILE and val/CLASS/FILE for --task image-classification. The archives are not downloaded: {WHERE}.
 {", ".join(archive.name for archive in ARCHIVES.values())} are read where they are,
 155 GB made beside them. Unpacking that was interrupted goes on with the classes that are missing. A folder that is
 unpacked already needs no preparation."""
@@ -66,12 +67,11 @@ def classes_of_validation(devkit: Path) -> List[str]:
     """
     from scipy.io import loadmat
 
+    files = {Path(name).name: content for name, content in read_tar(devkit, lambda name: name.endswith((META, TRUTH)))}
     try:
-        with tarfile.open(devkit) as archive:
-            files = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile()}
-            synsets = loadmat(files[META], squeeze_me=True)["synsets"]
-            numbers = [int(line) for line in files[TRUTH].read().split()]
-    except (*DAMAGE, KeyError, ValueError) as error:
+        synsets = loadmat(io.BytesIO(files[META]), squeeze_me=True)["synsets"]
+        numbers = [int(line) for line in files[TRUTH].split()]
+    except (KeyError, ValueError) as error:
         raise DownloadError(f"{devkit} is no development kit of ImageNet: {error}; get a new copy") from error
     names = dict(zip(map(int, synsets["ILSVRC2012_ID"]), map(str, synsets["WNID"])))
     return [names[number] for number in numbers]
