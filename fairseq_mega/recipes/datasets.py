@@ -1,9 +1,8 @@
 """The data sets of the recipes: whether they are there, whether they can be made, and how."""
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence
+from typing import Dict, List, Sequence
 
 from fairseq_mega.corpora.classification import made_up
 from fairseq_mega.corpora.classification.missing import FILES, to_make
@@ -15,6 +14,8 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.reports.word_counts import WORDS_FILE
 from fairseq_mega.work.commands import PYTHON
 
+from .data import Data
+from .image_folders import IMAGENET
 from .recipe import RecipeError
 from .released import Step, check_released, is_released, released_steps
 from .wishes import Wishes
@@ -23,27 +24,6 @@ PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
 TEXTS = [*PYTHON, "fairseq_mega.corpora.language_modeling"]
 BINARISED = [f"{split}.{ending}" for split in ("train", "valid", "test") for ending in ("bin", "idx")]
 ENWIK8_SIZES, TINY_SIZES = "90000000,5000000,5000000", "18000,1000,1000"
-
-
-@dataclass(frozen=True)
-class Data:
-    """A data set.
-
-    Attributes:
-        task: key of ``missing.FILES`` for a classification task; of texts and translations the folder's name.
-        steps: names and commands that make it in a folder.
-        check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
-        files: that fairseq reads, by their paths in the folder.
-    """
-
-    task: str
-    steps: Callable[[Path, Wishes], List[Step]]
-    check: Callable[[Path, Wishes], None]
-    files: Sequence[str]
-
-    def is_there(self, folder: Path) -> bool:
-        """Whether all files are there; a work folder of fairseq-mega-prepare must be finished."""
-        return all((folder / name).is_file() for name in self.files) and not (folder / "unfinished").exists()
 
 
 def classification(task: str, dataset: str, options: Sequence[str] = (), made_up_options: Sequence[str] = ()) -> Data:
@@ -199,5 +179,6 @@ DATASETS: Dict[str, Data] = {
     "wikitext-103": text("wikitext-103", "words"),
     "enwik8": text("enwik8", "bytes"),
     "pg19": books(),
+    "imagenet": IMAGENET,
     "wmt16-en-de": translations(),
 }

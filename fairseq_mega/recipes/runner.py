@@ -91,6 +91,7 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
     problems = []
     for name, folder in folders(recipes, wishes).items():
         try:
+            DATASETS[name].check_readers()
             if wishes.processed is None and DATASETS[name].is_there(folder):
                 check_origin(name, folder, wishes)
             elif wishes.processed is None:
@@ -104,10 +105,9 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
 def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
     """What tells a data set that is there from others of its kind."""
     if wishes.processed is None:
-        files = [folder / file for file in DATASETS[name].files if (folder / file).is_file()]
-    else:  # whose files may have other names
-        files = [path for path in folder.rglob("*") if path.is_file()]
-    return digest_of_data(files, folder)
+        return DATASETS[name].digest(folder)
+    # whose files may have other names
+    return digest_of_data([path for path in folder.rglob("*") if path.is_file()], folder)
 
 
 def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = execute) -> str:
@@ -130,6 +130,8 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
                     lambda words=words: run_command(words, state / "prepare.log", {}),  # type: ignore[misc]
                     f"{name}.{title}",
                 )
+        for remark in () if wishes.smoke else data.remarks(folder):
+            say(remark)
         return digest_of(name, folder, wishes)
 
 

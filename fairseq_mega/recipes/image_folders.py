@@ -1,0 +1,88 @@
+"""Images in a folder per class as data of recipes: ImageNet."""
+
+import importlib.util
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import numpy as np
+
+from fairseq_mega.corpora.classification import imagenet, made_up
+from fairseq_mega.data.image_folder import ImageFolder
+from fairseq_mega.work.commands import PYTHON
+
+from .data import Data
+from .fingerprints import digest
+from .recipe import RecipeError
+from .released import Step
+from .wishes import Wishes
+
+VALIDATION = ("valid", "val")  # the names that --task image-classification knows
+
+
+class ImageFolders(Data):
+    """Images ``{split}/CLASS/FILE``."""
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether both splits have folders; a work folder of fairseq-mega-prepare must be finished."""
+        found = (folder / "train").is_dir() and validation(folder) is not None
+        return found and not (folder / "unfinished").exists()
+
+    def check_readers(self) -> None:
+        if importlib.util.find_spec("timm") is None:
+            raise RecipeError("the images of ImageNet need timm: run 'bash scripts/setup.sh --extras images'")
+
+    def digest(self, folder: Path) -> str:
+        """By the number of images of each class: reading them all would take hours."""
+        counts = {split: dict(zip(f.classes, np.bincount(f.labels).tolist())) for split, f in splits(folder).items()}
+        return digest(counts)
+
+    def remarks(self, folder: Path) -> List[str]:
+        """Where the images are not ImageNet's by their number."""
+        return [
+            f"WARNING: {images.folder} has {len(images):,} images of {len(images.classes):,} classes, ImageNet has "
+            f"{imagenet.IMAGES[split]:,} of {imagenet.CLASSES:,}: the result cannot be compared with others"
+            for split, images in splits(folder).items()
+            if (len(images), len(images.classes)) != (imagenet.IMAGES[split], imagenet.CLASSES)
+        ]
+
+
+def splits(folder: Path) -> Dict[str, ImageFolder]:
+    """The images of both splits."""
+    found = validation(folder)
+    assert found is not None, "the data are there"
+    return {"train": ImageFolder(folder / "train"), "valid": ImageFolder(found)}
+
+
+def validation(folder: Path) -> Optional[Path]:
+    """The folder of the validation images; None where there is none."""
+    return next((folder / name for name in VALIDATION if (folder / name).is_dir()), None)
+
+
+def steps(folder: Path, wishes: Wishes) -> List[Step]:
+    """Unpack the archives."""
+    command = [*PYTHON, "fairseq_mega.cli.prepare", "imagenet", "--out", str(folder)]
+    if wishes.smoke:
+        made = folder.parent / f"{folder.name}.made-up"
+        made_up.main(["imagenet", str(made)])
+        return [("prepare", [*command, *(made / "options").read_text(encoding="utf-8").splitlines()])]
+    return [("prepare", [*command, "--archives", str(archives_of(folder, wishes))])]
+
+
+def check(folder: Path, wishes: Wishes) -> None:
+    """Raise a RecipeError where neither the images nor their archives are there, or cannot be read."""
+    archives = archives_of(folder, wishes)
+    missing = [archive.name for archive in imagenet.ARCHIVES.values() if not (archives / archive.name).exists()]
+    if missing and not wishes.smoke:
+        raise RecipeError(
+            f"{folder} holds no ImageNet, and {archives} lacks {', '.join(missing)}: name the folder above train and "
+            f"val, each with a folder per class, with --data, or that of the archives with --archives "
+            f"({imagenet.WHERE})"
+        )
+
+
+def archives_of(folder: Path, wishes: Wishes) -> Path:
+    """The folder of the archives, by default beside the images."""
+    return wishes.archives or folder.parent / "archives"
+
+
+IMAGENET = ImageFolders("imagenet", steps, check, [])
