@@ -10,10 +10,15 @@ from fairseq_mega.reports.results import read_result, write_result
 from fairseq_mega.work.commands import PYTHON, Execute
 
 from .runs import Run
+from .training import MODULE as RESULTS
 from .training import variables
 from .wishes import Wishes
 
-TITLES = {"classifier": "lra", "translation": "wmt16-newstest2014"}  # benchmarks by kind of evaluation
+TITLES = {  # benchmarks by kind of evaluation
+    "classifier": "lra",
+    "images": "imagenet",
+    "translation": "wmt16-newstest2014",
+}
 GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console import generate; sys.exit(generate())"]
 
 
@@ -29,7 +34,13 @@ def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], com
     Raises:
         StageError: if a command fails.
     """
-    kinds = {"classifier": classifier, "language-model": language_model, "translation": translation, "speed": speed}
+    kinds = {
+        "classifier": classifier,
+        "images": images,
+        "language-model": language_model,
+        "translation": translation,
+        "speed": speed,
+    }
     kinds[run.recipe.evaluate["kind"]](run, wishes, execute, variables(wishes, devices), command)
 
 
@@ -47,18 +58,40 @@ def classifier(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], 
     """Accuracy of the checkpoint of best validation accuracy."""
     schedule = run.config["lr_scheduler"]
     total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
-    settings = {**run.recipe.cell, "published_updates": run.recipe.updates, "schedule_updates": int(total)}
+    words = scoring_words(run, wishes, command, "best", run.name, {"schedule_updates": int(total)})
+    execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
+
+
+def images(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """Accuracy of the best and of the last checkpoint on the validation images: those of the test have no labels."""
+    for name in ("best", "last"):
+        words = scoring_words(run, wishes, command, name, f"{run.name}.{name}", {"checkpoint": name})
+        words += ["--split", "valid", "--score", "top1_accuracy"]
+        execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
+
+
+def scoring_words(
+    run: Run, wishes: Wishes, command: str, checkpoint: str, label: str, more: Dict[str, Any]
+) -> List[str]:
+    """Arguments of ``lra_results test``.
+
+    Args:
+        checkpoint: "best" or "last".
+        label: of the result, and the name of its file.
+        more: settings to keep beside those of every run.
+    """
+    settings = {**run.recipe.cell, "published_updates": run.recipe.updates, **more}
     settings.update(precision=wishes.used_precision, gpus=run.gpus, recipe=run.recipe.name)
-    words = [
-        *(str(run.data), "--task", run.config["task"]["_name"]),
-        *("--path", str(run.folder / "checkpoints" / "checkpoint_best.pt"), "--log", str(run.folder / "train.log")),
-        *("--train-command", str(run.folder / "train.command"), "--json", str(results_of(run) / f"{run.name}.json")),
-        *("--label", run.name, "--benchmark", benchmark_of(run), "--command", command, "--seed", str(run.seed)),
+    path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    return [
+        *(str(run.data), "--task", run.config["task"]["_name"], "--path", str(path)),
+        *("--log", str(run.folder / "train.log"), "--train-command", str(run.folder / "train.command")),
+        *("--json", str(results_of(run) / f"{label}.json"), "--label", label, "--benchmark", benchmark_of(run)),
+        *("--command", command, "--seed", str(run.seed)),
         *("--batch", str(run.examples), "--test-batch", str(run.config["dataset"]["batch_size"])),
         *("--early-epoch", str(run.recipe.evaluate["early_epoch"]), *["--cpu"] * (run.gpus == 0)),
         *settings_words(settings),
     ]
-    execute([*PYTHON, "fairseq_mega.cli.lra_results", "test", *words], run.folder / "test.log", env)
 
 
 def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:

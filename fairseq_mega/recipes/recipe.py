@@ -21,7 +21,7 @@ FIRST_LINES = {  # of every file: what makes it complete for fairseq-hydra-train
     "hydra": {"run": {"dir": "."}, "output_subdir": None},
 }
 EVALUATIONS = (
-    *("classifier", "language-model", "translation"),
+    *("classifier", "images", "language-model", "translation"),
     "script",  # trains and evaluates by itself
     "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
 )

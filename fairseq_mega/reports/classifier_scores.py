@@ -11,7 +11,7 @@ from fairseq_mega.reports.lra_runs import BENCHMARK
 from fairseq_mega.reports.report import parse_setting
 from fairseq_mega.reports.results import make_result, write_result
 from fairseq_mega.reports.training_log import Training, read_training
-from fairseq_mega.reports.validation import Validate, score_test
+from fairseq_mega.reports.validation import Validate, score_split
 from fairseq_mega.tasks.speech_commands import scaling_of
 
 
@@ -49,7 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", help="folder of the data")
     add("--task", required=True, help="fairseq's task")
-    add("--path", required=True, help="checkpoint of best validation accuracy")
+    add("--path", required=True, help="checkpoint")
+    add("--split", default="test", help="that is scored (default: %(default)s)")
+    add("--score", default="test_accuracy", help="name of the accuracy in the result file (default: %(default)s)")
     add("--log", type=Path, required=True, help="log of the training; test.log is written beside it")
     add("--train-command", type=Path, required=True, help="file that holds the command of the training")
     add("--json", type=Path, required=True, help="result file to write")
@@ -65,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def write_scores(options: argparse.Namespace, validate: Validate) -> None:
-    """Score the best checkpoint on the test split and write the result file.
+    """Score a checkpoint and write the result file.
 
     Args:
         options: those of :func:`add_options`.
@@ -81,7 +83,7 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
     where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]
     command = [options.data, "--task", options.task, "--path", options.path, "--num-workers", "0", *where]
     command += ["--batch-size", str(options.test_batch)]
-    correct, examples = score_test(validate, command, options.log.with_name("test.log"))
+    correct, examples = score_split(validate, command, options.log.with_name("test.log"), options.split)
     early = training.after(options.early_epoch)
     settings = {
         **dict(options.setting),
@@ -95,7 +97,7 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
     }
     if options.task == "speech_commands":
         settings["scaling"] = scaling_of(Path(options.data))
-    scores = {"test_accuracy": 100.0 * correct / examples, **scores_of(training, options.early_epoch, options.batch)}
+    scores = {options.score: 100.0 * correct / examples, **scores_of(training, options.early_epoch, options.batch)}
     result = make_result(
         options.benchmark,
         options.label,
@@ -109,4 +111,5 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
         curve=[found._asdict() for found in training.validations],
     )
     write_result(options.json, result)
-    print(f"{options.label}: test accuracy {scores['test_accuracy']:.2f} % ({correct} of {examples})", file=sys.stderr)
+    reached = f"{options.score.replace('_', ' ')} {scores[options.score]:.2f} % ({correct} of {examples})"
+    print(f"{options.label}: {reached}", file=sys.stderr)
