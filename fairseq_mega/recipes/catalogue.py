@@ -16,7 +16,6 @@ ORDER = (  # of tasks and models in the paper's tables; others follow by their n
 
 WITHOUT_RECIPES = {
     "table1": "Table 1 is the summary of Tables 2, 4, 5, 6 and 7: run those, then fairseq-mega-report table1 RESULTS",
-    "table6": "Table 6 needs a recipe for ImageNet, which is not there: --list names its cells",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Optional
 from fairseq_mega.reports.log_progress import parse_statistics
 
 from .recipe import Recipe
-from .sizes import layer_size
+from .sizes import layer_size, patches
 
 GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
@@ -35,7 +35,7 @@ def operations(recipe: Recipe) -> float:
     and the moving average add. A vocabulary counts with its widest band.
     """
     model, dataset = recipe.config["model"], recipe.config["dataset"]
-    length = recipe.config["task"].get("tokens_per_sample") or model.get("max_positions") or 256
+    length = recipe.config["task"].get("tokens_per_sample") or model.get("max_positions") or patches(model) or 256
     places = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
     tokens = dataset.get("max_tokens") or dataset["batch_size"] * length
     return 3.0 * of_token(model, length) * tokens * places

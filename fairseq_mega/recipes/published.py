@@ -5,8 +5,6 @@ from typing import List, Sequence
 from .recipe import FOLDER, load
 
 NEEDS_IMAGENET = {  # top-1 accuracy: cells without recipe
-    "mega/table6/imagenet/mega": "82.31",
-    "mega/table6/imagenet/deit_b": "81.80",
     "megalodon/table4/imagenet/megalodon": "83.1",
 }
 NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T tokens and never released

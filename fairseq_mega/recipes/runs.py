@@ -135,7 +135,10 @@ def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
     schedule = config["lr_scheduler"]
     if schedule.get("total_num_update") is not None:
         schedule["total_num_update"] = float(wanted)
-    if not wishes.smoke or recipe.evaluate["kind"] == "classifier":
+    if schedule["_name"] == "epoch_cosine":
+        schedule["period_epochs"] = -(-schedule["period_epochs"] * wanted // published)
+        schedule["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
+    elif not wishes.smoke or recipe.evaluate["kind"] == "classifier":
         schedule["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
     if schedule.get("lr_period_updates") is not None:  # of a cosine that ends where the training does
         schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])

@@ -3,6 +3,7 @@
 from typing import Any, List, Mapping, NamedTuple
 
 from fairseq_mega.corpora.language_modeling.published import CORPORA
+from fairseq_mega.modules.images import CHANNELS, patch_count
 
 from .recipe import Recipe
 
@@ -60,10 +61,18 @@ def parameters(recipe: Recipe) -> int:
     d, count = layer.embed_dim, model[f"{layer.side}_layers"]
     averages = 5 * d * (model.get(f"{layer.side}_n_dim") or 0)
     total = (1 if model.get("share_encoder_layers") else count) * (layer.weights + averages)
+    if patches(model):
+        head = (d if "encoder_hidden_dim" in model else 0) + model["image_class_num"]
+        return total + d * (patches(model) + CHANNELS * model["patch_size"] ** 2 + head)
     if layer.side == "encoder" and "decoder_layers" in model:  # as large a decoder, and its cross-attention
         cross = 2 * d * model["encoder_z_dim"] + 3 * d * d if "encoder_z_dim" in model else 4 * d * d
         total += count * (layer.weights + averages // 2 + cross)
     return total + table_size(recipe, d)
+
+
+def patches(model: Mapping[str, Any]) -> int:
+    """Positions of a model of images; 0 for others."""
+    return patch_count(model["image_size"], model["patch_size"]) if "patch_size" in model else 0
 
 
 def table_size(recipe: Recipe, embed_dim: int) -> int:

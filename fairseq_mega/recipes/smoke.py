@@ -12,6 +12,22 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "encoder_z_dim": 8,
         "classifier_out_dim": 16,
     },
+    "mega_image": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_hidden_dim": 32,
+        "encoder_z_dim": 8,
+        "image_size": 32,
+        "image_class_num": 4,
+    },
+    "vit_image": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_ffn_embed_dim": 32,
+        "encoder_attention_heads": 2,
+        "image_size": 32,
+        "image_class_num": 4,
+    },
     "s4d_lra": {
         "encoder_layers": 1,
         "encoder_embed_dim": 16,
@@ -85,7 +101,7 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "adaptive_input_cutoff": "10,20",
     },
 }
-UPDATES = {"classifier": 6, "language-model": 12, "translation": 25, "speed": 1}
+UPDATES = {"classifier": 6, "images": 6, "language-model": 12, "translation": 25, "speed": 1}
 LONGEST = 16384  # pixels: full attention over so many takes its time
 
 
@@ -98,8 +114,8 @@ def shrink(config: Config, kind: str) -> None:
     model = config["model"]
     model.update({key: value for key, value in MODELS[model["_name"]].items() if model.get(key) is not None})
     changes: Dict[str, Dict[str, Any]] = {"common": {"log_interval": 1}, "dataset": {"num_workers": 0}}
-    if kind == "classifier":
-        batch = 2 if model["max_positions"] == LONGEST else 8
+    if kind in ("classifier", "images"):
+        batch = 2 if model.get("max_positions") == LONGEST else 8
         changes["dataset"].update(batch_size=batch, validate_interval=1)
         changes["optimization"] = {"update_freq": [1]}
         changes["distributed_training"] = {"distributed_world_size": 1}

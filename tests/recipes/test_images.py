@@ -1,0 +1,86 @@
+"""Recipes on ImageNet: published settings, shorter trainings, batches, and the images as data."""
+
+import importlib.util
+from pathlib import Path
+from typing import Tuple
+
+import pytest
+
+from fairseq_mega.cli.reproduce import main
+from fairseq_mega.corpora.classification.imagenet import IMAGES
+from fairseq_mega.data.augmented_images import images_per_epoch
+from fairseq_mega.recipes.catalogue import catalogue, find
+from fairseq_mega.recipes.image_folders import IMAGENET
+from fairseq_mega.recipes.runs import plan
+from fairseq_mega.recipes.sizes import parameters
+from fairseq_mega.recipes.wishes import Wishes
+from tests.support import tiny_images
+
+
+def test_published_settings_on_imagenet() -> None:
+    """MEGA, Table 11, and the published recipe; 300 epochs of the images that 256 divides."""
+    config = catalogue()["mega/table6/imagenet/mega"].config
+    task = {key: config["task"][key] for key in ("repeated_augmentation", "mixup", "cutmix", "label_smoothing")}
+    assert task == {"repeated_augmentation": 3, "mixup": 0.8, "cutmix": 1.0, "label_smoothing": 0.1}
+    optimization, schedule = config["optimization"], config["lr_scheduler"]
+    assert (optimization["lr"], optimization["clip_norm"], config["optimizer"]["weight_decay"]) == ([0.002], 1.0, 0.05)
+    assert (schedule["warmup_epochs"], schedule["warmup_init_lr"], schedule["min_lr"]) == (20, 1e-5, 1e-6)
+    batch = config["dataset"]["batch_size"] * config["distributed_training"]["distributed_world_size"]
+    assert batch == 1024 and optimization["max_update"] == 300 * images_per_epoch(IMAGES["train"], 3) // batch
+    assert optimization["max_update"] % schedule["period_epochs"] == 0 and config["model"]["drop_path"] == 0.3
+
+
+@pytest.mark.parametrize("wanted, epochs", [(375_300, (300, 20)), (12_510, (10, 0)), (90_000, (72, 4)), (1, (1, 0))])
+def test_epochs_of_a_shorter_training(tmp_path: Path, wanted: int, epochs: Tuple[int, int]) -> None:
+    (recipe,) = find("mega/table6/imagenet/mega")
+    schedule = plan(recipe, 1, tmp_path, "", Wishes(tmp_path, max_update=wanted)).config["lr_scheduler"]
+    assert (schedule["period_epochs"], schedule["warmup_epochs"]) == epochs
+    kept = plan(recipe, 1, tmp_path, "", Wishes(tmp_path, max_update=wanted, keep_schedule=True))
+    assert kept.config["lr_scheduler"] == recipe.config["lr_scheduler"]
+
+
+@pytest.mark.parametrize("gpus, share", [(0, (128, 8, 1)), (1, (128, 8, 1)), (3, (128, 4, 2)), (8, (128, 1, 8))])
+def test_batch_on_imagenet(tmp_path: Path, gpus: int, share: Tuple[int, int, int]) -> None:
+    """1,024 images, in the published parts of 128 on any number of GPUs."""
+    config = plan(find("mega/table6/imagenet/mega")[0], 1, tmp_path, "", Wishes(tmp_path, gpus=gpus)).config
+    found = config["dataset"]["batch_size"], config["optimization"]["update_freq"][0]
+    assert (*found, config["distributed_training"]["distributed_world_size"]) == share
+
+
+def test_reckoned_sizes() -> None:
+    """Within 0.7 % of the counted parameters."""
+    for name, counted in (("mega", 90_734_140), ("deit_b", 86_567_656)):
+        found = parameters(catalogue()[f"mega/table6/imagenet/{name}"])
+        assert found == pytest.approx(counted, rel=0.007)
+
+
+@tiny_images.needs_timm
+def test_images_that_are_there(tmp_path: Path) -> None:
+    """By the name of either validation folder; other images have another digest, and are not ImageNet's."""
+    assert not IMAGENET.is_there(tmp_path / "nothing")
+    images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
+    assert IMAGENET.is_there(images)
+    first = IMAGENET.digest(images)
+    (images / "val").rename(images / "valid")
+    assert IMAGENET.is_there(images) and IMAGENET.digest(images) == first
+    (images / "train" / "class1" / "004.JPEG").rename(images / "train" / "class2" / "004.JPEG")
+    assert IMAGENET.digest(images) != first
+    train, valid = IMAGENET.remarks(images)
+    assert "train has 6 images of 3 classes, ImageNet has 1,281,167 of 1,000" in train
+    assert "valid has 3 images of 3 classes, ImageNet has 50,000 of 1,000" in valid
+    (images / "unfinished").mkdir()
+    assert not IMAGENET.is_there(images)
+
+
+def test_what_is_missing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["mega/table6", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main([*given, "--archives", str(tmp_path)]) == 1
+    message = capsys.readouterr().err
+    assert f"{tmp_path} lacks ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz" in message
+    assert "--data" in message and "--archives" in message and "https://image-net.org" in message
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "timm" else find_spec(name))
+    assert main([*given, "--smoke"]) == 1
+    assert "need timm: run 'bash scripts/setup.sh --extras images'" in capsys.readouterr().err
