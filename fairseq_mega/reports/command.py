@@ -30,6 +30,7 @@ from fairseq_mega.reports import (
     state_report,
     table1,
     table5,
+    table6,
     table7,
     translations,
 )
@@ -43,6 +44,7 @@ REPORTS: Dict[str, Report] = {
     "table3": lra_tables.TABLE3,
     "table4": lra_tables.TABLE4,
     "table5": table5.REPORT,
+    "table6": table6.REPORT,
     "table7": table7.REPORT,
     "figure4": figure4.REPORT,
     "figure5": figure5.REPORT,

@@ -3,8 +3,7 @@
 import argparse
 from typing import Any, Dict, List, Sequence
 
-from fairseq_mega.recipes.published import NEEDS_IMAGENET
-from fairseq_mega.reports import lra_tables, table5, table7
+from fairseq_mega.reports import lra_tables, table5, table6, table7
 from fairseq_mega.reports.lra_cells import average, cell
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, mega, partial, select
 from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
@@ -19,7 +18,7 @@ def paper() -> Dict[str, List[str]]:
     """The published rows, from the tables that they summarise: accuracy, tokenised BLEU, perplexity, accuracies."""
     language = {row[0]: row[2] for row in table5.PAPER["wikitext103"]}
     base, softmax = (f"{table7.PAPER[name][0]:.2f}" for name in ("Transformer base (re-run)", "MEGA softmax"))
-    deit, images = (NEEDS_IMAGENET[f"mega/table6/imagenet/{name}"] for name in ("deit_b", "mega"))
+    deit, images = (table6.PAPER[name][1] for name in ("DeiT-B", "MEGA"))
     arena = {name: row[len(LRA)] for name, row in lra_tables.PAPER2.items()}
     speech = lra_tables.PAPER4
     transformer = language["Transformer, adaptive (Baevski and Auli)"]
@@ -30,7 +29,7 @@ def paper() -> Dict[str, List[str]]:
     }
 
 
-def measured(model: str, arena: Results, translations: Results, language: Results) -> List[str]:
+def measured(model: str, arena: Results, translations: Results, language: Results, images: Results) -> List[str]:
     """What was measured of a model, Transformer or MEGA."""
     if model == "MEGA":
         runs = [mega(arena, task, -1) for task in LRA]
@@ -39,7 +38,8 @@ def measured(model: str, arena: Results, translations: Results, language: Result
         runs = [select(arena, task=task, model="transformer") for task in LRA if task != FAILS]
         speech = "-"
     bleu = table7.measured_cells(translations, "mega_softmax" if model == "MEGA" else "transformer", "best")[0]
-    return [average(runs), bleu, perplexity(model, language), "-", speech]
+    top1 = table6.accuracy(select(images, model="mega" if model == "MEGA" else "deit_b", checkpoint="last"))
+    return [average(runs), bleu, perplexity(model, language), top1, speech]
 
 
 def perplexity(model: str, language: Results) -> str:
@@ -49,20 +49,20 @@ def perplexity(model: str, language: Results) -> str:
     return f"{min(scores):.2f}" if scores else "-"
 
 
-def table(arena: Results, translations: Results, language: Results) -> Table:
+def table(arena: Results, translations: Results, language: Results, images: Results = ()) -> Table:
     """The paper's rows, and under those that have recipes what was measured."""
     rows = []
     for name, values in paper().items():
         rows.append([f"{name}, paper", *values])
         if name != "S4":
-            found = measured(name, arena, translations, language)
+            found = measured(name, arena, translations, language, images)
             rows.append(["  measured", *(found if set(found) != {"-"} else ["not yet", *found[1:]])])
     return Table(COLUMNS, rows)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table, and where its numbers come from."""
-    found = [given_results(options, name) for name in (BENCHMARK, table7.BENCHMARK, "table5")]
+    found = [given_results(options, name) for name in (BENCHMARK, table7.BENCHMARK, "table5", table6.BENCHMARK)]
     notes = ["LRA: mean of six tasks (of Transformers five); WMT16: tokenised BLEU; WikiText-103: perplexity"]
     if any(map(partial, found[0])):
         notes.append("* fewer updates than in the paper: not comparable with the paper's numbers")

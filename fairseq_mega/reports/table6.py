@@ -1,0 +1,69 @@
+"""MEGA's Table 6: ImageNet-1k, measured beside the paper's."""
+
+import argparse
+from typing import Any, Dict, List, Sequence
+
+from fairseq_mega.corpora.classification.imagenet import IMAGES
+from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.reports.lra_cells import spread
+from fairseq_mega.reports.lra_runs import partial, select
+from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
+from fairseq_mega.reports.results import ResultError
+from fairseq_mega.reports.text_tables import Table
+
+BENCHMARK = "imagenet"
+# MEGA (Ma et al., ICLR 2023), Table 6: parameters and top-1 accuracy; those of recipes stand there.
+PAPER = {
+    "ResNet-152": ("60M", "78.3"),
+    "ViT-B, 384 pixels": ("86M", "77.9"),
+    "DeiT-B": ("86M", *paper_values("table6", "deit_b", ["imagenet"], "top1_accuracy")),
+    "MEGA": ("90M", *paper_values("table6", "mega", ["imagenet"], "top1_accuracy")),
+}
+TRAINED = {"DeiT-B": "deit_b", "MEGA": "mega"}  # rows to the models of their recipes
+CHECKPOINTS = {"best": "best epoch", "last": "last epoch"}
+NOTE = "measured: on the 50,000 validation images, by which the best epoch is chosen, too"
+Results = Sequence[Dict[str, Any]]
+
+
+def other_images(result: Dict[str, Any]) -> bool:
+    """Whether the images were not all of ImageNet's, or others."""
+    return (result["settings"]["train_examples"], result["examples"]) != (IMAGES["train"], IMAGES["valid"])
+
+
+def accuracy(results: Results) -> str:
+    """Top-1 accuracy over the seeds; a star where it cannot be compared with the paper's."""
+    if not results:
+        return "-"
+    star = "*" if any(partial(result) or other_images(result) for result in results) else ""
+    return spread([result["scores"]["top1_accuracy"] for result in results]) + star
+
+
+def table(results: Results) -> Table:
+    """The paper's rows, and under those of recipes the measured ones."""
+    rows: List[List[str]] = []
+    for name, values in PAPER.items():
+        rows.append([f"{name}, paper", *values])
+        found = select(results, model=TRAINED.get(name))
+        for checkpoint, title in CHECKPOINTS.items():
+            scored = select(found, checkpoint=checkpoint)
+            if scored:
+                rows.append([f"  measured, {title}", f"{scored[0]['settings']['parameters']:,}", accuracy(scored)])
+        if name in TRAINED and not found:
+            rows.append(["  measured", "-", "not yet"])
+    return Table(["Table 6, ImageNet-1k", "parameters", "top-1 accuracy"], rows)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table."""
+    results = given_results(options, BENCHMARK)
+    if not results:
+        name = BENCHMARK + ("-smoke" if options.smoke else "")
+        raise ResultError(f"{options.results} has no result of {name}; run scripts/mega_table6_imagenet.sh first")
+    notes = [NOTE]
+    if any(partial(result) or other_images(result) for result in results):
+        notes.append("* fewer updates than in the paper, or other images: not comparable with the paper's numbers")
+    show(options, [table(results)], results, notes)
+    warn_of_smoke(options)
+
+
+REPORT = Report("Print MEGA's Table 6: ImageNet.", add_results, run)

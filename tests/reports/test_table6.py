@@ -1,0 +1,58 @@
+"""Table 6: rows of both epochs under the paper's, and what cannot be compared with it."""
+
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from fairseq_mega.reports import table6
+from fairseq_mega.reports.command import main
+from fairseq_mega.reports.results import make_result, write_result
+
+
+def write(folder: Path, name: str, top1: float, seed: int = 1, examples: int = 50_000, **settings: Any) -> None:
+    model, checkpoint = name.split(".")
+    about = {"updates": 5, "published_updates": 5, "parameters": 7654, "train_examples": 1_281_167, **settings}
+    about.update(model=model, checkpoint=checkpoint)
+    result = make_result("imagenet", name, {"top1_accuracy": top1}, examples, "command", seed, about)
+    write_result(folder / f"{name}.{seed}.json", result)
+
+
+def cells(text: str) -> List[List[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("|   measured") or ", paper" in line]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_paper() -> None:
+    """MEGA (Ma et al., ICLR 2023), Table 6, typed once more."""
+    want = {"ResNet-152": "78.3", "ViT-B, 384 pixels": "77.9", "DeiT-B": "81.80", "MEGA": "82.31"}
+    assert {name: values[1] for name, values in table6.PAPER.items()} == want
+
+
+def test_measured_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "mega.best", 82.0)
+    write(tmp_path, "mega.best", 83.0, seed=2)
+    write(tmp_path, "mega.last", 81.5)
+    assert main(["table6", str(tmp_path), "--format", "markdown"]) == 0
+    printed = capsys.readouterr().out
+    assert cells(printed)[2:] == [
+        ["DeiT-B, paper", "86M", "81.80"],
+        ["measured", "-", "not yet"],
+        ["MEGA, paper", "90M", "82.31"],
+        ["measured, best epoch", "7,654", "82.50 ±0.71"],
+        ["measured, last epoch", "7,654", "81.50"],
+    ]
+    assert "not comparable" not in printed
+
+
+@pytest.mark.parametrize("settings", [{"examples": 49_999}, {"train_examples": 1_281_166}, {"updates": 4}])
+def test_what_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: Any) -> None:
+    write(tmp_path, "deit_b.last", 80.0, **settings)
+    assert main(["table6", str(tmp_path), "--format", "markdown"]) == 0
+    printed = capsys.readouterr().out
+    assert ["measured, last epoch", "7,654", "80.00*"] in cells(printed) and "* fewer updates" in printed
+
+
+def test_nothing_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table6", str(tmp_path)]) == 1
+    assert "has no result of imagenet; run scripts/mega_table6_imagenet.sh first" in capsys.readouterr().err
