@@ -16,7 +16,6 @@ to 512 and with full attention; prints the accuracies and plots both. N = 16 wit
   --chunk C         chunk of the left panel (default: -1, full attention)
   --chunks LIST     C of the right panel (default: 16,32,64,128,256,512,-1)
   --output FILE     the plot (default: figure4.png in the folder of --out)
-
 HELP
 }
 

@@ -14,7 +14,6 @@ over the updates. The run with Laplace is what Table 2 trains.
   --functions LIST  of laplace, relu2 (default: both)
   --chunk C         attention chunk (default: -1, full attention)
   --output FILE     the plot (default: figure5.png in the folder of --out)
-
 HELP
 }
 

@@ -20,7 +20,6 @@ Scores WikiText-103's test text with the model of Table 5, which is trained firs
   --right-segments K
                     segments of the right panel (default: 10)
   --output FILE     the plot (default: figure6.png in the folder of --out)
-
 HELP
 }
 

@@ -19,7 +19,6 @@ and memory of training on 4K tokens are measured beside the Transformer's.
                     peak rate of the Transformers, whose settings were not published (default: 0.001)
   --per-step N      examples that a GPU takes at a time (default: the published recipe's)
   --no-speed        do not measure speed and memory
-
 HELP
 }
 

@@ -14,7 +14,6 @@ beside the paper's. The task's own function is what Table 2 trains, too.
   --task LIST       text, image or all (default: all)
   --functions LIST  of softmax, relu2, laplace (default: all three)
   --chunk C         attention chunk (default: -1, full attention, as in the paper)
-
 HELP
 }
 

@@ -14,7 +14,6 @@ on the test clips and prints the measured rows of Table 4 beside the paper's.
   --models LIST     of base, big (default: both)
   --chunk C         attention chunk (default: 1000, as in the paper)
   --scaling HOW     samples divided by 32768 twice, as the published code does, or once (default: twice)
-
 HELP
 }
 

@@ -16,7 +16,6 @@ prints the measured rows of Table 5 beside the paper's.
   --data-dir DIR    folder with DIR/wikitext-103/data-bin and DIR/enwik8/data-bin (default: outputs in the checkout)
   --results-dir DIR folder for the JSON result files (default: results in the work folder)
   --only-train      stop after the training
-
 HELP
 }
 

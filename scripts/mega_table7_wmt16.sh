@@ -20,7 +20,6 @@ checkpoints, translates newstest2014 and prints the measured rows of Table 7 bes
   --no-download      refuse to download: all archives must be in --data-dir
   --results-dir DIR  folder for the JSON result files (default: results in the work folder)
   --processes N      processes for the text preparation (default: all cores)
-
 HELP
 }
 

@@ -15,7 +15,6 @@ a laptop. Nothing is trained.
   --task LIST       sizes, for instance 11m (default: 7b,200m,11m)
   --models LIST     megalodon, llama or both
   --output FILE     the plot (default: megalodon-figure4.png in the folder of --out)
-
 HELP
 }
 

@@ -11,7 +11,6 @@ usage: bash scripts/megalodon_figure5_context.sh [OPTION]... [-- FAIRSEQ_TRAIN_O
 Scores the test books of PG-19, one after the other, with the model of Table 5, which is trained first unless it is there.
 
   --output FILE     the plot (default: megalodon-figure5.png in the folder of --out)
-
 HELP
 }
 

@@ -9,7 +9,6 @@ usage() {
 usage: bash scripts/megalodon_table5_pg19.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Fetches the books (12 GB), trains the 1.3B model and scores each test book from its beginning to its end.
-
 HELP
 }
 

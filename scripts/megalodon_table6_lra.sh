@@ -12,7 +12,6 @@ Trains MEGALODON and MEGALODON-chunk on the six tasks, with the data of MEGA's T
 
   --task LIST       of listops, text, retrieval, image, pathfinder, pathx, or all (default: all)
   --models LIST     of megalodon, megalodon-chunk (default: both)
-
 HELP
 }
 

@@ -9,7 +9,6 @@ usage() {
 usage: bash scripts/megalodon_table7_speech.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGALODON-chunk on ten words of Speech Commands, with the data of MEGA's Table 4.
-
 HELP
 }
 

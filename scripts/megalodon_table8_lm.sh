@@ -9,7 +9,6 @@ usage() {
 usage: bash scripts/megalodon_table8_lm.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains the 252M model with the data of MEGA's Table 5, and scores the test text with its memory carried along.
-
 HELP
 }
 

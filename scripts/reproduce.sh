@@ -5,7 +5,8 @@
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
 
 # reproduce NAME FOLDER "$@": the environment, then fairseq-mega-reproduce NAME with these options; what it makes goes to
-# outputs/FOLDER in the checkout unless an option says otherwise. The caller's function "usage" prints the help.
+# outputs/FOLDER in the checkout unless an option says otherwise. The caller's function "usage" prints the help; its
+# variable "extras" names further extras of setup.py.
 reproduce() {
   local name=$1 out=$repo_root/outputs/$2 venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv} skip_setup='' words=()
   shift 2
@@ -19,7 +20,7 @@ reproduce() {
       *) words+=("$1"); shift ;;
     esac
   done
-  [[ $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv" --extras translation,plots
+  [[ $skip_setup ]] || bash "$repo_root/scripts/setup.sh" --venv "$venv" --extras translation,plots${extras:+,$extras}
   FAIRSEQ_MEGA_VENV=$venv activate_venv
   export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
@@ -29,6 +30,7 @@ reproduce() {
 # reproduce_help: the lines of --help on the options that all these scripts have.
 reproduce_help() {
   cat <<'HELP'
+
   --out DIR         folder of runs, results and tables
   --data DIR        folder of the data, with several data sets one DIR/NAME each; what is not there is made
   --seeds LIST      seeds of the training, separated by commas (default: the recipe's)
