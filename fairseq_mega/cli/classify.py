@@ -1,7 +1,7 @@
-"""Tell the class of new texts or recordings with a trained classifier.
+"""Tell the class of new texts, recordings or images with a trained classifier.
 
     fairseq-mega-classify DATA --path CHECKPOINT <TEXTS        # a text per line
-    fairseq-mega-classify DATA --path CHECKPOINT FILE...       # a text or a recording (WAV) per file
+    fairseq-mega-classify DATA --path CHECKPOINT FILE...       # a text, a recording (WAV) or a colour image per file
 
 DATA is the folder that the classifier was trained on: its dictionaries, labels and scales are needed. A line is printed
 for each: the likeliest label, its probability, and the line or the name of the file; with --all every label's.
@@ -19,6 +19,7 @@ from fairseq_mega.compat import architectures, precision
 from fairseq_mega.corpora.classification.new_examples import answers_to, reader_of
 from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.models.classifier import SequenceClassifier
+from fairseq_mega.models.image_classifier import ImageClassifier
 
 PROGRAM = "fairseq-mega-classify"
 
@@ -37,10 +38,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Load the classifier, and print a line for every text or recording; raises OSError and ValueError."""
+    """Load the classifier, and print a line for every example; raises OSError and ValueError."""
     if not args.path.is_file():
         raise FileNotFoundError(f"--path {args.path} does not exist: training leaves checkpoint_best.pt in --save-dir")
-    with architectures.expect_models_of(SequenceClassifier):
+    with architectures.expect_models_of(SequenceClassifier, ImageClassifier):
         loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
     (model,), _, task = loaded
     reader = reader_of(task)

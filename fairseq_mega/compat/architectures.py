@@ -6,7 +6,7 @@ import typing
 
 from .patching import wrap
 
-_expected: "contextvars.ContextVar[typing.Optional[type]]" = contextvars.ContextVar("expected", default=None)
+_expected: "contextvars.ContextVar[typing.Tuple[type, ...]]" = contextvars.ContextVar("expected", default=())
 
 
 class UnexpectedName(ValueError):
@@ -14,9 +14,9 @@ class UnexpectedName(ValueError):
 
 
 @contextlib.contextmanager
-def expect_models_of(kind: type) -> typing.Iterator[None]:
-    """Within the block fairseq builds models of class `kind` only; raises UnexpectedName before it builds another."""
-    token = _expected.set(kind)
+def expect_models_of(*kinds: type) -> typing.Iterator[None]:
+    """Within the block fairseq builds models of these classes only; raises UnexpectedName before it builds another."""
+    token = _expected.set(kinds)
     try:
         yield
     finally:
@@ -40,9 +40,10 @@ def _build_model(original: typing.Callable, cfg: typing.Any, *args: typing.Any, 
         cls = ARCH_MODEL_REGISTRY.get(name) or (MODEL_REGISTRY[name] if name in MODEL_DATACLASS_REGISTRY else None)
         if cls is None:
             raise UnexpectedName(f"--arch {name} is unknown: give the --user-dir of the plugin that defines it")
-        if expected is not None and not issubclass(cls, expected):
-            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but a {expected.__name__} is needed here")
-    token = _expected.set(None)  # a model may build others within it
+        if expected and not issubclass(cls, expected):
+            wanted = " or a ".join(kind.__name__ for kind in expected)
+            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but a {wanted} is needed here")
+    token = _expected.set(())  # a model may build others within it
     try:
         return original(cfg, *args, **kwargs)
     finally:

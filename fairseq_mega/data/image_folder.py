@@ -87,11 +87,19 @@ class ImageFolder:
         Raises:
             ValueError: that names the file, if it cannot be decoded.
         """
-        from PIL import Image
+        return read_image(self.path(index))
 
-        path = self.path(index)
-        try:
-            with Image.open(path) as image:
-                return image.convert("RGB")
-        except Exception as error:  # PIL's readers raise nearly everything on damaged files
-            raise ValueError(f"{path} cannot be decoded, replace or remove it ({error})") from error
+
+def read_image(path: Path) -> Any:
+    """Read a file as an image of PIL, in RGB.
+
+    Raises:
+        ValueError: that names the file, if it cannot be decoded.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except Exception as error:  # PIL's readers raise nearly everything on damaged files
+        raise ValueError(f"{path} cannot be decoded, replace or remove it ({error})") from error

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fairseq_mega.cli import classify
-from tests.support import helpers
+from tests.support import helpers, tiny_images
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 pytestmark = pytest.mark.slow
@@ -160,3 +160,24 @@ def test_a_limit_keeps_some_examples_of_each_split(clips, tmp_path) -> None:
         prepare(dataset, *source, "--out", out, "--limit", "9,3,2").succeeded()
         splits = json.loads((out / "SOURCE.json").read_text())["splits"]
         assert [splits[split]["examples"] for split in ("train", "valid", "test")] == [9, 3, 2]
+
+
+@tiny_images.needs_timm
+def test_images(tmp_path: Path, monkeypatch, capsys, device_flags) -> None:
+    """The brighter an image, the higher its class; files are named by arguments or on lines."""
+    data = tiny_images.write_files(tmp_path / "data")
+    options = ["--task", "image-classification", "--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4]
+    options += ["--image-class-num", 3, "--max-epoch", 15, *TRAINING, *device_flags, "--save-dir", tmp_path]
+    helpers.run_fairseq("train", [data, *options])
+    files = sorted((data / "test").rglob("*.JPEG"))
+    answers = ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", *files)
+    assert [(label, name) for label, _, name in answers] == [(path.parent.name, str(path)) for path in files]
+    lines = "".join(f"{path}\n" for path in files)
+    assert ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", stdin=lines) == answers
+    (data / "train").rename(data / "elsewhere")
+    (unnamed,) = ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", files[0])
+    assert unnamed[0] == "class-0"
+    (tmp_path / "broken.png").write_bytes(b"nothing")
+    given = [data, tmp_path / "broken.png", "--path", tmp_path / "checkpoint_best.pt", "--cpu"]
+    assert classify.main([str(word) for word in given]) == 1
+    assert "broken.png cannot be decoded, replace or remove it" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""New texts and recordings for a trained classifier, and its answers."""
+"""New texts, recordings and images for a trained classifier, and its answers."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
@@ -9,7 +9,10 @@ from torch import Tensor, nn
 
 from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import read_wave
+from fairseq_mega.data.image_augmentation import evaluation_transform
+from fairseq_mega.data.image_folder import class_names, read_image
 from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
@@ -85,13 +88,39 @@ class ClipReader:
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
 
 
-def reader_of(task: Any) -> Union[TextReader, ClipReader]:
+class PictureReader:
+    """New images as the inputs of a classifier of colour images.
+
+    Args:
+        task: of the classifier, which knows its model. Where its data are a folder per class, classes have names.
+    """
+
+    def __init__(self, task: ImageClassificationTask) -> None:
+        training = task.folder_of("train")
+        self.labels = class_names(training) if training.is_dir() else []
+        self.transform = evaluation_transform(task.size_of_model(), purpose="classifying images")
+
+    def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
+        """Items of the images whose names stand on the lines."""
+        for line in lines:
+            yield self.read_file(Path(line.rstrip("\r\n")))
+
+    def read_file(self, path: Path) -> Item:
+        """Item of an image: resized, its centre, as in validation."""
+        return str(path), {"images": self.transform(read_image(path)).unsqueeze(0)}
+
+
+def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
     """Return the reader of new examples for a task; raises ValueError for a task that has none."""
     if isinstance(task, LRATextTask):
         return TextReader(task)
     if isinstance(task, SpeechCommandsTask):
         return ClipReader(task)
-    raise ValueError(f"{type(task).__name__}: classifiers of --task lra-text and speech_commands can be asked")
+    if isinstance(task, ImageClassificationTask):
+        return PictureReader(task)
+    raise ValueError(
+        f"{type(task).__name__}: classifiers of --task lra-text, speech_commands and image-classification can be asked"
+    )
 
 
 @torch.no_grad()
