@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.reports import table7
+from fairseq_mega.reports import table6, table7
 from fairseq_mega.reports.lra_runs import TASKS
 from fairseq_mega.reports.lra_tables import table4
 from fairseq_mega.reports.recipe_states import Result, benchmark_table, find_results, states
@@ -18,6 +18,11 @@ def benchmarks(folder: Path, words: Sequence[str]) -> Table:
 def speech(folder: Path, words: Sequence[str]) -> Table:
     """MEGA's Table 4 with the results in some folders."""
     return table4(results_of("table4", folder, words), TASKS["speech"].chunk)
+
+
+def images(folder: Path, words: Sequence[str]) -> Table:
+    """MEGA's Table 6 with the results in some folders."""
+    return table6.table(results_of("table6", folder, words))
 
 
 def translation(folder: Path, words: Sequence[str]) -> Table:

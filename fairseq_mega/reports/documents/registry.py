@@ -24,6 +24,7 @@ Builder = Callable[[Path, Sequence[str]], Table]
 TABLES: Dict[str, Builder] = {
     "benchmarks": papers.benchmarks,
     "paper-table4": papers.speech,
+    "paper-table6": papers.images,
     "paper-table7": papers.translation,
     "layer-lengths": layers.by_length,
     "layer-precisions": layers.by_precision,

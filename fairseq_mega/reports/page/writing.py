@@ -5,7 +5,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.reports import megalodon_classifiers, megalodon_language_models, table5, table7
+from fairseq_mega.reports import megalodon_classifiers, megalodon_language_models, table5, table6, table7
 from fairseq_mega.reports.documents.filling import documents, places_of
 from fairseq_mega.reports.environment import git_revision
 from fairseq_mega.reports.lra_runs import TASKS
@@ -82,6 +82,7 @@ def paper_tables(results: Sequence[Result]) -> List[str]:
         ("MEGA, Table 3: attention functions", table3(arena, full)),
         ("MEGA, Table 4: raw speech", table4(arena, TASKS["speech"].chunk)),
         ("MEGA, Table 5: language models", table5.table(below("mega/table5", results))),
+        ("MEGA, Table 6: ImageNet", table6.table(below("mega/table6", results))),
         ("MEGA, Table 7: translation", table7.table(below("mega/table7", results))),
         ("MEGALODON, Table 5: PG-19", read("table5")),
         ("MEGALODON, Table 6: the Long Range Arena", megalodon_classifiers.table6(megalodon)),
