@@ -12,7 +12,7 @@ import pytest
 from fairseq_mega.corpora.classification import made_up
 from fairseq_mega.corpora.text_scripts import command as text_scripts
 from tests.support import documented_commands as documents
-from tests.support import helpers, in_process
+from tests.support import helpers, in_process, tiny_images
 from tests.support.documented_commands import Command
 from tests.support.documented_runs import FATES, LISTOPS, TINY, Read, Run, RunBy
 from tests.support.helpers import REPOSITORY
@@ -97,6 +97,12 @@ def before_the_published_commands() -> None:
     Path("text-save/model.pt").symlink_to(GOLDENS / "language_model.official.pt")
 
 
+def before_images() -> None:
+    tiny_images.write_files(Path("my_images"))
+    shutil.copy("my_images/valid/class1/001.JPEG", "new.jpg")
+    made_up.main(["imagenet", "archives"])
+
+
 def before_language_models() -> None:
     write_lines(600, "my_text.txt")
 
@@ -138,6 +144,7 @@ def before_translation() -> None:
 BEFORE: Dict[str, Callable[[], None]] = {
     "README.md": before_the_readme,
     "examples/from_the_published_code.md": before_the_published_commands,
+    "examples/imagenet/README.md": before_images,
     "examples/language_modeling/README.md": before_language_models,
     "examples/long_range_arena/README.md": before_the_long_range_arena,
     "examples/megalodon/README.md": before_megalodon,

@@ -58,7 +58,7 @@ DEFECTS = RunBy("simulator/test_planted_defects.py::test_a_defect_is_noticed")
 MINIATURE = RunBy("recipes/test_cells.py::test_the_table_has_the_cells_of_these_conditions")
 PG19 = RunBy("corpora/test_pg19.py::test_from_the_bucket")
 ASKS = RunBy("reports/test_question_answering.py::test_answers_of_a_model")
-SMOKES_MEGALODON = RunBy("recipes/test_smoke.py::test_from_the_data_to_the_table")
+SMOKE_FORM = RunBy("recipes/test_smoke.py::test_from_the_data_to_the_table")
 OWN_SENTENCES = "the first words\n"
 
 # In the order of each document; a beginning names the command.
@@ -93,6 +93,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("fairseq-mega-reproduce --list", Run(prints="mega/table7/en-de/transformer ")),
         ("fairseq-mega-convert --input", Run(data="text", prints="largest difference of both layouts")),
         ("fairseq-mega-inspect", Run(data="text", prints="decoder layer 2")),
+        ("fairseq-mega-reproduce mega/table6/imagenet/mega", TRAINS),
         (
             "fairseq-mega-train DATA --seed 1 --ddp-backend c10d --find",
             Run(TINY, data="listops", prints="done training"),
@@ -192,12 +193,12 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("bash scripts/prepare_text_lm.sh", Run("--skip-setup")),
         ("fairseq-mega-prepare pg19", PG19),
         ("python -m fairseq_mega.cli.evaluate_lm", ABBREVIATED),
-        ("bash scripts/megalodon_table5_pg19.sh", SMOKES_MEGALODON),
-        ("bash scripts/megalodon_table6_lra.sh", SMOKES_MEGALODON),
-        ("bash scripts/megalodon_table7_speech.sh", SMOKES_MEGALODON),
-        ("bash scripts/megalodon_table8_lm.sh", SMOKES_MEGALODON),
-        ("bash scripts/megalodon_figure4_speed.sh", SMOKES_MEGALODON),
-        ("bash scripts/megalodon_figure5_context.sh", SMOKES_MEGALODON),
+        ("bash scripts/megalodon_table5_pg19.sh", SMOKE_FORM),
+        ("bash scripts/megalodon_table6_lra.sh", SMOKE_FORM),
+        ("bash scripts/megalodon_table7_speech.sh", SMOKE_FORM),
+        ("bash scripts/megalodon_table8_lm.sh", SMOKE_FORM),
+        ("bash scripts/megalodon_figure4_speed.sh", SMOKE_FORM),
+        ("bash scripts/megalodon_figure5_context.sh", SMOKE_FORM),
         ("fairseq-mega-reproduce --list", Run(prints="megalodon/table8/")),
         ("fairseq-mega-inspect ARCH", ABBREVIATED),
         ("python -m fairseq_mega.benchmarks chunk-parallel", MEASURES),
@@ -207,6 +208,17 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("bash scripts/compare_language_models.sh", COMPARES_LM),
         ("bash scripts/compare_classifiers.sh", COMPARES),
         ("bash scripts/prepare_text_lm.sh", DOWNLOADED),
+    ],
+    "examples/imagenet/README.md": [
+        ("bash scripts/setup.sh", INSTALLS),
+        ("fairseq-mega-train my_images", Run("--cpu --num-workers 0 --max-epoch 6", prints="done training")),
+        ("fairseq-mega-validate my_images", Run("--cpu", prints="correct")),
+        ("fairseq-mega-classify my_images", Run("--cpu", prints="new.jpg")),
+        ("fairseq-mega-prepare imagenet", Run("--archives archives --any-archives")),
+        ("bash scripts/mega_table6_imagenet.sh --data outputs/imagenet", TRAINS),
+        ("bash scripts/mega_table6_imagenet.sh --data outputs/imagenet --models mega", TRAINS),
+        ("fairseq-mega-reproduce table6", Run(prints="--arch mega_image_base")),
+        ("bash scripts/mega_table6_imagenet.sh --smoke", SMOKE_FORM),
     ],
     "examples/published_defaults.md": [("fairseq-mega-prepare speech-commands", ABBREVIATED)],
     "examples/speech_commands/README.md": [
