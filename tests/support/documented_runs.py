@@ -56,6 +56,7 @@ COMPARES = RunBy("end_to_end/test_compare_classifiers.py::test_texts")
 COMPARES_LM = RunBy("end_to_end/test_lm_scripts.py::test_compare")
 DEFECTS = RunBy("simulator/test_planted_defects.py::test_a_defect_is_noticed")
 MINIATURE = RunBy("recipes/test_cells.py::test_the_table_has_the_cells_of_these_conditions")
+FETCHES_GCIDE = RunBy("end_to_end/test_prepare_lm_scripts.py::test_gcide_is_taken_from_the_fetched_package")
 PG19 = RunBy("corpora/test_pg19.py::test_from_the_bucket")
 ASKS = RunBy("reports/test_question_answering.py::test_answers_of_a_model")
 SMOKE_FORM = RunBy("recipes/test_smoke.py::test_from_the_data_to_the_table")
@@ -208,6 +209,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("bash scripts/compare_language_models.sh", COMPARES_LM),
         ("bash scripts/compare_classifiers.sh", COMPARES),
         ("bash scripts/prepare_text_lm.sh", DOWNLOADED),
+        ("bash scripts/prepare_gcide.sh", FETCHES_GCIDE),
     ],
     "examples/imagenet/README.md": [
         ("bash scripts/setup.sh", INSTALLS),
