@@ -77,6 +77,7 @@ class Classifiers:
     def train(self, model: str) -> None:
         """Train, or go on from the last checkpoint."""
         words: List[Any] = [self.options.data, *self.shared(), *self.device, "--save-dir", self.work.folder / model]
+        words += ["--bf16"] if self.options.precision == "bf16" else []
         words = [str(word) for word in [*words, *self.models()[model]]]
         write_text(self.work.folder / "logs" / f"train-{model}.command", shlex.join(["fairseq-mega-train", *words]))
         command = module("fairseq_mega.cli.lra_results", "train", *words)
@@ -91,7 +92,7 @@ class Classifiers:
         words += ["--json", folder / "results" / f"{model}.json", "--benchmark", BENCHMARK]
         words += ["--label", model, "--command", self.command, "--seed", options.seed, "--batch", options.batch]
         words += ["--test-batch", 50, "--early-epoch", 1]
-        for name in ("task", "chunk", "lr"):
+        for name in ("task", "chunk", "lr", "precision"):
             words += ["--setting", f"{name}={getattr(options, name)}"]
         command = module("fairseq_mega.cli.lra_results", "test", *words, *self.device)
         self.work.run(f"score-{model}", command)

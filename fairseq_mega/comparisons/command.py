@@ -18,9 +18,10 @@ from fairseq_mega.work.script import run_script
 
 def folder_of(options: argparse.Namespace, *settings: str) -> Work:
     """The folder of the command line; what is in it belongs to these settings and the shared ones."""
+    precision = [] if options.precision == "fp32" else [f"precision: {options.precision}"]
     switches = [f"{name}: {'yes' if getattr(options, name) else 'no'}" for name in ("gpu", "smoke")]
     shared = [f"data: {options.data}", f"updates: {options.updates}", f"lr: {options.lr}", f"seed: {options.seed}"]
-    return Work(options.out, [*shared, *switches, *settings], "--out")
+    return Work(options.out, [*shared, *precision, *switches, *settings], "--out")
 
 
 def use_threads(threads: Optional[int]) -> None:

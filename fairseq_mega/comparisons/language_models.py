@@ -56,7 +56,7 @@ class LanguageModels:
         if options.unit == "bytes":
             plain_tables(config)
         del config["common"]["user_dir"], config["distributed_training"]["distributed_world_size"]
-        config["common"].update(seed=options.seed, cpu=not options.gpu)
+        config["common"].update(seed=options.seed, cpu=not options.gpu, bf16=options.precision == "bf16")
         config["task"]["data"] = str(options.data)
         config["optimization"].update(lr=[float(options.lr)], max_update=self.updates)
         warmup = 2 if options.smoke else self.updates // 15 + 1

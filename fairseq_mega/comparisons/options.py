@@ -13,6 +13,7 @@ from fairseq_mega.work.options import Parser, for_script
 CLASSIFIERS, LANGUAGE_MODELS = "classifiers", "language_models"  # of the scripts' names
 TASKS = {"text": 16, "image": 16, "listops": 64}  # with the usual examples per update
 CLASSIFIER_MODELS = ("mega", "mega-n0", "transformer", "megalodon")
+PRECISIONS = ("fp32", "bf16")
 LANGUAGE_MODEL_MODELS = ("transformer", "llama", "mega", "megalodon", "megalodon_one_hop")
 
 CLASSIFIERS_HELP = """\
@@ -79,6 +80,7 @@ def add_shared(parser: Parser) -> None:
     add("--out", metavar="DIR", help="checkpoints, logs and results; the same command goes on where it was stopped")
     add("--lr", metavar="RATE", default="0.002", help="peak of the learning rate of all models (default: 0.002)")
     add("--seed", metavar="N", default=1, help="(default: 1)")
+    add("--precision", metavar="P", default="fp32", help="of the trainings: fp32 or bf16 (default: fp32)")
     add("--threads", metavar="N", help="CPU threads (default: all cores)")
     add("--gpu", action="store_true", help="train and score on the GPU")
     add("--smoke", action="store_true", help="a few updates of tiny models, to see that it works")
@@ -92,6 +94,7 @@ def check_shared(parser: Parser, options: argparse.Namespace, models: Sequence[s
     options.models = parser.list_of("models", options.models, models)
     parser.whole_numbers(options, 1, "updates", "threads")
     parser.whole_numbers(options, 0, "seed")
+    parser.one_of("precision", options.precision, PRECISIONS)
     if not re.fullmatch(r"[0-9]*\.?[0-9]+([eE]-?[0-9]+)?", options.lr):
         parser.die(f"--lr is '{options.lr}': a positive number is needed, for instance 0.002")
 
