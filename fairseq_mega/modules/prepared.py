@@ -1,9 +1,19 @@
 """Values that the steps of a stream compute from parameters alone, kept from step to step."""
 
-from typing import Any, Callable, Dict, Hashable, Tuple
+from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import nn
+
+
+class _Parts(NamedTuple):
+    """The modules within a module, in the form in which a step looks fastest whether they are the same."""
+
+    module: nn.Module
+    children: List[Dict[str, Any]]  # of each module within it
+    members: List[nn.Module]  # all of these children
+    tensors: List[Dict[str, Any]]  # parameters and buffers of all
+    parametrized: bool
 
 
 class Prepared:
@@ -17,26 +27,39 @@ class Prepared:
 
     def __init__(self) -> None:
         self._values: Dict[Hashable, Tuple[Any, Any]] = {}
+        self._parts: Dict[Hashable, _Parts] = {}
 
     def get(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
         """``compute()`` from the parameters of ``module`` itself, or the value it returned before under that key.
 
         The value is shared by all steps; the caller leaves it as it is.
         """
-        if torch.compiler.is_compiling():
+        if self._may_keep(module):
+            now = _versions([module._parameters])
+            if now is not None:
+                return self._kept(key, now, compute)
+        return compute()
+
+    def get_of_all(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """As :meth:`get`, where ``compute`` takes tensors of all modules within ``module``, buffers included."""
+        if not self._may_keep(module):
             return compute()
+        parts = self._parts.get(key)
+        if parts is None or parts.module is not module or parts.members != _members(parts.children):
+            parts = self._parts[key] = _parts_of(module)
+        now = None if parts.parametrized else _versions(parts.tensors)
+        return compute() if now is None else self._kept(key, now, compute)
+
+    def _may_keep(self, module: nn.Module) -> bool:
+        """Whether nothing is traced or learned, and the parameters are tensors of their own."""
+        if torch.compiler.is_compiling():
+            return False
         if module.training or torch.is_grad_enabled():
             self._values.clear()  # an optimiser may be about to write
-            return compute()
-        if "parametrizations" in module._modules:  # as is_parametrized says, which takes a hundred times longer
-            return compute()
-        now = []
-        for parameter in module._parameters.values():
-            if parameter is None:
-                continue
-            if parameter.is_inference():
-                return compute()
-            now.append((parameter.data_ptr(), parameter.dtype, parameter._version))
+            return False
+        return "parametrizations" not in module._modules  # as is_parametrized says, which takes a hundred times longer
+
+    def _kept(self, key: Hashable, now: Any, compute: Callable[[], Any]) -> Any:
         before, value = self._values.get(key, (None, None))
         if before != now:
             value = compute()
@@ -45,3 +68,22 @@ class Prepared:
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return Prepared, ()  # neither copied nor pickled: another process has other parameters
+
+
+def _members(children: List[Dict[str, Any]]) -> List[nn.Module]:
+    return [child for own in children for child in own.values()]
+
+
+def _parts_of(module: nn.Module) -> _Parts:
+    modules = list(module.modules())
+    children: List[Dict[str, Any]] = [part._modules for part in modules]
+    tensors: List[Dict[str, Any]] = [own for part in modules for own in (part._parameters, part._buffers) if own]
+    return _Parts(module, children, _members(children), tensors, any("parametrizations" in own for own in children))
+
+
+def _versions(tensors: List[Dict[str, Any]]) -> Optional[List[Tuple[Any, ...]]]:
+    """What changes when one of the tensors is exchanged or written to; None where that cannot be told."""
+    try:
+        return [(x.data_ptr(), x.dtype, x._version) for own in tensors for x in own.values() if x is not None]
+    except RuntimeError:  # tensors of inference mode have no version
+        return None

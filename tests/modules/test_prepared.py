@@ -59,3 +59,47 @@ def test_rotary_bias_of_a_step_is_part_of_one_table():
         want = bias(queries, keys, offset, prepared)
         with torch.no_grad():
             torch.testing.assert_close(bias(queries, keys, offset, prepared), want, atol=1e-7, rtol=0)
+
+
+class Summing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(2, 2), nn.BatchNorm1d(2)
+        self.other: nn.Module = nn.Identity()
+        self.computed = 0
+
+    def compute(self):
+        self.computed += 1
+        return self.linear.weight.sum()
+
+
+def test_values_of_all_modules_are_kept_until_one_of_their_tensors_changes():
+    """Parameters and buffers of modules within it are written to, exchanged, and modules are, too."""
+    module, prepared = Summing().eval(), Prepared()
+
+    def changes():
+        before = module.computed
+        results = [prepared.get_of_all(module, "sum", module.compute) for _ in range(3)]
+        torch.testing.assert_close(results[-1], module.linear.weight.sum())
+        return module.computed - before
+
+    with torch.no_grad():
+        assert changes() == 1 and changes() == 0
+        module.linear.weight.add_(1)
+        assert changes() == 1
+        module.norm.get_buffer("running_mean").add_(1)
+        assert changes() == 1
+        module.linear.weight = nn.Parameter(torch.ones(2, 2))
+        assert changes() == 1
+        module.linear = nn.Linear(2, 2)
+        assert changes() == 1 and changes() == 0
+        module.other = nn.Linear(1, 1)
+        assert changes() == 1
+        nn.utils.parametrizations.weight_norm(module.linear)
+        assert changes() == 3
+        with torch.inference_mode():
+            module.linear = nn.Linear(2, 2)
+        assert changes() == 3
+        module.linear = nn.Linear(2, 2)
+        assert changes() == 1
+    assert prepared.get_of_all(module, "sum", module.compute).requires_grad
