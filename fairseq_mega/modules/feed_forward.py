@@ -5,7 +5,7 @@ from typing import Optional
 from torch import Tensor, nn
 
 from fairseq_mega.ops.gate import recomputing, silu
-from fairseq_mega.ops.step import step_functions
+from fairseq_mega.ops.step import StepFunctions, step_functions
 
 from .activation import get_activation
 from .config import MegaLayerConfig
@@ -13,6 +13,7 @@ from .dropout import Dropout, StochasticDepth
 from .linear import linear
 from .norm import build_norm, norm_for_products
 from .packed_linear import step_maps
+from .prepared import Prepared
 
 
 class NormalizedFeedForward(nn.Module):
@@ -35,12 +36,22 @@ class NormalizedFeedForward(nn.Module):
         self.hidden_dropout = Dropout(config.activation_dropout, config.feature_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Transform (B, L, D) into (B, L, D)."""
+    def forward(
+        self, x: Tensor, steps: Optional[StepFunctions] = None, prepared: Optional[Prepared] = None
+    ) -> Tensor:
+        """Transform (B, L, D) into (B, L, D).
+
+        Args:
+            x: (B, L, D).
+            steps: the functions of x, if it is a single step; looked for where there are none.
+            prepared: for the single steps of a stream.
+        """
         residual = x
         if self.prenorm:
             x = norm_for_products(self.norm, x)
-        stepped = self._step(x, residual) if x.size(1) == 1 and not self.training else None
+        stepped = None
+        if x.size(1) == 1 and not self.training:
+            stepped = self._step(x, residual, steps or step_functions(x), prepared or Prepared())
         if stepped is not None:
             x = stepped
         else:
@@ -48,14 +59,13 @@ class NormalizedFeedForward(nn.Module):
             x = self.stochastic_depth(self.dropout(recomputing(self.fc2, x))) + residual
         return x if self.prenorm else self.norm(x)
 
-    def _step(self, x: Tensor, residual: Tensor) -> Optional[Tensor]:
+    def _step(
+        self, x: Tensor, residual: Tensor, functions: Optional[StepFunctions], prepared: Prepared
+    ) -> Optional[Tensor]:
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
-        if self.activation is not silu or self.dropout.active or self.hidden_dropout.active:
+        if functions is None or functions.feed_forward is None or self.activation is not silu:
             return None
-        if self.stochastic_depth.active:
+        if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
-        step = step_functions(x)
-        if step is None or step.feed_forward is None:
-            return None
-        maps = step_maps(x, self.fc1, self.fc2)
-        return None if maps is None else step.feed_forward(x[:, 0], residual[:, 0], maps).unsqueeze(1)
+        maps = prepared.get_of_all(self, "feed-forward", lambda: step_maps(self.fc1, self.fc2))
+        return None if maps is None else functions.feed_forward(x[:, 0], residual[:, 0], maps).unsqueeze(1)

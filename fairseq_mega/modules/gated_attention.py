@@ -1,6 +1,6 @@
 """Moving-average equipped gated attention, the heart of MEGA."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,14 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.gate import gated_residual, query_key, recomputing, silu
-from fairseq_mega.ops.step import StepCoefficients, StepFunctions, TimeBuffer, step_coefficients, step_functions
+from fairseq_mega.ops.step import (
+    StepCoefficients,
+    StepFunctions,
+    StepMap,
+    TimeBuffer,
+    step_coefficients,
+    step_functions,
+)
 
 from .activation import get_activation
 from .attention_cache import AttentionCache, cached
@@ -200,7 +207,7 @@ class GatedAttention(nn.Module):
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
         if padded or self.activation is not silu or self.kappa.dtype != x.dtype:
             return None
-        return step_functions(x)
+        return context.steps or step_functions(x)
 
     def _step(
         self,
@@ -217,12 +224,11 @@ class GatedAttention(nn.Module):
             keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
         else:
             keys, values = cache.keys, cache.values
-        coefficients = prepared.get(self.ema, "step", self._step_coefficients)
+        coefficients, maps = prepared.get_of_all(self, "step", self._step_weights)
         past = len(keys)
         bias = self.relative_bias(1, past + 1, past, prepared)
         state = None if memory is None else memory.ema
         attention_arguments = (bias, keys, values, self.function, self.kept_steps)
-        maps = None if step.gated_attention is None else step_maps(x, self.value_proj, self.gate_proj, self.output_proj)
         if step.gated_attention is not None and maps is not None:
             out, ema, keys, values = step.gated_attention(
                 x, residual, maps, self.kappa, self.mu, coefficients, state, *attention_arguments
@@ -237,5 +243,7 @@ class GatedAttention(nn.Module):
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out if self.prenorm else self.norm(out), LayerMemory(ema), cache)
 
-    def _step_coefficients(self) -> StepCoefficients:
-        return step_coefficients(self.ema.coefficients(), self.ema.omega)
+    def _step_weights(self) -> Tuple[StepCoefficients, Optional[Tuple[StepMap, ...]]]:
+        """The EMA and the linear maps as kernels for single steps take them; no maps where they are others."""
+        coefficients = step_coefficients(self.ema.coefficients(), self.ema.omega)
+        return coefficients, step_maps(self.value_proj, self.gate_proj, self.output_proj)

@@ -4,6 +4,8 @@ from typing import NamedTuple, Optional, Protocol
 
 from torch import Tensor
 
+from fairseq_mega.ops.step import StepFunctions
+
 from .documents import Documents
 from .relay import Relay
 from .state import LayerCache, LayerMemory
@@ -19,6 +21,7 @@ class LayerContext(NamedTuple):
     need_weights: bool = False  # also return the cross-attention weights
     documents: Optional[Documents] = None  # that begin within the rows of x; causal layers only
     relay: Optional[Relay] = None  # x is one process's piece of a sequence: memory arrives and leaves through it
+    steps: Optional[StepFunctions] = None  # of x, if it is a single step; None: each sub-layer looks for them
 
 
 PLAIN = LayerContext()  # one call on whole sequences without padding

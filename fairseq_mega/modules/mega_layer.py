@@ -46,5 +46,5 @@ class MegaLayer(nn.Module):
                 source = self.cross_attention.start(context.encoder_out, context.encoder_padding_mask)
             x, source, weights = self.cross_attention(x, source, context.need_weights)
         if self.feed_forward is not None:
-            x = self.feed_forward(x)
+            x = self.feed_forward(x, context.steps, None if attention_cache is None else attention_cache.prepared)
         return LayerOutput(x, memory, LayerCache(attention_cache, source) if context.return_state else None, weights)

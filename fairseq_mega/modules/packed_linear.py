@@ -5,7 +5,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.packed_linear import MOST_ROWS, PackedMatrix, pack, packed_linear
+from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
 from fairseq_mega.ops.step import StepMap
 
 from .linear import Linear
@@ -62,13 +62,11 @@ def linear_map(module: nn.Module) -> Optional[LinearMap]:
     return None
 
 
-def step_maps(x: Tensor, *modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
+def step_maps(*modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
     """Linear maps as the kernels for single steps x (B, D) take them, or None where one of them is something else.
 
     Matrices of float32 are multiplied by the kernels for packed ones: they read them twice as fast as PyTorch does.
     """
-    if x.size(0) > MOST_ROWS:
-        return None
     maps: List[StepMap] = []
     for module in modules:
         if type(module) is PackedLinear:

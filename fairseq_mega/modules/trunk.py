@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from fairseq_mega.ops.step import step_functions
+
 from .layer import PLAIN, LayerContext
 from .padding import zero_padding
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
@@ -63,6 +65,8 @@ class Trunk:
             state: of the steps before, None at the beginning of the streams. Without its cache x begins a chunk.
             inner_states: also return each layer's output.
         """
+        if x.size(1) == 1 and context.return_state and context.steps is None:
+            context = context._replace(steps=step_functions(x))  # asked once for all layers
         recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
         unweighted = context._replace(need_weights=False) if context.need_weights else context
         new_memory: List[Optional[LayerMemory]] = []

@@ -14,7 +14,7 @@ from fairseq_mega.modules.packed_linear import step_linear, step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.step import TimeBuffer, step_functions
+from fairseq_mega.ops.step import AttentionWeights, StepFunctions, TimeBuffer, step_functions
 from fairseq_mega.ops.timestep_norm import widened
 
 from . import step
@@ -90,7 +90,7 @@ class NormalizedGatedAttention(nn.Module):
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
             if self._is_plain_step(x, context, cache):
-                return self._step(x, memory, cache, prepared)
+                return self._step(x, context.steps or step_functions(x), memory, cache, prepared)
         if context.relay is not None:
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
@@ -136,7 +136,12 @@ class NormalizedGatedAttention(nn.Module):
         return not (apart or padded or dropping or elsewhere)
 
     def _step(
-        self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+        self,
+        x: Tensor,
+        functions: Optional[StepFunctions],
+        memory: Optional[LayerMemory],
+        cache: Optional[AttentionCache],
+        prepared: Prepared,
     ) -> AttentionOutput:
         """As :meth:`forward` for one step (B, 1, D)."""
         if cache is None:
@@ -145,21 +150,18 @@ class NormalizedGatedAttention(nn.Module):
             keys, values = cache.keys, cache.values
         past = len(keys)
         state, before = (None, None) if memory is None else (memory.ema, memory.norm)
-        scale, offset = prepared.get(self, "query and key", self._scale_and_offset)
         reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
-        function, norm = step_functions(x), self.norm.of_step()
-        fused = None if function is None or norm is None else function.normalized_attention
-        maps = None if fused is None else step_maps(x, self.value_proj, self.gate_proj, self.output_proj)
-        if fused is not None and maps is not None:
+        fused = None if functions is None else functions.normalized_attention
+        weights = None if fused is None else prepared.get_of_all(self, "step", self._step_weights)
+        if fused is not None and weights is not None:
             statistics = self.norm.fresh_statistics(x) if before is None else widened(before)
-            turns = rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
-            kernels = prepared.get(self.ema, "kernels", lambda: step.kernel_coefficients(self.ema))
-            kernels = kernels._replace(**self._after_ema(prepared))
+            turns = rotations(weights.scale.size(-1) // 2, reach, self.rope_base, torch.float32, x.device)
             out, statistics, ema, keys, values = fused(
-                x[:, 0], norm, statistics, maps, scale, offset, turns, kernels, state, keys, values, self.kept_steps
+                x[:, 0], weights, statistics, turns, state, keys, values, self.kept_steps
             )
             cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
             return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
+        scale, offset = prepared.get(self, "query and key", self._scale_and_offset)
         normed, statistics = self.norm(x, None, before)
         normed = normed[:, 0]
         value = F.silu(step_linear(self.value_proj, normed))
@@ -175,12 +177,16 @@ class NormalizedGatedAttention(nn.Module):
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
 
-    def _after_ema(self, prepared: Prepared) -> Dict[str, Any]:
-        """The norm after the EMA as a kernel takes it."""
-        if not isinstance(self.ema_norm, RMSNorm):
-            return {"norm_scale": None, "rms": False}
-        norm = self.ema_norm
-        return {"norm_scale": prepared.get(norm, "scale", lambda: norm.scale), "rms": True}
+    def _step_weights(self) -> Optional[AttentionWeights]:
+        """The parameters as a kernel for single steps takes them, None where it is not for such."""
+        norm, maps = self.norm.of_step(), step_maps(self.value_proj, self.gate_proj, self.output_proj)
+        scale, offset = self._scale_and_offset()
+        if norm is None or maps is None or scale.dtype != torch.float32:
+            return None
+        ema = step.kernel_coefficients(self.ema)
+        if isinstance(self.ema_norm, RMSNorm):
+            ema = ema._replace(norm_scale=self.ema_norm.scale, rms=True)
+        return AttentionWeights(norm, maps, scale, offset, ema)
 
     def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:
         """Scale and offset (2, H, E) of query and key; the scale holds what makes a norm of a root mean square."""

@@ -1,6 +1,6 @@
 """The feed-forward sub-layer of MEGALODON."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.ops.step import step_functions
+from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .config import MegalodonLayerConfig
 from .initialization import matrix
@@ -40,9 +41,22 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Transform x (B, L, D) and add ``residual`` (B, L, D)."""
-        stepped = self._step(x, residual) if x.size(1) == 1 and not self.training else None
+    def forward(
+        self,
+        x: Tensor,
+        residual: Tensor,
+        steps: Optional[StepFunctions] = None,
+        prepared: Optional[Prepared] = None,
+    ) -> Tensor:
+        """Transform x (B, L, D) and add ``residual`` (B, L, D).
+
+        Args:
+            steps: the functions of x, if it is a single step; looked for where there are none.
+            prepared: for the single steps of a stream.
+        """
+        stepped = None
+        if x.size(1) == 1 and not self.training:
+            stepped = self._step(x, residual, steps or step_functions(x), prepared or Prepared())
         if stepped is not None:
             return stepped
         inner = self.input_proj(self.norm(x))
@@ -54,13 +68,18 @@ class FeedForward(nn.Module):
         out = self.dropout(self.output_proj(self.hidden_dropout(inner)))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
-    def _step(self, x: Tensor, residual: Tensor) -> Optional[Tensor]:
+    def _step(
+        self, x: Tensor, residual: Tensor, functions: Optional[StepFunctions], prepared: Prepared
+    ) -> Optional[Tensor]:
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
-        if self.dropout.active or self.hidden_dropout.active:
+        if functions is None or functions.normalized_feed_forward is None:
             return None
-        step, norm = step_functions(x), self.norm.of_step()
-        fused = None if step is None or norm is None else step.normalized_feed_forward
-        maps = None if fused is None else step_maps(x, self.input_proj, self.output_proj)
-        if fused is None or maps is None:
+        weights = prepared.get_of_all(self, "feed-forward", self._step_weights)
+        if weights is None or self.dropout.active or self.hidden_dropout.active:
             return None
-        return fused(x[:, 0], residual[:, 0], norm, maps, self.scale).unsqueeze(1)
+        return functions.normalized_feed_forward(x[:, 0], residual[:, 0], *weights).unsqueeze(1)
+
+    def _step_weights(self) -> Optional[Tuple[StepNorm, Tuple[StepMap, ...], Optional[Tensor]]]:
+        """Norm, linear maps and scale as a kernel for single steps takes them, None where it is not for such."""
+        norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
+        return None if norm is None or maps is None else (norm, maps, self.scale)

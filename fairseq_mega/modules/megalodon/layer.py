@@ -48,7 +48,9 @@ class MegalodonLayer(nn.Module):
         if context.padding_mask is not None:
             x = finite_padding(x, context.padding_mask)
         out = self.attention(x, context, memory, None if cache is None else cache.attention)
-        hidden = self.feed_forward(out.hidden, residual=x if self.residual_hops == 2 else out.hidden)
+        residual = x if self.residual_hops == 2 else out.hidden
+        prepared = None if out.cache is None else out.cache.prepared
+        hidden = self.feed_forward(out.hidden, residual, context.steps, prepared)
         return LayerOutput(hidden, out.memory, LayerCache(out.cache) if context.return_state else None)
 
 

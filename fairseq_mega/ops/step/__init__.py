@@ -21,14 +21,16 @@ from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, kernels_obstacle
 from fairseq_mega.ops.native import DTYPES
+from fairseq_mega.ops.packed_linear import MOST_ROWS
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from . import native, reference
 from .coefficients import StepCoefficients, step_coefficients
-from .native import ComplexStepCoefficients, StepMap, StepNorm
+from .native import AttentionWeights, ComplexStepCoefficients, StepMap, StepNorm
 from .time_buffer import TimeBuffer
 
 __all__ = [
+    "AttentionWeights",
     "ComplexStepCoefficients",
     "StepCoefficients",
     "StepFunctions",
@@ -56,19 +58,24 @@ class StepFunctions(NamedTuple):
     timestep_norm: Optional[Callable[..., Tuple[Tensor, TimestepNormState]]] = None
 
 
+NATIVE_STEPS = StepFunctions(
+    native.gated_ema_step,
+    native.attention_step,
+    native.mix_step,
+    native.gated_attention_step,
+    native.feed_forward_step,
+    native.normalized_attention_step,
+    native.normalized_feed_forward_step,
+    native.timestep_norm_step,
+)
 FUNCTIONS: Dict[str, StepFunctions] = {
     "reference": StepFunctions(reference.gated_ema_step, reference.attention_step, reference.mix_step),
-    "native": StepFunctions(
-        native.gated_ema_step,
-        native.attention_step,
-        native.mix_step,
-        native.gated_attention_step,
-        native.feed_forward_step,
-        native.normalized_attention_step,
-        native.normalized_feed_forward_step,
-        native.timestep_norm_step,
-    ),
+    "native": NATIVE_STEPS,
 }
+# Of more rows than the kernels' linear maps are for; these are PyTorch's then.
+NATIVE_OF_MANY = NATIVE_STEPS._replace(
+    gated_attention=None, feed_forward=None, normalized_attention=None, normalized_feed_forward=None
+)
 
 
 def step_functions(x: Tensor) -> Optional[StepFunctions]:
@@ -88,4 +95,6 @@ def step_functions(x: Tensor) -> Optional[StepFunctions]:
         return FUNCTIONS[path]
     if x.dtype != torch.float32 or x.device.type != "cpu":
         return None
-    return FUNCTIONS["native"] if PATHS.choose(path, x) == "native" else None
+    if PATHS.choose(path, x) != "native":
+        return None
+    return NATIVE_STEPS if x.size(0) <= MOST_ROWS else NATIVE_OF_MANY

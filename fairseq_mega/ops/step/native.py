@@ -101,15 +101,21 @@ class ComplexStepCoefficients(NamedTuple):
     rms: bool  # an RMS norm follows, else SiLU
 
 
+class AttentionWeights(NamedTuple):
+    """What a step of MEGALODON's attention takes of its parameters."""
+
+    norm: StepNorm  # the timestep norm's
+    maps: Tuple[StepMap, ...]  # of value, gates and output
+    scale: Tensor  # (2, H, E), of query and key
+    offset: Tensor  # (2, H, E)
+    ema: ComplexStepCoefficients
+
+
 def normalized_attention_step(
     x: Tensor,
-    norm: StepNorm,
+    weights: AttentionWeights,
     statistics: TimestepNormState,
-    maps: Tuple[StepMap, ...],
-    scale: Tensor,
-    offset: Tensor,
     turns: Tensor,
-    coefficients: ComplexStepCoefficients,
     state: Optional[Tensor],
     keys: TimeBuffer,
     values: TimeBuffer,
@@ -119,11 +125,9 @@ def normalized_attention_step(
 
     Args:
         x: (B, D).
-        norm, statistics: of the timestep norm, the statistics of the steps before.
-        maps: of value, gates and output.
-        scale, offset: (2, H, E), of query and key.
+        weights: the parameters.
+        statistics: of the timestep norm, of the steps before.
         turns: (reach, E / 2) complex, of the positions in a chunk.
-        coefficients: of the EMA, and what follows it.
         state: (B, D, N) complex, None for zeros.
         keys, values, most: as in :func:`gated_attention_step`.
 
@@ -134,7 +138,7 @@ def normalized_attention_step(
     """
     past = len(keys)
     keys, values = keys.grow(1, most), values.grow(1, most)
-    value, gates, output = maps
+    norm, (value, gates, output), scale, offset, coefficients = weights
     before = None if state is None else torch.view_as_real(state)
     out, after, *now = native.operators.normalized_attention_step(
         x,
