@@ -6,6 +6,9 @@ import torch
 from fairseq_mega.modules import MegaLayer, MegaLayerConfig
 from fairseq_mega.modules.dropout import StochasticDepth
 from fairseq_mega.modules.errors import FieldError
+from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 
 SHAPE = {"embed_dim": 8, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "bidirectional": True}
 
@@ -13,6 +16,19 @@ SHAPE = {"embed_dim": 8, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 
 def layer(**changed) -> MegaLayer:
     torch.manual_seed(0)
     return MegaLayer(MegaLayerConfig(**{**SHAPE, "normalize_before": True, **changed})).double()
+
+
+def megalodon(**changed) -> MegalodonLayer:
+    torch.manual_seed(0)
+    return MegalodonLayer(MegalodonLayerConfig(**{**SHAPE, "norm_groups": 2, **changed}))
+
+
+def drawn(p: float, samples: int):
+    """The factors (B, 1, 1) of both sub-layers, as they are drawn from a seed."""
+    torch.manual_seed(3)
+    first, second = (torch.nn.functional.dropout(torch.ones(samples, 1, 1).double(), p) for _ in range(2))
+    assert first.unique().numel() == second.unique().numel() == 2 and not first.equal(second)
+    return first, second
 
 
 def test_whole_samples_are_left_out_and_the_mean_stays():
@@ -48,15 +64,42 @@ def test_where_the_factors_stand():
     deep = layer(stochastic_depth=0.4).train()
     torch.manual_seed(3)
     out = deep(x).hidden
-    torch.manual_seed(3)
-    first, second = (torch.nn.functional.dropout(torch.ones(64, 1, 1, dtype=torch.float64), 0.4) for _ in range(2))
-    assert first.unique().numel() == second.unique().numel() == 2 and not first.equal(second)
+    first, second = drawn(0.4, 64)
     hidden = gated(deep.attention, x, first.flatten())
     assert deep.feed_forward is not None
     branch = deep.feed_forward.eval()(hidden) - hidden
     torch.testing.assert_close(out, hidden + second * branch, atol=1e-9, rtol=0)
 
 
-def test_a_probability_is_needed():
+@pytest.mark.parametrize("hops", [1, 2])
+def test_where_the_factors_stand_in_megalodon(hops):
+    """On what each sub-layer adds; with two hops a sample without the FFN's branch leaves the layer as it came."""
+    x = torch.randn(64, 5, 8, dtype=torch.float64)
+    deep = megalodon(stochastic_depth=0.4, residual_hops=hops).double().train()
+    torch.manual_seed(3)
+    out = deep(x).hidden
+    first, second = drawn(0.4, 64)
+    plain = deep.eval()
+    hidden = x + first * (plain.attention(x).hidden - x)
+    residual = x if hops == 2 else hidden
+    branch = plain.feed_forward(hidden, residual) - residual
+    torch.testing.assert_close(out, residual + second * branch, atol=1e-9, rtol=0)
+    assert hops == 1 or out[second.flatten() == 0].equal(x[second.flatten() == 0])
+
+
+def test_steps_that_drop_are_no_plain_ones():
+    """Of 200 samples, few at a time, some 180 skip each sub-layer, also where decoding keeps its dropout."""
+    deep = megalodon(stochastic_depth=0.9, bidirectional=False).eval()
+    for part in deep.modules():
+        if isinstance(part, StochasticDepth):
+            part.make_generation_fast_("", retain_dropout=True)
+    x, context = torch.randn(4, 1, 8), LayerContext(return_state=True)
+    with torch.no_grad():
+        calls = [(deep.attention(x, context).hidden, deep.feed_forward(x, x)) for _ in range(50)]
+    assert all(100 < sum(int((out == x).all(-1).sum()) for out in outputs) < 200 for outputs in zip(*calls))
+
+
+@pytest.mark.parametrize("build", [layer, megalodon])
+def test_a_probability_is_needed(build):
     with pytest.raises(FieldError, match=r"stochastic_depth 1.0: .*\[0, 1\)"):
-        layer(stochastic_depth=1.0)
+        build(stochastic_depth=1.0)

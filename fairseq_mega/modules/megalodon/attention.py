@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.modules.attention_cache import AttentionCache, cached
-from fairseq_mega.modules.dropout import Dropout
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.layer import PLAIN, LayerContext
 from fairseq_mega.modules.norm import rms_norm
 from fairseq_mega.modules.packed_linear import step_linear, step_maps
@@ -69,6 +69,7 @@ class NormalizedGatedAttention(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
         self.attention_dropout = Dropout(config.attention_dropout)
+        self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
     def forward(
         self,
@@ -119,7 +120,7 @@ class NormalizedGatedAttention(nn.Module):
         else:
             attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
         gated = self.hidden_dropout(attended * F.silu(gate))
-        out = x + self.dropout(candidate + self.output_proj(gated))
+        out = x + self.stochastic_depth(self.dropout(candidate + self.output_proj(gated)))
         if ema is None or cache is None:
             return AttentionOutput(out)
         cache = cache.unfinished(self.chunk_size).forgetting(documents)
@@ -131,7 +132,8 @@ class NormalizedGatedAttention(nn.Module):
             return False
         apart = context.documents is not None
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
-        dropping = self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active
+        dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
+        dropping = any(dropout.active for dropout in dropouts)
         elsewhere = torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type)
         return not (apart or padded or dropping or elsewhere)
 

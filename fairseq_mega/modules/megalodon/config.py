@@ -38,6 +38,7 @@ class MegalodonLayerConfig:
     attention_dropout: float = 0.0
     attention_drops: str = "keys"  # one of DROPPED: before the softmax (DropKey) or after it
     hidden_dropout: float = 0.0
+    stochastic_depth: float = 0.0  # probability that a sample skips what a sub-layer adds
     checkpoint_activations: bool = False  # recompute the layer in the backward pass
 
     def __post_init__(self) -> None:
@@ -71,6 +72,7 @@ class MegalodonLayerConfig:
             ("dropout", self.dropout),
             ("attention_dropout", self.attention_dropout),
             ("hidden_dropout", self.hidden_dropout),
+            ("stochastic_depth", self.stochastic_depth),
         ):
             check_probability(field, probability)
         for field, name, known in (

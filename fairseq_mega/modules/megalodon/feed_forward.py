@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.modules.dropout import Dropout
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
@@ -40,6 +40,7 @@ class FeedForward(nn.Module):
         self.register_parameter("scale", scale)
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
+        self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
     def forward(
         self,
@@ -65,7 +66,7 @@ class FeedForward(nn.Module):
             inner = F.silu(inner) * gate
         else:
             inner = F.silu(inner)
-        out = self.dropout(self.output_proj(self.hidden_dropout(inner)))
+        out = self.stochastic_depth(self.dropout(self.output_proj(self.hidden_dropout(inner))))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
     def _step(
@@ -74,8 +75,10 @@ class FeedForward(nn.Module):
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
         if functions is None or functions.normalized_feed_forward is None:
             return None
+        if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
+            return None
         weights = prepared.get_of_all(self, "feed-forward", self._step_weights)
-        if weights is None or self.dropout.active or self.hidden_dropout.active:
+        if weights is None:
             return None
         return functions.normalized_feed_forward(x[:, 0], residual[:, 0], *weights).unsqueeze(1)
 
