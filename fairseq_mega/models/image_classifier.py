@@ -1,13 +1,17 @@
 """What all classifiers of colour images have in common, whichever layers they have."""
 
-from typing import Dict
+from typing import Dict, Iterable
 
 from fairseq.models import BaseFairseqModel
-from torch import Tensor
+from omegaconf import DictConfig
+from torch import Tensor, nn
 
 from fairseq_mega.compat.undecayed import leave_undecayed
+from fairseq_mega.modules.images import ImageHead, PatchEmbedding
+from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import check_state_dict
+from .options.flags import naming_flags
 
 
 class ImageClassifier(BaseFairseqModel):
@@ -40,3 +44,51 @@ class ImageClassifier(BaseFairseqModel):
         """
         super().upgrade_state_dict_named(state_dict, name)
         check_state_dict(self, state_dict)
+
+
+class PatchClassifier(ImageClassifier):
+    """Patches with a vector for each place, bidirectional layers over all of them, and a head with a layer before the
+    mean.
+
+    Args:
+        cfg: completed, with ImageOptions, a width and RecomputationOptions.
+        layers: pre-norm ones, made once the embedding is.
+        final_norm: the norm after them.
+
+    Source: MEGA (Ma et al., ICLR 2023), section 4.4; shapes and head as in the published code (XuezheMax/mega-image).
+    """
+
+    @naming_flags("encoder", "image_size")
+    def __init__(self, cfg: DictConfig, layers: Iterable[nn.Module], final_norm: nn.Module) -> None:
+        super().__init__(int(cfg.image_size), int(cfg.image_class_num))
+        width = int(cfg.encoder_embed_dim)
+        embedding = PatchEmbedding(width, cfg.image_size, cfg.patch_size)
+        self.encoder = SequenceEncoder(embedding, layers, final_norm, None, -1, cfg.checkpoint_activations)
+        self.head = ImageHead(width, cfg.image_class_num)
+        self.mark_undecayed()
+
+    @naming_flags("encoder", "image_size")
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of the classes.
+
+        Args:
+            images: (B, 3, S, S), normalised, S = ``--image-size``.
+
+        Returns:
+            (B, classes).
+
+        Raises:
+            ValueError: for input of another shape.
+        """
+        return self.head(self.encoder(images)[0])
+
+    def is_decayed(self, name: str, parameter: Tensor) -> bool:
+        """All but biases, weights of norms and the vectors of places.
+
+        The moving averages and the relative bias, also one of their vectors, are decayed.
+
+        Source: the published training (XuezheMax/mega-image), whose rule goes by its own names.
+        """
+        place = name == "encoder.embedding.positions"
+        of_norm = name.endswith(".weight") and parameter.dim() == 1 and not name.endswith(".relative_bias.weight")
+        return not (place or of_norm or name.endswith(".bias"))
