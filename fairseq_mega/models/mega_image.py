@@ -10,8 +10,9 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
 from .image_classifier import PatchClassifier
+from .options.images import complete_images
 from .options.layer_config import image_layer_config
-from .options.mega_image import MegaImageConfig, complete_image_model
+from .options.mega_image import MegaImageConfig
 
 
 @register_model("mega_image", dataclass=MegaImageConfig)
@@ -37,4 +38,4 @@ class MegaImageModel(PatchClassifier):
         Raises:
             ValueError: where options are out of range or contradict each other.
         """
-        return cls(complete_image_model(cfg))
+        return cls(complete_images(MegaImageConfig, cfg))

@@ -11,9 +11,8 @@ from fairseq_mega.compat.torchvision_operators import import_timm
 from fairseq_mega.modules.images import check_images, check_patches
 
 from .image_classifier import ImageClassifier
-from .options.completion import check_at_least, complete
 from .options.flags import naming_flags
-from .options.images import BOUNDS
+from .options.images import complete_images
 from .options.vit_image import VitImageConfig
 
 
@@ -59,9 +58,7 @@ class VitImageModel(ImageClassifier):
         Raises:
             ValueError: where options are out of range or contradict each other.
         """
-        completed = complete(VitImageConfig, cfg)
-        check_at_least(completed, {**BOUNDS, "encoder_ffn_embed_dim": 1, "encoder_attention_heads": 1})
-        return cls(completed)
+        return cls(complete_images(VitImageConfig, cfg, encoder_ffn_embed_dim=1, encoder_attention_heads=1))
 
     @naming_flags("encoder", "image_size")
     def forward(self, images: Tensor) -> Tensor:

@@ -1,14 +1,9 @@
 """Options of MEGA's image classifiers."""
 
-from argparse import Namespace
 from dataclasses import dataclass
-from typing import Union
 
-from omegaconf import DictConfig
-
-from .completion import check_at_least, complete
 from .dropouts import OutputDropout
-from .images import BOUNDS, ImageOptions
+from .images import ImageOptions
 from .layers import NormOptions, RecomputationOptions
 from .revised import revised
 from .shape import MegaEncoderWidths
@@ -28,14 +23,3 @@ from .shape import MegaEncoderWidths
 )
 class MegaImageConfig(ImageOptions, MegaEncoderWidths, OutputDropout, NormOptions, RecomputationOptions):
     """Command-line options of ``--arch mega_image``; the defaults are the paper's model for ImageNet (Table 11)."""
-
-
-def complete_image_model(cfg: Union[DictConfig, Namespace]) -> DictConfig:
-    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
-
-    Raises:
-        ValueError: where an option is out of range.
-    """
-    completed = complete(MegaImageConfig, cfg)
-    check_at_least(completed, BOUNDS)
-    return completed
