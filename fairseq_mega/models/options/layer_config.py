@@ -69,12 +69,11 @@ def image_layer_config(cfg: DictConfig, layer: int) -> MegaLayerConfig:
 
     Args:
         cfg: the configuration.
-        layer: number of the layer from 0: the rate of stochastic depth rises from 0 to that of the last one.
+        layer: number of the layer from 0.
 
     Raises:
         ValueError: where an option is out of range.
     """
-    check_probability("stochastic_depth", cfg.drop_path)
     ffn_dim = cfg.encoder_ffn_embed_dim
     return MegaLayerConfig(
         embed_dim=cfg.encoder_embed_dim,
@@ -89,9 +88,20 @@ def image_layer_config(cfg: DictConfig, layer: int) -> MegaLayerConfig:
         norm=str(cfg.normalization_type),
         normalize_before=True,
         dropout=cfg.dropout,
-        stochastic_depth=cfg.drop_path * layer / max(cfg.encoder_layers - 1, 1),
+        stochastic_depth=stochastic_depth(cfg, layer),
         checkpoint_activations=cfg.checkpoint_activations,
     )
+
+
+@naming_flags("encoder", "image_size")
+def stochastic_depth(cfg: DictConfig, layer: int) -> float:
+    """The probability with which an image skips a layer, counted from 0: it rises from 0 to that of the last one.
+
+    Raises:
+        ValueError: if that is no probability.
+    """
+    check_probability("stochastic_depth", cfg.drop_path)
+    return float(cfg.drop_path * layer / max(cfg.encoder_layers - 1, 1))
 
 
 @naming_flags("encoder", "max_positions")
@@ -136,6 +146,8 @@ def s4d_layer_config(cfg: DictConfig) -> S4dLayerConfig:
 def megalodon_layer_config(cfg: DictConfig, side: str, positions: str, **more: Any) -> MegalodonLayerConfig:
     """Shape of one layer of a completed configuration with MegalodonLayerOptions, checked; see :func:`layer_config`.
 
+    Models of images have no option for a chunk: their attention is full.
+
     Raises:
         ValueError: where an option is out of range.
     """
@@ -150,7 +162,7 @@ def megalodon_layer_config(cfg: DictConfig, side: str, positions: str, **more: A
             ffn_dim=cfg[f"{side}_hidden_dim"] if ffn_dim is None else ffn_dim,
             heads=cfg[f"{side}_attention_heads"],
             ema_dim=cfg[f"{side}_n_dim"],
-            chunk_size=cfg[f"{side}_chunk_size"],
+            chunk_size=cfg.get(f"{side}_chunk_size", -1),
             norm_groups=cfg.norm_num_groups,
             rope_base=cfg.rope_base,
             swiglu=cfg.swiglu,

@@ -65,7 +65,12 @@ class EncoderHeads(FairseqDataclass):
         "encoder_ffn_embed_dim": "inner width of the FFN (default: --encoder-hidden-dim)",
     }
 )
-class MegalodonEncoderShape(EncoderHeads, MegaEncoderShape):
+class MegalodonEncoderWidths(EncoderHeads, MegaEncoderWidths):
+    """Widths of an encoder of MEGALODON layers."""
+
+
+@dataclass
+class MegalodonEncoderShape(MegalodonEncoderWidths, MegaEncoderShape):
     """Shape of an encoder of MEGALODON layers."""
 
 
