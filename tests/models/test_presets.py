@@ -14,8 +14,8 @@ from fairseq_mega.models import presets
 from tests.support.helpers import make_parallel_corpus
 
 MODELS = (
-    "mega", "mega_image", "mega_lm", "mega_lra", "mega_masked_lm", "megalodon_lm", "megalodon_lra", "s4d_lra",
-    "transformer_lra", "vit_image",
+    "mega", "mega_image", "mega_lm", "mega_lra", "mega_masked_lm", "megalodon_image", "megalodon_lm", "megalodon_lra",
+    "s4d_lra", "transformer_lra", "vit_image",
 )
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
@@ -37,7 +37,7 @@ hydra: {run: {dir: .}}
 def test_each_architecture_has_its_preset():
     ours = {arch for arch, model in ARCH_MODEL_NAME_REGISTRY.items() if model in MODELS}
     assert {path.stem for path in presets.FOLDER.glob("*.yaml")} == set(ALL) == ours - set(MODELS)
-    assert len(ALL) == 62
+    assert len(ALL) == 64
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -26,6 +26,7 @@ TINY = {
     "image_size": 12,
     "patch_size": 4,
     "image_class_num": 5,
+    "norm_num_groups": 4,  # of MEGALODON
 }
 
 
@@ -57,7 +58,7 @@ def write_files(folder: Path, counts=None, size: int = 12) -> Path:
 
 def build(arch="mega_image", seed=0, **options):
     torch.manual_seed(seed)
-    values = Namespace(**{**(TINY if arch == "mega_image" else {}), **options})
+    values = Namespace(**{**(TINY if arch in ("mega_image", "megalodon_image") else {}), **options})
     if arch in ARCH_CONFIG_REGISTRY:
         ARCH_CONFIG_REGISTRY[arch](values)
     return ARCH_MODEL_REGISTRY[arch].build_model(values, None)

@@ -1,0 +1,49 @@
+"""MEGALODON classifiers of images: our interpretation of an unpublished architecture.
+
+MEGALODON (Ma et al., NeurIPS 2024, section 4.5 and Appendix C) says softmax, rotary positions, pre-norm with two-hop
+residual, group norm and 90M parameters, and that most of MEGA's hyper-parameters are adopted; no code was published.
+Rotary positions take the place of MEGA's relative bias. The vectors of places stay, as do MEGA's patches, widths and
+head: rotary positions know the distance between two patches in the sequence alone, not their row and column. The FFN is
+as wide as the missing update gate allows, 2.5 d, as in the published code's model of 200M parameters. What follows the
+EMA, and what its future part leaves out, is as in ``megalodon_classifier``.
+"""
+
+from argparse import Namespace
+from typing import Any, Optional, Union
+
+from fairseq.models import register_model
+from omegaconf import DictConfig
+
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.megalodon.norms import GroupNorm
+
+from .image_classifier import PatchClassifier
+from .options.images import complete_images
+from .options.layer_config import megalodon_layer_config, stochastic_depth
+from .options.megalodon_image import MegalodonImageConfig
+
+
+@register_model("megalodon_image", dataclass=MegalodonImageConfig)
+class MegalodonImageModel(PatchClassifier):
+    """Image classifier: ``--arch megalodon_image`` and its presets, ``preset_names("megalodon_image")``.
+
+    Args:
+        cfg: a completed MegalodonImageConfig.
+    """
+
+    def __init__(self, cfg: DictConfig) -> None:
+        configs = [
+            megalodon_layer_config(cfg, "encoder", "image_size", stochastic_depth=stochastic_depth(cfg, layer))
+            for layer in range(cfg.encoder_layers)
+        ]
+        layers = (MegalodonLayer(config, index) for index, config in enumerate(configs))
+        super().__init__(cfg, layers, GroupNorm(configs[0].embed_dim, configs[0].norm_groups, configs[0].norm_affine))
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegalodonImageModel":
+        """Build a model; nothing of the task matters.
+
+        Raises:
+            ValueError: where options are out of range or contradict each other.
+        """
+        return cls(complete_images(MegalodonImageConfig, cfg))
