@@ -1,7 +1,8 @@
 """MEGA's Table 6: ImageNet-1k, measured beside the paper's."""
 
 import argparse
-from typing import Any, Dict, List, Sequence
+import functools
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.corpora.classification.imagenet import IMAGES
 from fairseq_mega.recipes.published import paper_values
@@ -19,10 +20,30 @@ PAPER = {
     "DeiT-B": ("86M", *paper_values("table6", "deit_b", ["imagenet"], "top1_accuracy")),
     "MEGA": ("90M", *paper_values("table6", "mega", ["imagenet"], "top1_accuracy")),
 }
-TRAINED = {"DeiT-B": "deit_b", "MEGA": "mega"}  # rows to the models of their recipes
 CHECKPOINTS = {"best": "best epoch", "last": "last epoch"}
 NOTE = "measured: on the 50,000 validation images, by which the best epoch is chosen, too"
 Results = Sequence[Dict[str, Any]]
+
+
+class ImageTable(NamedTuple):
+    """A table of accuracies on ImageNet.
+
+    Attributes:
+        title: of its first column.
+        paper: its rows, with parameters and top-1 accuracy.
+        trained: the rows that have recipes, with the models of these.
+        script: that fills it.
+        notes: below it.
+    """
+
+    title: str
+    paper: Mapping[str, Tuple[str, ...]]
+    trained: Mapping[str, str]
+    script: str
+    notes: Tuple[str, ...] = (NOTE,)
+
+
+TABLE = ImageTable("Table 6, ImageNet-1k", PAPER, {"DeiT-B": "deit_b", "MEGA": "mega"}, "mega_table6_imagenet.sh")
 
 
 def other_images(result: Dict[str, Any]) -> bool:
@@ -38,32 +59,35 @@ def accuracy(results: Results) -> str:
     return spread([result["scores"]["top1_accuracy"] for result in results]) + star
 
 
-def table(results: Results) -> Table:
+def table(results: Results, kind: ImageTable = TABLE) -> Table:
     """The paper's rows, and under those of recipes the measured ones."""
     rows: List[List[str]] = []
-    for name, values in PAPER.items():
+    for name, values in kind.paper.items():
         rows.append([f"{name}, paper", *values])
-        found = select(results, model=TRAINED.get(name))
+        found = select(results, model=kind.trained.get(name))
         for checkpoint, title in CHECKPOINTS.items():
             scored = select(found, checkpoint=checkpoint)
             if scored:
                 rows.append([f"  measured, {title}", f"{scored[0]['settings']['parameters']:,}", accuracy(scored)])
-        if name in TRAINED and not found:
+        if name in kind.trained and not found:
             rows.append(["  measured", "-", "not yet"])
-    return Table(["Table 6, ImageNet-1k", "parameters", "top-1 accuracy"], rows)
+    return Table([kind.title, "parameters", "top-1 accuracy"], rows)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print the table."""
-    results = given_results(options, BENCHMARK)
+def run(options: argparse.Namespace, kind: ImageTable) -> None:
+    """Print a table, and where the results in it come from."""
+    models = list(kind.trained.values())
+    results = [result for result in given_results(options, BENCHMARK) if result["settings"]["model"] in models]
     if not results:
         name = BENCHMARK + ("-smoke" if options.smoke else "")
-        raise ResultError(f"{options.results} has no result of {name}; run scripts/mega_table6_imagenet.sh first")
-    notes = [NOTE]
+        raise ResultError(
+            f"{options.results} has no result of {name} by {' or '.join(models)}; run scripts/{kind.script} first"
+        )
+    notes = [*kind.notes]
     if any(partial(result) or other_images(result) for result in results):
         notes.append("* fewer updates than in the paper, or other images: not comparable with the paper's numbers")
-    show(options, [table(results)], results, notes)
+    show(options, [table(results, kind)], results, notes)
     warn_of_smoke(options)
 
 
-REPORT = Report("Print MEGA's Table 6: ImageNet.", add_results, run)
+REPORT = Report("Print MEGA's Table 6: ImageNet.", add_results, functools.partial(run, kind=TABLE))
