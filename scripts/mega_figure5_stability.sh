@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce mega/figure5 lra "$@" 3<<'HELP'
 usage: bash scripts/mega_figure5_stability.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGA with Laplace and with squared-ReLU attention on Pathfinder, and plots the validation accuracy of each seed
@@ -15,6 +14,3 @@ over the updates. The run with Laplace is what Table 2 trains.
   --chunk C         attention chunk (default: -1, full attention)
   --output FILE     the plot (default: figure5.png in the folder of --out)
 HELP
-}
-
-reproduce mega/figure5 lra "$@"

@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce mega/figure6 table5 "$@" 3<<'HELP'
 usage: bash scripts/mega_figure6_context.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Scores WikiText-103's test text with the model of Table 5, which is trained first unless it is there: in K = 100, 75, 50,
@@ -21,6 +20,3 @@ Scores WikiText-103's test text with the model of Table 5, which is trained firs
                     segments of the right panel (default: 10)
   --output FILE     the plot (default: figure6.png in the folder of --out)
 HELP
-}
-
-reproduce mega/figure6 table5 "$@"

@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce mega/table2 lra "$@" 3<<'HELP'
 usage: bash scripts/mega_table2_lra.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGA, MEGA-chunk, the published Transformers and S4D (no Transformer on Path-X) with the recipes of the six tasks,
@@ -20,6 +19,3 @@ and memory of training on 4K tokens are measured beside the Transformer's.
   --per-step N      examples that a GPU takes at a time (default: the published recipe's)
   --no-speed        do not measure speed and memory
 HELP
-}
-
-reproduce mega/table2 lra "$@"

@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce mega/table3 lra "$@" 3<<'HELP'
 usage: bash scripts/mega_table3_attention_functions.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGA with softmax, squared-ReLU and Laplace attention on Text and Image and prints the measured rows of Table 3
@@ -15,6 +14,3 @@ beside the paper's. The task's own function is what Table 2 trains, too.
   --functions LIST  of softmax, relu2, laplace (default: all three)
   --chunk C         attention chunk (default: -1, full attention, as in the paper)
 HELP
-}
-
-reproduce mega/table3 lra "$@"

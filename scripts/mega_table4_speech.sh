@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce mega/table4 lra "$@" 3<<'HELP'
 usage: bash scripts/mega_table4_speech.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Prepares ten words of Speech Commands as 16,000 raw samples each, trains MEGA-chunk with the published recipe, scores it
@@ -15,6 +14,3 @@ on the test clips and prints the measured rows of Table 4 beside the paper's.
   --chunk C         attention chunk (default: 1000, as in the paper)
   --scaling HOW     samples divided by 32768 twice, as the published code does, or once (default: twice)
 HELP
-}
-
-reproduce mega/table4 lra "$@"

@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce mega/table5 table5 "$@" 3<<'HELP'
 usage: bash scripts/mega_table5_lm.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Prepares the text, trains MEGA-chunk with the published recipe, scores the test text with its memory carried along and
@@ -17,6 +16,3 @@ prints the measured rows of Table 5 beside the paper's.
   --results-dir DIR folder for the JSON result files (default: results in the work folder)
   --only-train      stop after the training
 HELP
-}
-
-reproduce mega/table5 table5 "$@"

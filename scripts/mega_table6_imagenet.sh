@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+extras=images reproduce mega/table6 imagenet "$@" 3<<'HELP'
 usage: bash scripts/mega_table6_imagenet.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGA's image classifier of 90M parameters and DeiT-B for 300 epochs each with the published recipes, scores the
@@ -15,6 +14,3 @@ best and the last epoch on the validation images and prints the measured rows of
   --data DIR        folder above train and val, each with a folder per class; or, where it holds neither:
   --archives DIR    folder of ILSVRC2012_{img_train,img_val}.tar and ILSVRC2012_devkit_t12.tar.gz, which are unpacked
 HELP
-}
-
-extras=images reproduce mega/table6 imagenet "$@"

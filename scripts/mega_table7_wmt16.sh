@@ -4,8 +4,20 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+work_dir=$repo_root/outputs/wmt16 options=()
+while [[ $# -gt 0 && $1 != -- ]]; do
+  case $1 in
+    --work-dir | --out) require_value "$@"; work_dir=$2; shift 2 ;;
+    --data-dir) require_value "$@"; options+=(--archives "$2"); shift 2 ;;
+    --smoke)
+      [[ $work_dir != "$repo_root/outputs/wmt16" ]] || work_dir+=-smoke
+      options=(--direction en-de --attention softmax --smoke ${options[@]+"${options[@]}"}) # unless told otherwise
+      shift
+      ;;
+    *) options+=("$1"); shift ;;
+  esac
+done
+reproduce mega/table7 wmt16 ${options[@]+"${options[@]}"} --out "$work_dir" --data "$work_dir" "$@" 3<<'HELP'
 usage: bash scripts/mega_table7_wmt16.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Fetches and prepares the WMT'16 English-German data, trains MEGA base and the Transformer of the same size, averages
@@ -21,19 +33,3 @@ checkpoints, translates newstest2014 and prints the measured rows of Table 7 bes
   --results-dir DIR  folder for the JSON result files (default: results in the work folder)
   --processes N      processes for the text preparation (default: all cores)
 HELP
-}
-
-work_dir=$repo_root/outputs/wmt16 options=()
-while [[ $# -gt 0 && $1 != -- ]]; do
-  case $1 in
-    --work-dir | --out) require_value "$@"; work_dir=$2; shift 2 ;;
-    --data-dir) require_value "$@"; options+=(--archives "$2"); shift 2 ;;
-    --smoke)
-      [[ $work_dir != "$repo_root/outputs/wmt16" ]] || work_dir+=-smoke
-      options=(--direction en-de --attention softmax --smoke ${options[@]+"${options[@]}"}) # unless told otherwise
-      shift
-      ;;
-    *) options+=("$1"); shift ;;
-  esac
-done
-reproduce mega/table7 wmt16 ${options[@]+"${options[@]}"} --out "$work_dir" --data "$work_dir" "$@"

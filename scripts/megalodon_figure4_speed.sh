@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce megalodon/figure4 megalodon "$@" 3<<'HELP'
 usage: bash scripts/megalodon_figure4_speed.sh [OPTION]...
 
 Measures forward and backward passes of one device over 4K and 32K tokens, made up: MEGALODON and a Llama-style Transformer
@@ -16,6 +15,3 @@ a laptop. Nothing is trained.
   --models LIST     megalodon, llama or both
   --output FILE     the plot (default: megalodon-figure4.png in the folder of --out)
 HELP
-}
-
-reproduce megalodon/figure4 megalodon "$@"

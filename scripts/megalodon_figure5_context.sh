@@ -4,14 +4,10 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce megalodon/figure5 megalodon "$@" 3<<'HELP'
 usage: bash scripts/megalodon_figure5_context.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Scores the test books of PG-19, one after the other, with the model of Table 5, which is trained first unless it is there.
 
   --output FILE     the plot (default: megalodon-figure5.png in the folder of --out)
 HELP
-}
-
-reproduce megalodon/figure5 megalodon "$@"

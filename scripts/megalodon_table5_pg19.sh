@@ -4,12 +4,8 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce megalodon/table5 megalodon "$@" 3<<'HELP'
 usage: bash scripts/megalodon_table5_pg19.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Fetches the books (12 GB), trains the 1.3B model and scores each test book from its beginning to its end.
 HELP
-}
-
-reproduce megalodon/table5 megalodon "$@"

@@ -4,8 +4,7 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce megalodon/table6 lra "$@" 3<<'HELP'
 usage: bash scripts/megalodon_table6_lra.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGALODON and MEGALODON-chunk on the six tasks, with the data of MEGA's Table 2.
@@ -13,6 +12,3 @@ Trains MEGALODON and MEGALODON-chunk on the six tasks, with the data of MEGA's T
   --task LIST       of listops, text, retrieval, image, pathfinder, pathx, or all (default: all)
   --models LIST     of megalodon, megalodon-chunk (default: both)
 HELP
-}
-
-reproduce megalodon/table6 lra "$@"

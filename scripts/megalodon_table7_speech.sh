@@ -4,12 +4,8 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-usage() {
-  cat <<'HELP'
+reproduce megalodon/table7 lra "$@" 3<<'HELP'
 usage: bash scripts/megalodon_table7_speech.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGALODON-chunk on ten words of Speech Commands, with the data of MEGA's Table 4.
 HELP
-}
-
-reproduce megalodon/table7 lra "$@"

@@ -5,8 +5,8 @@
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
 
 # reproduce NAME FOLDER "$@": the environment, then fairseq-mega-reproduce NAME with these options; what it makes goes to
-# outputs/FOLDER in the checkout unless an option says otherwise. The caller's function "usage" prints the help; its
-# variable "extras" names further extras of setup.py.
+# outputs/FOLDER in the checkout unless an option says otherwise. What --help says first is read from file descriptor 3;
+# the variable "extras" names further extras of setup.py.
 reproduce() {
   local name=$1 out=$repo_root/outputs/$2 venv=${FAIRSEQ_MEGA_VENV:-$repo_root/.venv} skip_setup='' words=()
   shift 2
@@ -15,7 +15,7 @@ reproduce() {
       --venv) require_value "$@"; venv=$2; shift 2 ;;
       --skip-setup) skip_setup=yes; shift ;;
       --smoke) out+=-smoke; words+=("$1"); shift ;;
-      --help | -h) usage; reproduce_help; exit 0 ;;
+      --help | -h) cat <&3; reproduce_help; exit 0 ;;
       --) words+=("$@"); break ;;
       *) words+=("$1"); shift ;;
     esac
@@ -24,7 +24,7 @@ reproduce() {
   FAIRSEQ_MEGA_VENV=$venv activate_venv
   export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
-  exec python -m fairseq_mega.cli.reproduce "$name" --root "$repo_root" --out "$out" ${words[@]+"${words[@]}"}
+  exec python -m fairseq_mega.cli.reproduce "$name" --root "$repo_root" --out "$out" ${words[@]+"${words[@]}"} 3<&-
 }
 
 # reproduce_help: the lines of --help on the options that all these scripts have.

@@ -123,5 +123,5 @@ def call(
 def reproduce(script: str, *options: object) -> Done:
     """What scripts/mega_*.sh does with options that fairseq-mega-reproduce has, too."""
     text = (REPOSITORY / "scripts" / script).read_text(encoding="utf-8")
-    (name,) = re.findall(r'^reproduce (\S+) \S+ .*"\$@"$', text, re.MULTILINE)
+    (name,) = re.findall(r'^reproduce (\S+) \S+ .*"\$@" 3<<', text, re.MULTILINE)
     return call(reproducing.main, name, "--root", REPOSITORY, *options)
