@@ -12,7 +12,7 @@ from .catalogue import catalogue
 from .datasets import DATASETS
 from .estimates import RATES_SAID, duration, span
 from .evaluating import results_of
-from .published import NEEDS_IMAGENET, NEEDS_WEIGHTS
+from .published import NEEDS_WEIGHTS
 from .recipe import Recipe
 from .runner import digest_of, folders, runs_of
 from .runs import Run
@@ -44,8 +44,6 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
         rows.append(row(recipe, runs, wishes))
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):
-        for name, paper in NEEDS_IMAGENET.items():
-            rows.append([name, "no ImageNet recipe", paper, "-", "-", "-"])
         for name, paper in NEEDS_WEIGHTS.items():
             rows.append([name, "unreleased weights", paper, "-", "-", "-"])
     said = (

@@ -4,9 +4,6 @@ from typing import List, Sequence
 
 from .recipe import FOLDER, load
 
-NEEDS_IMAGENET = {  # top-1 accuracy: cells without recipe
-    "megalodon/table4/imagenet/megalodon": "83.1",
-}
 NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T tokens and never released
     "megalodon/table1/academic-benchmarks": "49.8",  # MMLU, the first column
     "megalodon/table2/long-context-qa": "23.9/28/13.1",

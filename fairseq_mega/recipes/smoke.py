@@ -20,6 +20,16 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "image_size": 32,
         "image_class_num": 4,
     },
+    "megalodon_image": {
+        "encoder_layers": 1,
+        "encoder_embed_dim": 16,
+        "encoder_hidden_dim": 32,
+        "encoder_ffn_embed_dim": 32,
+        "encoder_z_dim": 8,
+        "norm_num_groups": 4,
+        "image_size": 32,
+        "image_class_num": 4,
+    },
     "vit_image": {
         "encoder_layers": 1,
         "encoder_embed_dim": 16,

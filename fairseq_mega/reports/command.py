@@ -49,6 +49,7 @@ REPORTS: Dict[str, Report] = {
     "figure4": figure4.REPORT,
     "figure5": figure5.REPORT,
     "figure6": figure6.REPORT,
+    "megalodon-table4": megalodon_classifiers.TABLE4,
     "megalodon-table5": megalodon_language_models.TABLE5,
     "megalodon-table6": megalodon_classifiers.TABLE6,
     "megalodon-table7": megalodon_classifiers.TABLE7,

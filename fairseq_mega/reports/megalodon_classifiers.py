@@ -1,10 +1,11 @@
-"""MEGALODON's Tables 6 and 7: the Long Range Arena and raw speech, with the measured rows under the paper's."""
+"""MEGALODON's Tables 4, 6 and 7: ImageNet, the Long Range Arena and raw speech, measured beside the paper's."""
 
 import argparse
 from functools import partial
 from typing import Callable, Dict, List, Sequence, Tuple
 
 from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.reports import table6 as imagenet
 from fairseq_mega.reports.lra_cells import average, cell, learned, measured_rows
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, Result, select
 from fairseq_mega.reports.lra_tables import PAPER2, PAPER4, print_table
@@ -21,6 +22,16 @@ PAPER6: Dict[str, Tuple[str, ...]] = {
 }
 PAPER7 = {**PAPER4, "MEGALODON-chunk": ("300K", *published("table7", "megalodon", ["speech"]))}
 INTERPRETATION = "measured rows: our interpretation, as the paper leaves the architecture of classifiers open"
+IMAGES = imagenet.ImageTable(
+    "MEGALODON, Table 4, ImageNet-1k",
+    {  # of MEGA and others it repeats MEGA's Table 6
+        **imagenet.PAPER,
+        "MEGALODON": ("90M", *published("table4", "megalodon", ["imagenet"], "top1_accuracy")),
+    },
+    {"MEGALODON": "megalodon"},
+    "megalodon_table4_imagenet.sh",
+    (imagenet.NOTE, INTERPRETATION),
+)
 
 
 def megalodon(results: Sequence[Result], task: str, chunk: int) -> List[Result]:
@@ -59,7 +70,6 @@ def run(options: argparse.Namespace, table: Callable[[Sequence[Result]], Table],
         print(INTERPRETATION)
 
 
-TABLE6 = Report(
-    "Print MEGALODON's Table 6: the Long Range Arena.", add_results, partial(run, table=table6, tasks=LRA)
-)
+TABLE4 = Report("Print MEGALODON's Table 4: ImageNet.", add_results, partial(imagenet.run, kind=IMAGES))
+TABLE6 = Report("Print MEGALODON's Table 6: the Long Range Arena.", add_results, partial(run, table=table6, tasks=LRA))
 TABLE7 = Report("Print MEGALODON's Table 7: raw speech.", add_results, partial(run, table=table7, tasks=["speech"]))

@@ -49,9 +49,9 @@ def test_batch_on_imagenet(tmp_path: Path, gpus: int, share: Tuple[int, int, int
 
 def test_reckoned_sizes() -> None:
     """Within 0.7 % of the counted parameters."""
-    for name, counted in (("mega", 90_734_140), ("deit_b", 86_567_656)):
-        found = parameters(catalogue()[f"mega/table6/imagenet/{name}"])
-        assert found == pytest.approx(counted, rel=0.007)
+    counts = {"mega/table6/imagenet/mega": 90_734_140, "mega/table6/imagenet/deit_b": 86_567_656}
+    for name, counted in {**counts, "megalodon/table4/imagenet/megalodon": 90_711_016}.items():
+        assert parameters(catalogue()[name]) == pytest.approx(counted, rel=0.007)
 
 
 @tiny_images.needs_timm

@@ -12,7 +12,7 @@ from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.recipes.estimates import duration, operations, span
-from fairseq_mega.recipes.published import NEEDS_IMAGENET, NEEDS_WEIGHTS
+from fairseq_mega.recipes.published import NEEDS_WEIGHTS
 from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
 from fairseq_mega.recipes.runner import folders
 from fairseq_mega.recipes.wishes import Wishes
@@ -124,7 +124,7 @@ def test_a_number_of_two_tables_is_one_training() -> None:
         assert all(catalogue()[other].config == catalogue()[first].config for other in others)
 
 
-MEGALODONS = ("table5", "table6", "table7", "table8", "figure4", "figure5")
+MEGALODONS = ("table4", "table5", "table6", "table7", "table8", "figure4", "figure5")
 REPORTS = ("table2", "table3", "table4", "table5", "table6", "table7", "figure4", "figure5", "figure6")
 PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
     "listops/mega": (64, 1, 1, "layernorm", 0.001, 0.01, 0.1, 3000, 90000, 1.0),
@@ -184,11 +184,13 @@ def test_megalodons_recipes_are_megas_but_for_the_model() -> None:
     """ "(almost) all the architectural and training hyperparameters" are MEGA's (Appendix C)."""
     pairs = [(f"megalodon/table6/{task}/megalodon", f"mega/table2/{task}/mega") for task in lra_tables.LRA]
     pairs += [("megalodon/table7/speech/megalodon", "mega/table4/speech/base")]
+    pairs += [("megalodon/table4/imagenet/megalodon", "mega/table6/imagenet/mega")]
     for name, mega in pairs:
         own, other = catalogue()[name].config, catalogue()[mega].config
         assert {**own, "model": {}} == {**other, "model": {}}
-        same = ("layers", "embed_dim", "hidden_dim", "z_dim", "n_dim", "chunk_size")
-        for key in ("dropout", *(f"encoder_{part}" for part in same)):
+        same = ("layers", "embed_dim", "hidden_dim", "z_dim", "n_dim")
+        given = {"encoder_chunk_size", "drop_path", "image_size", "patch_size", "image_class_num"} & {*other["model"]}
+        for key in ("dropout", *(f"encoder_{part}" for part in same), *given):
             assert own["model"][key] == other["model"][key], (name, key)
     configs = [catalogue()[f"{name}/wikitext103/{name[:-7]}"].config for name in ("megalodon/table8", "mega/table5")]
     for config in configs:  # blocks of the same lengths
@@ -212,8 +214,8 @@ def test_every_table_has_a_script() -> None:
 
 
 def test_names_of_both_papers_are_megas() -> None:
-    """table5 to table7 are in both; what stood for MEGA's goes on doing so."""
-    for table in ("table5", "table6", "table7", "figure4", "figure5"):
+    """table4 to table7 are in both; what stood for MEGA's goes on doing so."""
+    for table in ("table4", "table5", "table6", "table7", "figure4", "figure5"):
         assert {recipe.name.split("/")[0] for recipe in find(table)} == {"mega"}
         assert {recipe.name.split("/")[0] for recipe in find(f"megalodon/{table}")} == {"megalodon"}
 
@@ -222,10 +224,8 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
     """On a bare machine: every cell that is trained, with the paper's value or the plot, and none begun."""
     assert main(["--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [line.split()[0] for line in lines] == [*catalogue(), *NEEDS_IMAGENET, *NEEDS_WEIGHTS]
-    beyond = lines[len(catalogue()) :]
-    assert all("no ImageNet recipe" in line for line in beyond[: len(NEEDS_IMAGENET)])
-    assert all("unreleased weights" in line for line in beyond[len(NEEDS_IMAGENET) :])
+    assert [line.split()[0] for line in lines] == [*catalogue(), *NEEDS_WEIGHTS]
+    assert all("unreleased weights" in line for line in lines[len(catalogue()) :])
     del lines[len(catalogue()) :]
     for line in lines:
         begun = "not begun" if line.startswith("megalodon/figure4/") else "no data yet"  # a speed needs none

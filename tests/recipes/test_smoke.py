@@ -23,6 +23,7 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     "language models": ["table5", "figure6"],
     "megalodon, language models": ["megalodon/table5", "megalodon/table8", "megalodon/figure5"],
     "megalodon, speed": ["megalodon/figure4"],
+    "megalodon, images": ["megalodon/table4"],
     "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],
 }
 

@@ -1,11 +1,11 @@
-"""Table 6: rows of both epochs under the paper's, and what cannot be compared with it."""
+"""Table 6, and MEGALODON's Table 4: rows of both epochs under the paper's, and what cannot be compared with it."""
 
 from pathlib import Path
 from typing import Any, List
 
 import pytest
 
-from fairseq_mega.reports import table6
+from fairseq_mega.reports import megalodon_classifiers, table6
 from fairseq_mega.reports.command import main
 from fairseq_mega.reports.results import make_result, write_result
 
@@ -24,9 +24,12 @@ def cells(text: str) -> List[List[str]]:
 
 
 def test_the_paper() -> None:
-    """MEGA (Ma et al., ICLR 2023), Table 6, typed once more."""
+    """MEGA (Ma et al., ICLR 2023), Table 6, and MEGALODON (Ma et al., NeurIPS 2024), Table 4, typed once more."""
     want = {"ResNet-152": "78.3", "ViT-B, 384 pixels": "77.9", "DeiT-B": "81.80", "MEGA": "82.31"}
     assert {name: values[1] for name, values in table6.PAPER.items()} == want
+    rows = {"ResNet-152": 78.3, "ViT-B, 384 pixels": 77.9, "DeiT-B": 81.8, "MEGA": 82.3, "MEGALODON": 83.1}
+    paper = {name: round(float(values[1]), 1) for name, values in megalodon_classifiers.IMAGES.paper.items()}
+    assert paper == rows and megalodon_classifiers.IMAGES.paper["MEGALODON"][0] == "90M"
 
 
 def test_measured_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,6 +54,25 @@ def test_what_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["table6", str(tmp_path), "--format", "markdown"]) == 0
     printed = capsys.readouterr().out
     assert ["measured, last epoch", "7,654", "80.00*"] in cells(printed) and "* fewer updates" in printed
+
+
+def test_megalodon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same folder of results, of which each table takes its models; what is ours is said."""
+    write(tmp_path, "mega.last", 82.0)
+    write(tmp_path, "megalodon.best", 83.0)
+    write(tmp_path, "megalodon.last", 82.5, updates=4)
+    assert main(["megalodon-table4", str(tmp_path), "--format", "markdown"]) == 0
+    printed = capsys.readouterr().out
+    assert cells(printed)[3:] == [
+        ["MEGA, paper", "90M", "82.31"],
+        ["MEGALODON, paper", "90M", "83.10"],
+        ["measured, best epoch", "7,654", "83.00"],
+        ["measured, last epoch", "7,654", "82.50*"],
+    ]
+    assert megalodon_classifiers.INTERPRETATION in printed and "82.00" not in printed
+    assert main(["table6", str(tmp_path), "--format", "markdown"]) == 0
+    printed = capsys.readouterr().out
+    assert "82.00" in printed and "MEGALODON" not in printed and "our interpretation" not in printed
 
 
 def test_nothing_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
