@@ -159,6 +159,18 @@ def test_each_paper_has_its_own_results() -> None:
     assert with_one == {"<h3>MEGALODON, Table 6: the Long Range Arena"}
 
 
+def test_tables_of_images_have_their_own_results() -> None:
+    def result(recipe: str, score: float) -> Dict[str, Any]:
+        settings: Dict[str, Any] = {"recipe": recipe, "model": recipe.rpartition("/")[2], "checkpoint": "last"}
+        settings.update(updates=9, published_updates=9, train_examples=9, parameters=7)
+        return make_result("imagenet", "run", {"top1_accuracy": score}, 10, "command", 1, settings)
+
+    names = ("mega/table6/imagenet/mega", "megalodon/table4/imagenet/megalodon")
+    tables = writing.paper_tables([result(name, score) for name, score in zip(names, (71.25, 72.5))])
+    found = [[part.partition("</h3>")[0] for part in tables if score in part] for score in ("71.25*", "72.50*")]
+    assert found == [["<h3>MEGA, Table 6: ImageNet"], ["<h3>MEGALODON, Table 4: ImageNet"]]
+
+
 def test_cells_are_text() -> None:
     table = Table(["<a>", "`b`"], [["  **x** & [name](file.json)", "1"]])
     assert '<th scope="row" class="below">  <b>x</b> &amp; name</th><td>1</td>' in parts.table(table)
