@@ -194,6 +194,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("bash scripts/prepare_text_lm.sh", Run("--skip-setup")),
         ("fairseq-mega-prepare pg19", PG19),
         ("python -m fairseq_mega.cli.evaluate_lm", ABBREVIATED),
+        ("bash scripts/megalodon_table4_imagenet.sh", SMOKE_FORM),
         ("bash scripts/megalodon_table5_pg19.sh", SMOKE_FORM),
         ("bash scripts/megalodon_table6_lra.sh", SMOKE_FORM),
         ("bash scripts/megalodon_table7_speech.sh", SMOKE_FORM),
