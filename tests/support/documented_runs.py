@@ -220,6 +220,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("fairseq-mega-prepare imagenet", Run("--archives archives --any-archives")),
         ("bash scripts/mega_table6_imagenet.sh --data outputs/imagenet", TRAINS),
         ("bash scripts/mega_table6_imagenet.sh --data outputs/imagenet --models mega", TRAINS),
+        ("bash scripts/megalodon_table4_imagenet.sh --data outputs/imagenet", TRAINS),
         ("fairseq-mega-reproduce table6", Run(prints="--arch mega_image_base")),
         ("bash scripts/mega_table6_imagenet.sh --smoke", SMOKE_FORM),
     ],
