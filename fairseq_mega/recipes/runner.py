@@ -1,12 +1,13 @@
 """The runner: all checks first, then the data, then every run on its GPUs, then the tables."""
 
 import fcntl
+import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_mega.corpora.files import write_json
+from fairseq_mega.corpora.files import existing_parent, write_json
 from fairseq_mega.reports.plotting import load_pyplot
 from fairseq_mega.reports.recipe_states import FAILED
 from fairseq_mega.work.commands import Execute, StageError, execute
@@ -119,7 +120,7 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
     data = DATASETS[name]
     if wishes.processed is not None:  # and perhaps not to be written to
         return digest_of(name, folder, wishes)
-    with only_one(folder.parent / f".{folder.name}.lock"):
+    with made_by_one(folder):
         if not data.is_there(folder):
             say(f"{folder} holds no data: making those of {name}")
             state = folder.parent / f".{folder.name}"
@@ -133,6 +134,12 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
         for remark in () if wishes.smoke else data.remarks(folder):
             say(remark)
         return digest_of(name, folder, wishes)
+
+
+def made_by_one(folder: Path) -> ContextManager[None]:
+    """Keep other runners out of a data folder; nobody makes data where nothing can be written."""
+    above = existing_parent(folder.parent)
+    return only_one(folder.parent / f".{folder.name}.lock") if os.access(above, os.W_OK) else nullcontext()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.corpora.classification.imagenet import IMAGES
 from fairseq_mega.data.augmented_images import images_per_epoch
+from fairseq_mega.recipes import runner
 from fairseq_mega.recipes.catalogue import catalogue, find
 from fairseq_mega.recipes.image_folders import IMAGENET
 from fairseq_mega.recipes.runs import plan
@@ -84,3 +85,18 @@ def test_what_is_missing_is_said(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "timm" else find_spec(name))
     assert main([*given, "--smoke"]) == 1
     assert "need timm: run 'bash scripts/setup.sh --extras images'" in capsys.readouterr().err
+
+
+@tiny_images.needs_timm
+def test_nothing_is_written_beside_the_images_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shared folder may be read alone; otherwise a lock lies beside the data while they are made."""
+    images = tiny_images.write_files(tmp_path / "shared" / "imagenet", {"train": 6, "val": 3})
+    with monkeypatch.context() as patched:
+        patched.setattr(runner.os, "access", lambda path, mode: path != tmp_path / "shared")
+        digest = runner.prepare("imagenet", images, Wishes(tmp_path / "out"))
+    assert [path.name for path in (tmp_path / "shared").iterdir()] == ["imagenet"]
+    assert "has 6 images of 3 classes, ImageNet has 1,281,167" in capsys.readouterr().err
+    assert runner.prepare("imagenet", images, Wishes(tmp_path / "out")) == digest
+    assert (tmp_path / "shared" / ".imagenet.lock").exists()
