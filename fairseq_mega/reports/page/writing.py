@@ -76,6 +76,7 @@ def paper_tables(results: Sequence[Result]) -> List[str]:
         paper = megalodon_language_models.PAPERS[f"megalodon-{name}"]
         return megalodon_language_models.table(below(f"megalodon/{name}", results), paper)
 
+    megalodon_images = table6.table(below("megalodon/table4", results), megalodon_classifiers.IMAGES)
     arena, full, megalodon = classifiers("mega", results), -1, classifiers("megalodon", results)
     found = [
         ("MEGA, Table 2: the Long Range Arena", table2(arena)),
@@ -84,7 +85,7 @@ def paper_tables(results: Sequence[Result]) -> List[str]:
         ("MEGA, Table 5: language models", table5.table(below("mega/table5", results))),
         ("MEGA, Table 6: ImageNet", table6.table(below("mega/table6", results))),
         ("MEGA, Table 7: translation", table7.table(below("mega/table7", results))),
-        ("MEGALODON, Table 4: ImageNet", table6.table(below("megalodon/table4", results), megalodon_classifiers.IMAGES)),
+        ("MEGALODON, Table 4: ImageNet", megalodon_images),
         ("MEGALODON, Table 5: PG-19", read("table5")),
         ("MEGALODON, Table 6: the Long Range Arena", megalodon_classifiers.table6(megalodon)),
         ("MEGALODON, Table 7: raw speech", megalodon_classifiers.table7(megalodon)),
