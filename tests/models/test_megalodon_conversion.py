@@ -1,6 +1,7 @@
 """Consolidated checkpoints of XuezheMax/megalodon, of one rank and of several, converted and back."""
 
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict
 
@@ -20,7 +21,7 @@ from fairseq_mega.models.published_checkpoints.megalodon import (
 )
 from fairseq_mega.models.published_checkpoints.sentencepiece_symbols import our_numbers
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
-from tests.support import pickles, tiny_lm
+from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 with_model = pytest.mark.skipif("megalodon_lm" not in MODEL_REGISTRY, reason="this version has no MEGALODON")
@@ -129,6 +130,17 @@ def test_layers_that_the_published_code_lacks_are_refused(tmp_path: Path, capsys
     with pytest.raises(SystemExit):
         command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
     assert "--residual-hops 1: the published code has no such layers" in capsys.readouterr().err
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize("arch", ["megalodon_lra", "megalodon_image"])
+def test_classifiers_are_no_published_models(arch: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    model = tiny_images.build(arch) if arch == "megalodon_image" else tiny_classifier.build(arch)
+    options = Namespace(arch=arch, task="image-classification", encoder_z_dim=8)
+    torch.save({"args": options, "model": model.state_dict(), "extra_state": {}}, tmp_path / "ours.pt")
+    with pytest.raises(SystemExit):
+        command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
+    assert f"--arch {arch}: the published code has language models alone" in capsys.readouterr().err
     assert not (tmp_path / "there").exists()
 
 

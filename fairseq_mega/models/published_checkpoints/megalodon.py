@@ -105,6 +105,9 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         ValueError: for a model that the published code cannot run.
     """
     options, model = flat_options(checkpoint), dict(checkpoint["model"])
+    if "decoder_z_dim" not in options:
+        arch = options.get("arch")
+        raise ValueError(f"--arch {arch}: the published code has language models alone; nothing was written")
     if options.get("residual_hops", 2) != 2:
         raise ValueError("--residual-hops 1: the published code has no such layers; nothing was written")
     of_fairseq = not options.get("no_padding_logit")
