@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Union
 
@@ -15,9 +16,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 import fairseq_mega  # noqa: F401
+from fairseq_mega.compat.precision import set_flags
 from fairseq_mega.recipes.catalogue import catalogue
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.recipe import FOLDER
+from fairseq_mega.recipes.runs import plan
+from fairseq_mega.recipes.wishes import Wishes
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
 # fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when
@@ -88,3 +92,16 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert not different
     assert file["task"]["_name"] == line["task"]["_name"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_precision_is_that_of_training(precision: str, tmp_path: Path) -> None:
+    """As --precision of fairseq-mega-train sets fairseq's flags: bfloat16 is that of products alone."""
+    recipe, wishes = catalogue()["mega/table2/text/mega"], Wishes(tmp_path, precision=precision)
+    common = plan(recipe, 1, tmp_path, "", wishes).config["common"]
+    flags = ("amp", "bf16", "fp16", "memory_efficient_fp16", "memory_efficient_bf16")
+    wanted = Namespace(precision=precision, cpu=True, **dict.fromkeys(flags, False))
+    if precision != "fp16":  # which needs a GPU
+        set_flags(wanted)
+        assert {flag: common.get(flag, False) for flag in flags} == {flag: getattr(wanted, flag) for flag in flags}
+    assert common.get("fp16", False) == (precision == "fp16")
