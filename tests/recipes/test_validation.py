@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from fairseq_mega.corpora.classification.imagenet import IMAGES
 from fairseq_mega.corpora.language_modeling.pg19 import WORDS
 from fairseq_mega.corpora.language_modeling.published import CORPORA
 from fairseq_mega.recipes.catalogue import catalogue
@@ -32,6 +33,7 @@ SIZES = {
     "pg19": (WORDS["train"], WORDS["valid"]),  # words, in place of their tokens
     "enwik8": (90_000_000, 5_000_000),
     "wmt16-en-de": (4_500_000, 3000),
+    "imagenet": (IMAGES["train"], IMAGES["valid"]),
     "libreoffice-help": (34_651, 991),
     "gcide": (6_000_000, 100_000),
 }
