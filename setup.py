@@ -10,6 +10,8 @@ The extension fairseq_mega/_C.so holds the C++ and CUDA kernels. Its build is go
     TORCH_CUDA_ARCH_LIST  compute capabilities (default "8.0;9.0", and "10.0" where nvcc knows it); the code of the
                           oldest goes in as PTX, too, from which the driver makes that of later GPUs
     NVCC_FLAGS, MAX_JOBS  further flags of nvcc; how many compilers run side by side
+    FAIRSEQ_MEGA_OBJECTS  folder that keeps object files for later builds, also those of other folders (default: the
+                          build folder)
 """
 
 import hashlib
@@ -240,17 +242,19 @@ class BuildExtension(build_ext):
             self.warn(f"the compiled kernels could not be built ({error}); installing the pure PyTorch version")
 
     def compile_and_link(self, ext: Extension) -> None:
-        newest = max(Path(path).stat().st_mtime for path in ext.depends)
-        objects = Path(self.build_temp) / "objects"
+        objects = Path(os.environ.get("FAIRSEQ_MEGA_OBJECTS") or Path(self.build_temp) / "objects").resolve()
         objects.mkdir(parents=True, exist_ok=True)
+        headers = "".join((ROOT / path).read_text() for path in [*sources("*.h"), *sources("*.cuh")])
 
         def compile_one(source: str) -> str:
-            command = self.nvcc(ext, source) if source.endswith(".cu") else self.cxx(ext, source)
-            options = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
-            target = objects / f"{source.replace('/', '-')}-{options}.o"
-            if not self.force and target.exists() and target.stat().st_mtime > newest:
+            read = (ROOT / source).read_text() + headers
+            command = self.nvcc() if source.endswith(".cu") else self.cxx(ext, read)
+            made_of = "\0".join([*command, *self.versions(command[0]), read])
+            name = f"{source.replace('/', '-')}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
+            target = objects / f"{name}.o"
+            if not self.force and target.exists():
                 return str(target)
-            partial = target.with_suffix(".partial")
+            partial = objects / f"{name}.{os.getpid()}"
             subprocess.check_call([*command, "-c", source, "-o", str(partial)], cwd=ROOT)
             partial.replace(target)
             return str(target)
@@ -262,15 +266,24 @@ class BuildExtension(build_ext):
         self.force = self.compiler.force = True  # what is there may have been linked from objects of other options
         super().build_extension(ext)
 
-    def cxx(self, ext: Extension, source: str) -> List[str]:
-        """The C++ compiler's command line, without input and output."""
-        macros = [f"-D{name}={value}" for name, value in ext.define_macros]
+    def versions(self, compiler: str) -> List[str]:
+        """What tells this compiler and this torch from others in the same places: its file, and torch's version."""
+        file = Path(shutil.which(compiler) or compiler).resolve()
+        known = file.stat() if file.exists() else None
+        torch = find_torch()
+        return [str(file), str(known and (known.st_size, known.st_mtime_ns)), str(torch and torch.version)]
+
+    def cxx(self, ext: Extension, read: str) -> List[str]:
+        """The C++ compiler's command line, without input and output; ``read`` is our text that it reads."""
+        # Only the macros that it asks for, so that it is compiled once for builds that differ in the others.
+        asked = [(name, value) for name, value in ext.define_macros if not name.startswith("FM_") or name in read]
+        macros = [f"-D{name}={value}" for name, value in asked]
         compiler = [part for part in self.compiler.compiler_so_cxx if part not in ("-g", "-O2", "-DNDEBUG")]
         ours, *others = ext.include_dirs
         folders = [f"-I{ours}", *(part for folder in others for part in ("-isystem", folder))]
         return [*compiler, "-fPIC", *macros, *folders, *ext.extra_compile_args]
 
-    def nvcc(self, ext: Extension, source: str) -> List[str]:
+    def nvcc(self) -> List[str]:
         """nvcc's command line, without input and output; the kernels include nothing of torch."""
         cuda = find_cuda()
         assert cuda is not None

@@ -116,7 +116,7 @@ def test_a_build_that_was_asked_for_fails_loudly(sources: Path, tmp_path: Path) 
 
 
 # A compiler and linker that notes its arguments and leaves an empty file for what it was to make.
-NOTING_COMPILER = """#!{python}
+NOTING_COMPILER = """#!{python} -IS
 import pathlib, sys
 with open({log!r}, "a") as log:
     print(*sys.argv, file=log)
@@ -134,12 +134,12 @@ def noted(sources: Path, tmp_path: Path) -> Callable[..., List[str]]:
         compiler.write_text(NOTING_COMPILER.format(python=sys.executable, log=str(log)))
         compiler.chmod(0o755)
 
-    def build(**variables: str) -> List[str]:
+    def build(folder: Path = sources, **variables: str) -> List[str]:
         log.write_text("")
-        folders = ["--build-lib", str(tmp_path), "--build-temp", str(tmp_path / "temp")]
+        folders = ["--build-lib", str(tmp_path), "--build-temp", str(tmp_path / f"temp-{folder.name}")]
         tools = {"CC": str(tmp_path / "cxx"), "CXX": str(tmp_path / "cxx"), "CUDA_HOME": str(toolkit)}
-        usual = {"TORCH_CUDA_ARCH_LIST": "", "FORCE_CUDA": "0", **tools, **variables}
-        run(sys.executable, "setup.py", "build_ext", *folders, cwd=sources, path=sources, **usual)
+        usual = {"TORCH_CUDA_ARCH_LIST": "", "FORCE_CUDA": "0", "FAIRSEQ_MEGA_OBJECTS": "", **tools, **variables}
+        run(sys.executable, "setup.py", "build_ext", *folders, cwd=folder, path=folder, **usual)
         return log.read_text().splitlines()
 
     return build
@@ -166,6 +166,32 @@ def test_what_is_built_follows_the_options(noted: Callable[..., List[str]]) -> N
     assert "-shared" in link and "-lcudart_static" in link
     (link,) = noted(FAIRSEQ_MEGA_BUILD="cpu")
     assert "-lcudart_static" not in link
+
+
+def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Path, tmp_path: Path) -> None:
+    """What another compiler, options or sources would make otherwise is compiled again, and nothing else."""
+
+    def compiled(folder: Path = sources, **variables: str) -> List[str]:
+        *lines, link = noted(folder, FAIRSEQ_MEGA_OBJECTS=str(tmp_path / "kept"), **variables)
+        assert "-shared" in link
+        return sorted(re.sub(r".* -c fairseq_mega/csrc/(\S+) .*", r"\1", line) for line in lines)
+
+    all_of_cpu = compiled(FAIRSEQ_MEGA_BUILD="cpu")
+    other = shutil.copytree(sources, tmp_path / "other")
+    csrc = other / "fairseq_mega" / "csrc"
+    assert all_of_cpu == sorted(path.relative_to(csrc).as_posix() for path in csrc.rglob("*.cpp"))
+    assert compiled(other, FAIRSEQ_MEGA_BUILD="cpu") == []
+    asking = {path.relative_to(csrc).as_posix() for path in csrc.rglob("*.cpp") if "FM_WITH_CUDA" in path.read_text()}
+    with_cuda = compiled(other, FORCE_CUDA="1")
+    assert len(asking) > 3 and {path for path in with_cuda if path.endswith(".cpp")} == asking
+    for changed, expected in (
+        (csrc / "gate" / "cpu.cpp", ["common/library.cpp", "gate/cpu.cpp"]),  # the library knows its sources' hash
+        (csrc / "gate" / "gate.h", all_of_cpu),
+        (tmp_path / "cxx", all_of_cpu),
+    ):
+        with changed.open("a") as file:
+            file.write("\n")
+        assert compiled(other, FAIRSEQ_MEGA_BUILD="cpu") == expected, changed
 
 
 @pytest.mark.parametrize("listed", ["Ampere", "8.0;9.0a", "80"])
