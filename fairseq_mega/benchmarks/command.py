@@ -1,41 +1,49 @@
 """Speed and memory of the operators, a layer, and whole models. Run it on an otherwise idle machine."""
 
 import argparse
+import importlib
 import json
 import sys
 from typing import Dict, Optional, Sequence
 
-from fairseq_mega.benchmarks import chunk_parallel, decoding, device, layer, lm_length, lra_speed
-from fairseq_mega.benchmarks.kernels import benchmark as kernels
 from fairseq_mega.benchmarks.options import Benchmark
 from fairseq_mega.corpora.commands import add_described
 
-BENCHMARKS: Dict[str, Benchmark] = {
-    "layer": layer.BENCHMARK,
-    "kernels": kernels.BENCHMARK,
-    "decoding": decoding.BENCHMARK,
-    "lm-length": lm_length.BENCHMARK,
-    "chunk-parallel": chunk_parallel.BENCHMARK,
-    "lra-speed": lra_speed.BENCHMARK,
-    "device": device.BENCHMARK,
+# Each measurement is a process of its own: it imports its benchmark alone, as that of a layer needs no fairseq.
+MODULES: Dict[str, str] = {
+    "layer": "layer",
+    "kernels": "kernels.benchmark",
+    "decoding": "decoding",
+    "lm-length": "lm_length",
+    "chunk-parallel": "chunk_parallel",
+    "lra-speed": "lra_speed",
+    "device": "device",
 }
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all benchmarks."""
+def find(name: str) -> Benchmark:
+    """Import the benchmark of this name, a key of ``MODULES``."""
+    found = importlib.import_module(f"fairseq_mega.benchmarks.{MODULES[name]}").BENCHMARK
+    assert isinstance(found, Benchmark)
+    return found
+
+
+def build_parser(names: Sequence[str] = tuple(MODULES)) -> argparse.ArgumentParser:
+    """Return the parser of these benchmarks, of all if none are given."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_mega.benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
-    for name, benchmark in BENCHMARKS.items():
+    for name in names:
+        benchmark = find(name)
         add_described(commands, name, benchmark.description, benchmark.add_options)
     return parser
 
 
 def parse(given: Sequence[str]) -> argparse.Namespace:
     """Read a command line; the options that --smoke stands for come before those that are given."""
-    parser = build_parser()
+    parser = build_parser(given[:1] if given and given[0] in MODULES else tuple(MODULES))
     arguments = parser.parse_args(given)
     if getattr(arguments, "smoke", False):
-        arguments = parser.parse_args([given[0], *BENCHMARKS[given[0]].smoke, *given[1:]])
+        arguments = parser.parse_args([given[0], *find(given[0]).smoke, *given[1:]])
     arguments.given = list(given)
     return arguments
 
@@ -43,7 +51,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 def main(given: Optional[Sequence[str]] = None) -> None:
     """Run a benchmark; SystemExit where it cannot be measured, or is to be continued."""
     arguments = parse(sys.argv[1:] if given is None else given)
-    benchmark = BENCHMARKS[arguments.benchmark]
+    benchmark = find(arguments.benchmark)
     part = getattr(arguments, "measure", None)
     if part is None:
         benchmark.run(arguments)

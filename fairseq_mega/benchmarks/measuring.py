@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile  # that of torch.profiler imports torch's compiler, for seconds
 
 from fairseq_mega.ops import native
 from fairseq_mega.reports.results import make_result, write_result
@@ -79,7 +79,7 @@ def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
         before = torch.cuda.memory_allocated(device)
         results.append(forward())
         return (torch.cuda.memory_allocated(device) - before) / 2**20
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+    with profile(profile_memory=True) as profiled:
         results.append(forward())
     return sum(event.self_cpu_memory_usage for event in profiled.key_averages()) / 2**20
 

@@ -1,6 +1,7 @@
 """The one command of all benchmarks: its options, and what it records."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -44,6 +45,26 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     assert result["command"] == " ".join(["python -m fairseq_mega.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
+
+
+def test_a_layer_is_measured_without_what_takes_long_to_import():
+    """Every measurement is a process of its own: neither fairseq nor torch's compiler is loaded for it."""
+    program = "import sys; from fairseq_mega.benchmarks import command; command.main(sys.argv[1:]); print(*sys.modules)"
+    given = ["layer", "--smoke", "--measure", "mega:16"]
+    done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=True)
+    measured, loaded = done.stdout.splitlines()
+    assert json.loads(measured)["kept_mib"] > 0
+    assert "fairseq_mega.benchmarks.layer" in loaded.split() and not {"fairseq", "torch._dynamo"} & set(loaded.split())
+
+
+def test_the_help_names_every_benchmark(capsys):
+    with pytest.raises(SystemExit):
+        command.parse(["--help"])
+    help_text = capsys.readouterr().out
+    assert all(name in help_text for name in command.MODULES) and len(command.MODULES) >= 7
+    with pytest.raises(SystemExit):
+        command.parse(["layers"])
+    assert "invalid choice: 'layers'" in capsys.readouterr().err
 
 
 def test_products_of_a_layer_are_counted():
