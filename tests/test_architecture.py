@@ -1,6 +1,7 @@
 """The floors of the package: a file imports only from its own floor or from one below."""
 
 import ast
+import functools
 import re
 import statistics
 from pathlib import Path
@@ -69,6 +70,7 @@ def violations(source: str, module: str) -> List[str]:
     return found
 
 
+@functools.lru_cache(maxsize=None)
 def modules() -> Dict[str, Path]:
     """Every Python file of the package under its dotted name; a package counts as its __init__."""
     return {
