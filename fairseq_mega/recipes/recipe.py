@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, get_origin
 import yaml
 
 FOLDER = Path(__file__).resolve().parent
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML has it: a command reads all recipes
 Config = Dict[str, Dict[str, Any]]
 GROUPS = (  # in the order of the file
     *("common", "task", "model", "criterion", "dataset", "optimizer", "optimization", "lr_scheduler", "checkpoint"),
@@ -99,7 +100,7 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
         OSError: if it cannot be read.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
         raise RecipeError(f"{path}: this is no YAML ({error})") from error
     if not isinstance(found, dict) or not isinstance(found.get("recipe"), dict):

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Dict, Set
 
 import pytest
+import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mega.cli.reproduce import main
 from fairseq_mega.models.presets import preset
+from fairseq_mega.recipes import recipe as recipe_files
 from fairseq_mega.recipes.catalogue import catalogue, find, find_all
 from fairseq_mega.recipes.estimates import duration, operations, span
 from fairseq_mega.recipes.published import NEEDS_WEIGHTS
@@ -39,6 +41,13 @@ def test_errors_name_file_and_entry(tmp_path: Path, old: str, new: str, message:
     with pytest.raises(RecipeError, match="own.yaml: ") as caught:
         load(path)
     assert message in str(caught.value)
+
+
+def test_the_readers_in_c_and_in_python_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = FOLDER / "mega/table2/text/mega_chunk.yaml"
+    read = load(path)
+    monkeypatch.setattr(recipe_files, "LOADER", yaml.SafeLoader)
+    assert load(path) == read
 
 
 def test_names() -> None:
