@@ -84,8 +84,18 @@ def quick_start() -> List[str]:
     return said
 
 
+def small_images() -> List[str]:
+    said = []
+    for name in ("mega", "vit"):
+        result = json.loads((EXAMPLES / f"imagenet/results/grey_cifar10/{name}.json").read_text(encoding="utf-8"))
+        accuracy, count = result["scores"]["test_accuracy"], f"{result['settings']['parameters']:,} parameters)"
+        said.append(f"{count} classify {accuracy:.2f} per cent" if name == "mega" else f"{count} {accuracy:.2f}.")
+    return said
+
+
 SAID = {
     "README.md": one_sequence,
+    "examples/imagenet/README.md": small_images,
     "examples/kernels/README.md": whole_layer,
     "examples/language_modeling/README.md": lambda: [*beam_search(), *training_lengths(), *quick_start_of_bytes()],
     "examples/translation/README.md": quick_start,
