@@ -11,6 +11,7 @@ from fairseq_mega.corpora.checksums import Records, check_digests, digests_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.download import DownloadError
+from fairseq_mega.corpora.files import copy_stream
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.tables import need_files
 from fairseq_mega.data.image_folder import ImageFolder
@@ -37,7 +38,8 @@ WHERE = "https://image-net.org/download gives them to researchers who register t
 
 DETAILS = f"""\
 {IMAGES["train"]:,} images to train on and {IMAGES["valid"]:,} to validate with, of {CLASSES:,} classes:
-train/CLASS/FILE and val/CLASS/FILE for --task image-classification. The archives are not downloaded: {WHERE}.
+train/CLASS/FILE and val/CLASS/FILE for --task image-classification. The archives are not downloaded:
+{WHERE}.
 {", ".join(archive.name for archive in ARCHIVES.values())} are read where they are,
 155 GB made beside them. Unpacking that was interrupted goes on with the classes that are missing. A folder that is
 unpacked already needs no preparation."""
@@ -77,6 +79,14 @@ def classes_of_validation(devkit: Path) -> List[str]:
     return [names[number] for number in numbers]
 
 
+def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a file of an archive to a folder, under the last part of its name; what is no file is left out."""
+    stream = archive.extractfile(member) if member.isfile() else None
+    if stream is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        copy_stream(stream, folder / Path(member.name).name)
+
+
 def unpack_training(archive: Path, output: Path) -> None:
     """Unpack an archive of archives, one for each class; a class that is whole is left as it is."""
     with tarfile.open(archive) as outer:
@@ -87,7 +97,8 @@ def unpack_training(archive: Path, output: Path) -> None:
                 continue
             partial = folder.with_name(f".{folder.name}")
             with tarfile.open(fileobj=outer.extractfile(member)) as inner:
-                inner.extractall(partial, filter="data")
+                for image in inner:
+                    extract_file(inner, image, partial)
             partial.rename(folder)
 
 
@@ -103,7 +114,7 @@ def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
             raise DownloadError(f"{archive} holds {len(members):,} images, its development kit knows {len(classes):,}")
         offsets = sorted(zip(members, classes), key=lambda pair: pair[0].offset)  # the order of the archive is faster
         for member, name in Progress("val", "images", len(members)).follow(offsets):
-            container.extract(member, output / name, filter="data")
+            extract_file(container, member, output / name)
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
