@@ -41,8 +41,8 @@ def _build_model(original: typing.Callable, cfg: typing.Any, *args: typing.Any, 
         if cls is None:
             raise UnexpectedName(f"--arch {name} is unknown: give the --user-dir of the plugin that defines it")
         if expected and not issubclass(cls, expected):
-            wanted = " or a ".join(kind.__name__ for kind in expected)
-            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but a {wanted} is needed here")
+            wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}" for kind in expected)
+            raise UnexpectedName(f"--arch {name} is a {cls.__name__}, but {wanted} is needed here")
     token = _expected.set(())  # a model may build others within it
     try:
         return original(cfg, *args, **kwargs)

@@ -195,7 +195,7 @@ class TestCommandsOfThePackage:
         given = [str(data), "--path", str(path), "--cpu"]
         message = error_line(lambda: classify.main(given), "fairseq-mega-classify")
         check(message, path)
-        assert hostile.startswith("pickled") or "but a SequenceClassifier is needed here" in message
+        assert hostile.startswith("pickled") or "but a SequenceClassifier or an ImageClassifier is" in message
 
     @pytest.mark.parametrize("hostile", ["pickled language model", "language model of data", "convolutions of data"])
     def test_question_answering(self, hostile, files) -> None:
