@@ -77,3 +77,18 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+EARLY = """
+from fairseq_mega.corpora.generators.ordered_blocks import in_order
+for number in range(200):
+    blocks = in_order(abs, iter(range(100)), 2)
+    for _ in range(number % 7 + 1):
+        next(blocks)
+    blocks.close()
+"""
+
+
+def test_a_caller_that_stops_early_never_waits_for_ever() -> None:
+    """In a process of its own, which can be ended: Python 3.11.2 did so in one of some hundred cases."""
+    subprocess.run([sys.executable, "-c", EARLY], check=True, timeout=100)
