@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: torch sees no CUDA device here; leave the option out")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    memory.prepare_meta()
     if not torch.cuda.is_available():  # whose driver asks for more than it uses
         memory.limit()
 
