@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Sequence
+from typing import Callable, List, NamedTuple, Sequence
 
 from .fingerprints import digest_of_data
 from .released import Step
 from .wishes import Wishes
+
+
+class Examined(NamedTuple):
+    """What tells a data set from others of its kind, and what a user should know before a model is trained on it."""
+
+    digest: str
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,6 @@ class Data:
     def check_readers(self) -> None:
         """Raise a RecipeError where what reads the data in a training is not installed."""
 
-    def digest(self, folder: Path) -> str:
-        """What tells a data set that is there from others of its kind."""
-        return digest_of_data([folder / name for name in self.files if (folder / name).is_file()], folder)
-
-    def remarks(self, folder: Path) -> List[str]:
-        """What a user should know of data that are there before a model is trained on them."""
-        return []
+    def examine(self, folder: Path) -> Examined:
+        """Look at a data set that is there."""
+        return Examined(digest_of_data([folder / name for name in self.files if (folder / name).is_file()], folder))

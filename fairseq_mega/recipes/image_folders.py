@@ -2,7 +2,7 @@
 
 import importlib.util
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fairseq_mega.corpora.classification import imagenet, made_up
 from fairseq_mega.data.image_folder import ImageFolder
 from fairseq_mega.work.commands import PYTHON
 
-from .data import Data
+from .data import Data, Examined
 from .fingerprints import digest
 from .recipe import RecipeError
 from .released import Step
@@ -31,26 +31,19 @@ class ImageFolders(Data):
         if importlib.util.find_spec("timm") is None:
             raise RecipeError("the images of ImageNet need timm: run 'bash scripts/setup.sh --extras images'")
 
-    def digest(self, folder: Path) -> str:
-        """By the number of images of each class: reading them all would take hours."""
-        counts = {split: dict(zip(f.classes, np.bincount(f.labels).tolist())) for split, f in splits(folder).items()}
-        return digest(counts)
-
-    def remarks(self, folder: Path) -> List[str]:
-        """Where the images are not ImageNet's by their number."""
-        return [
+    def examine(self, folder: Path) -> Examined:
+        """By the number of images of each class: reading them all would take hours, listing them takes seconds."""
+        found = validation(folder)
+        assert found is not None, "the data are there"
+        splits = {"train": ImageFolder(folder / "train"), "valid": ImageFolder(found)}
+        counts = {split: dict(zip(f.classes, np.bincount(f.labels).tolist())) for split, f in splits.items()}
+        remarks = [
             f"WARNING: {images.folder} has {len(images):,} images of {len(images.classes):,} classes, ImageNet has "
             f"{imagenet.IMAGES[split]:,} of {imagenet.CLASSES:,}: the result cannot be compared with others"
-            for split, images in splits(folder).items()
+            for split, images in splits.items()
             if (len(images), len(images.classes)) != (imagenet.IMAGES[split], imagenet.CLASSES)
         ]
-
-
-def splits(folder: Path) -> Dict[str, ImageFolder]:
-    """The images of both splits."""
-    found = validation(folder)
-    assert found is not None, "the data are there"
-    return {"train": ImageFolder(folder / "train"), "valid": ImageFolder(found)}
+        return Examined(digest(counts), remarks)
 
 
 def validation(folder: Path) -> Optional[Path]:

@@ -106,7 +106,7 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
 def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
     """What tells a data set that is there from others of its kind."""
     if wishes.processed is None:
-        return DATASETS[name].digest(folder)
+        return DATASETS[name].examine(folder).digest
     # whose files may have other names
     return digest_of_data([path for path in folder.rglob("*") if path.is_file()], folder)
 
@@ -131,9 +131,10 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
                     lambda words=words: run_command(words, state / "prepare.log", {}),  # type: ignore[misc]
                     f"{name}.{title}",
                 )
-        for remark in () if wishes.smoke else data.remarks(folder):
+        found = data.examine(folder)
+        for remark in () if wishes.smoke else found.remarks:
             say(remark)
-        return digest_of(name, folder, wishes)
+        return found.digest
 
 
 def made_by_one(folder: Path) -> ContextManager[None]:

@@ -61,12 +61,12 @@ def test_images_that_are_there(tmp_path: Path) -> None:
     assert not IMAGENET.is_there(tmp_path / "nothing")
     images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
     assert IMAGENET.is_there(images)
-    first = IMAGENET.digest(images)
+    first = IMAGENET.examine(images).digest
     (images / "val").rename(images / "valid")
-    assert IMAGENET.is_there(images) and IMAGENET.digest(images) == first
+    assert IMAGENET.is_there(images) and IMAGENET.examine(images).digest == first
     (images / "train" / "class1" / "004.JPEG").rename(images / "train" / "class2" / "004.JPEG")
-    assert IMAGENET.digest(images) != first
-    train, valid = IMAGENET.remarks(images)
+    other, (train, valid) = IMAGENET.examine(images)
+    assert other != first
     assert "train has 6 images of 3 classes, ImageNet has 1,281,167 of 1,000" in train
     assert "valid has 3 images of 3 classes, ImageNet has 50,000 of 1,000" in valid
     (images / "unfinished").mkdir()
