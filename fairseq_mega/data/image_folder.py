@@ -9,6 +9,12 @@ import numpy as np
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
+def split_folder(data: Path, split: str) -> Path:
+    """Where the classes of a split are folders, if they are; ``val`` where there is no ``valid``."""
+    folder = data / split
+    return data / "val" if split == "valid" and not folder.is_dir() else folder
+
+
 def class_names(folder: Path) -> List[str]:
     """Sorted names of the folders in a folder; hidden ones are left out.
 

@@ -2,12 +2,12 @@
 
 import importlib.util
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 import numpy as np
 
 from fairseq_mega.corpora.classification import imagenet, made_up
-from fairseq_mega.data.image_folder import ImageFolder
+from fairseq_mega.data.image_folder import ImageFolder, split_folder
 from fairseq_mega.work.commands import PYTHON
 
 from .data import Data, Examined
@@ -16,15 +16,13 @@ from .recipe import RecipeError
 from .released import Step
 from .wishes import Wishes
 
-VALIDATION = ("valid", "val")  # the names that --task image-classification knows
-
 
 class ImageFolders(Data):
     """Images ``{split}/CLASS/FILE``."""
 
     def is_there(self, folder: Path) -> bool:
         """Whether both splits have folders; a work folder of fairseq-mega-prepare must be finished."""
-        found = (folder / "train").is_dir() and validation(folder) is not None
+        found = all(split_folder(folder, split).is_dir() for split in imagenet.IMAGES)
         return found and not (folder / "unfinished").exists()
 
     def check_readers(self) -> None:
@@ -33,9 +31,7 @@ class ImageFolders(Data):
 
     def examine(self, folder: Path) -> Examined:
         """By the number of images of each class: reading them all would take hours, listing them takes seconds."""
-        found = validation(folder)
-        assert found is not None, "the data are there"
-        splits = {"train": ImageFolder(folder / "train"), "valid": ImageFolder(found)}
+        splits = {split: ImageFolder(split_folder(folder, split)) for split in imagenet.IMAGES}
         counts = {split: dict(zip(f.classes, np.bincount(f.labels).tolist())) for split, f in splits.items()}
         remarks = [
             f"WARNING: {images.folder} has {len(images):,} images of {len(images.classes):,} classes, ImageNet has "
@@ -44,11 +40,6 @@ class ImageFolders(Data):
             if (len(images), len(images.classes)) != (imagenet.IMAGES[split], imagenet.CLASSES)
         ]
         return Examined(digest(counts), remarks)
-
-
-def validation(folder: Path) -> Optional[Path]:
-    """The folder of the validation images; None where there is none."""
-    return next((folder / name for name in VALIDATION if (folder / name).is_dir()), None)
 
 
 def steps(folder: Path, wishes: Wishes) -> List[Step]:

@@ -14,7 +14,7 @@ from fairseq_mega.data.augmented_images import AugmentedImageDataset, Transforme
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
 from fairseq_mega.data.image_augmentation import BatchMixing, evaluation_transform, training_transform
-from fairseq_mega.data.image_folder import ImageFolder, check_same_classes
+from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
 from fairseq_mega.models.image_classifier import ImageClassifier
 
@@ -84,7 +84,8 @@ class ImageClassificationTask(ClassificationTask):
             FileNotFoundError: if it is not there.
             ValueError: if a file is broken, or they do not fit each other or the model.
         """
-        array, folder = Path(self.cfg.data) / "input" / f"{split}.npy", self.folder_of(split)
+        data = Path(self.cfg.data)
+        array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
         images: Union[ImageArray, ImageFolder]
         if folder.is_dir() and not array.exists():
             images, labels = self.read_folder(split, folder)
@@ -101,11 +102,6 @@ class ImageClassificationTask(ClassificationTask):
             self.datasets[split] = TransformedImageDataset(images, labels, evaluation_transform(size), size, order)
         return self.datasets[split]
 
-    def folder_of(self, split: str) -> Path:
-        """Where the classes of a split are folders, if they are; ``val`` where there is no ``valid``."""
-        folder = Path(self.cfg.data) / split
-        return folder.with_name("val") if split == "valid" and not folder.is_dir() else folder
-
     def size_of_model(self) -> int:
         """Height and width of the model's images."""
         assert self.image_size is not None, "the model is built first"
@@ -117,7 +113,7 @@ class ImageClassificationTask(ClassificationTask):
         Raises:
             ValueError: if they are not, or not as many as the model has.
         """
-        training = self.folder_of("train")
+        training = split_folder(Path(self.cfg.data), "train")
         if training.is_dir() and folder != training:
             check_same_classes(training, folder)
         images = ImageFolder(folder)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import read_wave
 from fairseq_mega.data.image_augmentation import evaluation_transform
-from fairseq_mega.data.image_folder import class_names, read_image
+from fairseq_mega.data.image_folder import class_names, read_image, split_folder
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
@@ -96,7 +96,7 @@ class PictureReader:
     """
 
     def __init__(self, task: ImageClassificationTask) -> None:
-        training = task.folder_of("train")
+        training = split_folder(Path(task.cfg.data), "train")
         self.labels = class_names(training) if training.is_dir() else []
         self.transform = evaluation_transform(task.size_of_model(), purpose="classifying images")
 
