@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 from typing import Any, Dict, List
 
+from fairseq_mega.compat import precision
 from fairseq_mega.corpora.files import write_text
 from fairseq_mega.data.text_units import is_made_up
-from fairseq_mega.recipes.runs import FLAGS
 from fairseq_mega.reports.classifiers import BENCHMARK
 from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.work.commands import module
@@ -78,7 +78,7 @@ class Classifiers:
     def train(self, model: str) -> None:
         """Train, or go on from the last checkpoint."""
         words: List[Any] = [self.options.data, *self.shared(), *self.device, "--save-dir", self.work.folder / model]
-        words += [f"--{flag}" for flag in FLAGS[self.options.precision]]
+        words += [f"--{flag}" for flag in precision.SETS[self.options.precision]]
         words = [str(word) for word in [*words, *self.models()[model]]]
         write_text(self.work.folder / "logs" / f"train-{model}.command", shlex.join(["fairseq-mega-train", *words]))
         command = module("fairseq_mega.cli.lra_results", "train", *words)

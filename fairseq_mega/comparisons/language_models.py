@@ -4,9 +4,9 @@ import argparse
 import copy
 from typing import Any, Dict, List
 
+from fairseq_mega.compat import precision
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.recipe import FOLDER, Config, Recipe, load
-from fairseq_mega.recipes.runs import FLAGS
 from fairseq_mega.reports.language_models import BENCHMARK
 from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.work.commands import module
@@ -57,7 +57,8 @@ class LanguageModels:
         if options.unit == "bytes":
             plain_tables(config)
         del config["common"]["user_dir"], config["distributed_training"]["distributed_world_size"]
-        config["common"].update(seed=options.seed, cpu=not options.gpu, **dict.fromkeys(FLAGS[options.precision], True))
+        flags = dict.fromkeys(precision.SETS[options.precision], True)
+        config["common"].update(seed=options.seed, cpu=not options.gpu, **flags)
         config["task"]["data"] = str(options.data)
         config["optimization"].update(lr=[float(options.lr)], max_update=self.updates)
         warmup = 2 if options.smoke else self.updates // 15 + 1

@@ -22,6 +22,12 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "auto")
 MEANING = "precision of products; auto: bf16 where it is fast, else fp32"
 AMPERE = (8, 0)  # compute capability of the first GPUs with products of bfloat16 and TF32
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+SETS: typing.Dict[str, typing.Sequence[str]] = {  # those of fairseq's flags that stand for a precision
+    "fp32": (),
+    "tf32": (),
+    "bf16": ("amp", "bf16"),
+    "fp16": ("fp16",),
+}
 
 
 class Choice(typing.NamedTuple):
@@ -103,10 +109,8 @@ def set_flags(namespace: argparse.Namespace) -> None:
     choice = choose(namespace.precision, device)
     logger.info(f"precision: {choice.precision} ({choice.reason})")
     del namespace.precision
-    if choice.precision == "bf16":
-        namespace.amp = namespace.bf16 = True
-    elif choice.precision == "fp16":
-        namespace.fp16 = True
+    for flag in SETS[choice.precision]:
+        setattr(namespace, flag, True)
     if device == "cuda":
         _let_gpus_round(choice.precision)
 

@@ -3,7 +3,9 @@
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List
+
+from fairseq_mega.compat import precision
 
 from .batches import seen_by_norm, share_out
 from .command_line import arguments
@@ -12,12 +14,6 @@ from .recipe import Config, Recipe, RecipeError
 from .smoke import UPDATES, shrink, shrink_evaluation
 from .wishes import Wishes
 
-FLAGS: Dict[str, Sequence[str]] = {  # of fairseq, as fairseq-mega-train --precision sets them
-    "fp32": (),
-    "tf32": (),
-    "bf16": ("amp", "bf16"),
-    "fp16": ("fp16",),
-}
 OF_THE_MACHINE = {  # settings that change where and how fast it is trained, and nothing else
     "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
     "task": ("data",),
@@ -165,7 +161,7 @@ def set_batch(config: Config, wishes: Wishes) -> None:
     if wishes.gpus == 0:
         config["common"]["cpu"] = True
         config["dataset"]["num_workers"] = 0
-    config["common"].update(dict.fromkeys(FLAGS[wishes.used_precision], True))
+    config["common"].update(dict.fromkeys(precision.SETS[wishes.used_precision], True))
 
 
 def settings_of(config: Config, wishes: Wishes, seed: int, data_digest: str) -> Dict[str, Any]:
