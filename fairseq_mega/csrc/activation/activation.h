@@ -5,7 +5,7 @@
 //   query_key:  s = SiLU(x), query = kappa_0 s + mu_0, key = kappa_1 s + mu_1
 //
 // All tensors are (rows, width) and of one type, what a column has (omega, kappa, mu) float32; the rows of inputs may
-// lie apart, the gradients of outputs and all results are contiguous. Sums over rows are written per part of kPartRows.
+// lie apart, the gradients of outputs and most results are contiguous. Sums over rows are written per part of kPartRows.
 #include <algorithm>
 
 #include "common/common.h"
@@ -36,6 +36,7 @@ struct SiluInputs {
 struct SiluGradients {
   const void* out;
   void *x, *factor, *skip;
+  int64_t stride;  // of these three, whose rows may lie apart
   float* omega;  // (parts, width)
 };
 

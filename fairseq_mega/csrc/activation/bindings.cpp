@@ -100,7 +100,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, 
   Tensor sums = torch::stable::new_empty(x, {parts, width}, ScalarType::Float);
   const SiluInputs in = call.inputs();
   const SiluGradients gradients{g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_factor.mutable_data_ptr(),
-                                grad_skip.mutable_data_ptr(), sums.mutable_data_ptr<float>()};
+                                grad_skip.mutable_data_ptr(), call.shape.width, sums.mutable_data_ptr<float>()};
   for_parts(call.shape, [&](int64_t part) { silu_backward_cpu(call.shape, in, gradients, part); });
   return {grad_x, grad_factor, grad_skip, total(sums, parts, {width})};
 }

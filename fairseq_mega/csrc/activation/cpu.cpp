@@ -67,9 +67,9 @@ FM_INLINE void silu_backward(const ActivationShape& shape, const SiluInputs& in,
       prefetch_row(shape, in.x, i, part, type);
       const void *x = row_of(in.x, i, type), *factor = row_of(in.factor, i, type), *skip = row_of(in.skip, i, type);
       const void* grad = row_of(gradients.out, i, shape.width, type);
-      void* grad_x = row_of(gradients.x, i, shape.width, type);
-      void* grad_factor = factor ? row_of(gradients.factor, i, shape.width, type) : nullptr;
-      void* grad_skip = skip ? row_of(gradients.skip, i, shape.width, type) : nullptr;
+      void* grad_x = row_of(gradients.x, i, gradients.stride, type);
+      void* grad_factor = factor ? row_of(gradients.factor, i, gradients.stride, type) : nullptr;
+      void* grad_skip = skip ? row_of(gradients.skip, i, gradients.stride, type) : nullptr;
       for_each_span<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
         const auto sum = argument(x, skip, in.omega, span, type), s = sigmoid(sum);
         auto g = read(grad, span, type);

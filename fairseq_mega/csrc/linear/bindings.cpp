@@ -1,4 +1,6 @@
 // Operators of linear maps on the CPU: shapes, types, threads and memory; see linear.h.
+#include <numeric>
+
 #include "common/bindings.h"
 
 FM_LIBRARY(m) {
@@ -7,6 +9,16 @@ FM_LIBRARY(m) {
   m.def(
       "linear_backward(Tensor grad, Tensor x, Tensor weight, bool need_x, bool need_weight, bool need_bias) -> "
       "(Tensor, Tensor, Tensor)");
+  m.def(
+      "linear_parts(Tensor x, Tensor weight, Tensor? bias, int second, int third, int fourth) -> "
+      "(Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "linear_parts_backward(Tensor first, Tensor second, Tensor third, Tensor fourth, Tensor x, Tensor weight, "
+      "bool need_x, bool need_weight, bool need_bias) -> (Tensor, Tensor, Tensor)");
+  m.def("silu_linear(Tensor x, Tensor? factor, Tensor weight, Tensor? bias) -> Tensor");
+  m.def(
+      "silu_linear_backward(Tensor grad, Tensor x, Tensor? factor, Tensor weight, bool need_x, bool need_weight, "
+      "bool need_bias) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)
@@ -24,19 +36,28 @@ DType product_type(const Tensor& t, const char* op, const char* name) {
   return element_type(t, name);
 }
 
-// A matrix whose rows may lie apart, and the tensor that keeps its numbers.
+// Matrices of as many rows, whose columns are taken as those of one, and the tensors that keep their numbers.
 struct Kept {
-  RowView view;
-  Matrix matrix;
-};
+  std::vector<RowView> views;
+  Columns columns{};
 
-Kept matrix_of(const Tensor& t, const char* op, const char* name) {
-  STD_TORCH_CHECK(t.dim() == 2, op, ": ", name, " must be a matrix");
-  const DType dtype = product_type(t, op, name);
-  Kept kept{rows_of(t), {}};
-  kept.matrix = {kept.view.tensor.const_data_ptr(), kept.view.stride, dtype};
-  return kept;
-}
+  Kept(const std::vector<Tensor>& tensors, const char* op, const char* name) {
+    for (const Tensor& t : tensors) {
+      STD_TORCH_CHECK(t.dim() == 2 && t.size(0) == tensors[0].size(0), op, ": ", name, " must be a matrix");
+      STD_TORCH_CHECK(t.scalar_type() == tensors[0].scalar_type(), op, ": ", name, " must be of one type");
+      if (!views.empty() && t.size(1) == 0) continue;
+      STD_TORCH_CHECK(width() % kPanel == 0, op, ": all parts of ", name, " but the last must be multiples of ", kPanel,
+                      " wide");
+      const DType dtype = product_type(t, op, name);
+      views.push_back(rows_of(t));
+      columns.parts[columns.count] = {views.back().tensor.const_data_ptr(), views.back().stride, dtype};
+      columns.widths[columns.count++] = t.size(1);
+    }
+  }
+
+  int64_t width() const { return std::accumulate(columns.widths, columns.widths + columns.count, int64_t{0}); }
+  const Matrix& matrix() const { return columns.parts[0]; }
+};
 
 int64_t grain(int64_t work) { return std::max<int64_t>(1, kWork / std::max<int64_t>(work, 1)); }
 
@@ -63,14 +84,35 @@ void multiply(const LinearRows& call, const Tensor& like) {
   }
 }
 
-Tensor linear(Tensor x, Tensor weight, std::optional<Tensor> bias) {
-  const char* op = "linear";
+// Logits and factor of a map's inputs, and what keeps their numbers.
+struct SiluViews {
+  RowView x;
+  std::optional<RowView> factor;
+  SiluRows rows{};
+
+  SiluViews(const Tensor& logits, const std::optional<Tensor>& by, const char* op) : x(rows_of(logits)) {
+    const DType dtype = product_type(logits, op, "x");
+    check_devices(op, {{"x", logits}, {"factor", by}});
+    rows.logits = {x.tensor.const_data_ptr(), x.stride, dtype};
+    if (!by) return;
+    STD_TORCH_CHECK(same_shape(*by, logits) && by->scalar_type() == logits.scalar_type(), op,
+                    ": factor must have the shape and type of x");
+    factor = rows_of(*by);
+    rows.factor = {factor->tensor.const_data_ptr(), factor->stride, dtype};
+  }
+};
+
+// x W^T + bias, whose columns are those of the tensors of these widths; x is the logits where there are such.
+std::vector<Tensor> forward(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+                            const std::vector<int64_t>& widths, const char* op, const SiluRows* x_of = nullptr) {
   check_devices(op, {{"x", x}, {"weight", weight}, {"bias", bias}});
   const Tensor w = packed(weight);
-  const Kept inputs = matrix_of(x, op, "x"), factor = matrix_of(w, op, "weight");
+  const Kept inputs({x}, op, "x"), factor({w}, op, "weight");
   const int64_t rows = x.size(0), width = x.size(1), outputs = w.size(0);
   STD_TORCH_CHECK(w.size(1) == width, op, ": weight must be (outputs, inputs) with ", width, " inputs");
-  Tensor y = torch::stable::new_empty(x, {rows, outputs});
+  std::vector<Tensor> found;
+  for (const int64_t part : widths) found.push_back(torch::stable::new_empty(x, {rows, part}));
+  const Kept y(found, op, "the result");
   std::vector<float> start;
   if (bias.has_value()) {
     product_type(*bias, op, "bias");
@@ -83,27 +125,28 @@ Tensor linear(Tensor x, Tensor weight, std::optional<Tensor> bias) {
       widen_cpu(b.const_data_ptr(), DType::kBFloat16, outputs, start.data());
     }
   }
-  const Word word = linear_word_cpu(inputs.matrix.dtype, width, outputs);
+  const Word word = linear_word_cpu(inputs.matrix().dtype, width, outputs);
   if (rows > 0 && outputs > 0) {
-    multiply({inputs.matrix, factor.matrix, true, bias.has_value() ? start.data() : nullptr, y.mutable_data_ptr(),
-              rows, width, outputs, word},
+    multiply({inputs.columns, factor.matrix(), true, bias.has_value() ? start.data() : nullptr, y.columns, rows, width,
+              outputs, word, x_of},
              x);
   }
-  return y;
+  return found;
 }
 
-std::tuple<Tensor, Tensor, Tensor> backward(Tensor grad, Tensor x, Tensor weight, bool need_x, bool need_weight,
-                                            bool need_bias) {
-  const char* op = "linear_backward";
-  check_devices(op, {{"grad", grad}, {"x", x}, {"weight", weight}});
+using Gradients = std::tuple<Tensor, Tensor, Tensor>;  // of x, weight and bias
+
+// The gradients of such a map; that of x goes through the SiLU where `of` says where.
+Gradients backward(const std::vector<Tensor>& grads, const Tensor& x, const Tensor& weight, bool need_x,
+                   bool need_weight, bool need_bias, const char* op, SiluRows* of = nullptr) {
+  for (const Tensor& grad : grads) check_devices(op, {{"grad", grad}, {"x", x}, {"weight", weight}});
   const Tensor w = packed(weight);
-  const Kept gradients = matrix_of(grad, op, "grad"), inputs = matrix_of(x, op, "x");
-  const Kept factor = matrix_of(w, op, "weight");
+  const Kept gradients(grads, op, "grad"), inputs({x}, op, "x"), factor({w}, op, "weight");
   const int64_t rows = x.size(0), width = x.size(1), outputs = w.size(0);
-  STD_TORCH_CHECK(w.size(1) == width && grad.size(0) == rows && grad.size(1) == outputs, op,
+  STD_TORCH_CHECK(w.size(1) == width && grads[0].size(0) == rows && gradients.width() == outputs, op,
                   ": grad must be (rows, outputs), x (rows, inputs) and weight (outputs, inputs)");
-  STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type(), op, ": grad and x must have one type");
-  const Word word = linear_word_cpu(inputs.matrix.dtype, width, outputs);
+  STD_TORCH_CHECK(grads[0].scalar_type() == x.scalar_type(), op, ": grad and x must have one type");
+  const Word word = linear_word_cpu(inputs.matrix().dtype, width, outputs);
   const bool sums = need_weight || need_bias;
   Tensor grad_x = torch::stable::new_empty(x, {need_x ? rows : 0, width});
   Tensor grad_weight = torch::stable::new_empty(w, {sums ? outputs : 0, width});
@@ -113,12 +156,15 @@ std::tuple<Tensor, Tensor, Tensor> backward(Tensor grad, Tensor x, Tensor weight
     return {grad_x, grad_weight, grad_bias};
   }
   if (need_x) {
-    void* found = grad_x.mutable_data_ptr();
-    multiply({gradients.matrix, factor.matrix, false, nullptr, found, rows, outputs, width, word}, x);
+    const Kept found({grad_x}, op, "the gradient");
+    if (of) of->grad_logits = found.matrix();
+    multiply({gradients.columns, factor.matrix(), false, nullptr, found.columns, rows, outputs, width, word, nullptr,
+              of},
+             x);
   }
   if (sums) {
-    const LinearWeight call{gradients.matrix, inputs.matrix, grad_weight.mutable_data_ptr(), factor.matrix.dtype,
-                            need_bias ? grad_bias.mutable_data_ptr<float>() : nullptr, rows, outputs, width, word};
+    const LinearWeight call{gradients.columns, inputs.matrix(), grad_weight.mutable_data_ptr(), factor.matrix().dtype,
+                            need_bias ? grad_bias.mutable_data_ptr<float>() : nullptr, rows, outputs, width, word, of};
     const int64_t work = rows * kPanel * (call.by_outputs() ? width : outputs);
     torch::stable::parallel_for(0, call.panels(), grain(work), [&](int64_t begin, int64_t end) {
       Tensor memory = floats(x, call.floats(end - begin));
@@ -126,6 +172,47 @@ std::tuple<Tensor, Tensor, Tensor> backward(Tensor grad, Tensor x, Tensor weight
     });
   }
   return {grad_x, grad_weight, grad_bias};
+}
+
+Tensor linear(Tensor x, Tensor weight, std::optional<Tensor> bias) {
+  return forward(x, weight, bias, {weight.size(0)}, "linear")[0];
+}
+
+Gradients linear_backward(Tensor grad, Tensor x, Tensor weight, bool need_x, bool need_weight, bool need_bias) {
+  return backward({grad}, x, weight, need_x, need_weight, need_bias, "linear_backward");
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> linear_parts(Tensor x, Tensor weight, std::optional<Tensor> bias,
+                                                        int64_t second, int64_t third, int64_t fourth) {
+  const char* op = "linear_parts";
+  const int64_t first = weight.size(0) - second - third - fourth;
+  STD_TORCH_CHECK(std::min({first, second, third, fourth}) >= 0, op, ": the parts must be of the weight's rows");
+  const std::vector<Tensor> found = forward(x, weight, bias, {first, second, third, fourth}, op);
+  return {found[0], found[1], found[2], found[3]};
+}
+
+Gradients linear_parts_backward(Tensor first, Tensor second, Tensor third, Tensor fourth, Tensor x, Tensor weight,
+                                bool need_x, bool need_weight, bool need_bias) {
+  const char* op = "linear_parts_backward";
+  return backward({first, second, third, fourth}, x, weight, need_x, need_weight, need_bias, op);
+}
+
+Tensor silu_linear(Tensor x, std::optional<Tensor> factor, Tensor weight, std::optional<Tensor> bias) {
+  const SiluViews silu(x, factor, "silu_linear");
+  return forward(x, weight, bias, {weight.size(0)}, "silu_linear", &silu.rows)[0];
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> silu_linear_backward(Tensor grad, Tensor x, std::optional<Tensor> factor,
+                                                                Tensor weight, bool need_x, bool need_weight,
+                                                                bool need_bias) {
+  const char* op = "silu_linear_backward";
+  SiluViews silu(x, factor, op);
+  Tensor grad_factor = torch::stable::new_empty(x, {need_x && factor ? x.size(0) : 0, x.size(1)});
+  silu.rows.grad_factor = {grad_factor.mutable_data_ptr(), x.size(1), silu.rows.logits.dtype};
+  const auto [grad_x, grad_weight, grad_bias] =
+      backward({grad}, x, weight, need_x, need_weight, need_bias, op, &silu.rows);
+  if (weight.size(0) == 0) torch::stable::zero_(grad_factor);
+  return {grad_x, grad_factor, grad_weight, grad_bias};
 }
 
 // Multiplies and adds numbers in registers; returns how many operations these were.
@@ -140,6 +227,10 @@ FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
 
 FM_LIBRARY_CPU(m) {
   m.impl("linear", TORCH_BOX(&fm::linear));
-  m.impl("linear_backward", TORCH_BOX(&fm::backward));
+  m.impl("linear_backward", TORCH_BOX(&fm::linear_backward));
+  m.impl("linear_parts", TORCH_BOX(&fm::linear_parts));
+  m.impl("linear_parts_backward", TORCH_BOX(&fm::linear_parts_backward));
+  m.impl("silu_linear", TORCH_BOX(&fm::silu_linear));
+  m.impl("silu_linear_backward", TORCH_BOX(&fm::silu_linear_backward));
 }
 #endif

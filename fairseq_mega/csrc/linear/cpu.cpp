@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "activation/activation.h"
 #include "common/elements.h"
 #include "linear/linear.h"
 
@@ -10,12 +11,25 @@ namespace fm {
 namespace {
 
 constexpr int64_t kSummedRows = 256;    // rows of x and dy that are summed over at once
+constexpr int64_t kMadeRows = 32;       // of f SiLU(s), which are computed at once
 constexpr int64_t kBlockOutputs = 384;  // whose packed gradients stay in the second cache meanwhile
 
 int64_t bytes_of(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
 
 const void* row_of(const Matrix& m, int64_t row, int64_t column = 0) {
   return static_cast<const char*>(m.data) + (row * m.stride + column) * bytes_of(m.dtype);
+}
+
+void* row_to(const Matrix& m, int64_t row, int64_t column) { return const_cast<void*>(row_of(m, row, column)); }
+
+// Calls function(part, its first column, the first of them that is wanted, their number) for the columns [begin, end).
+template <class Function>
+void for_parts(const Columns& m, int64_t begin, int64_t end, const Function& function) {
+  int64_t first = 0;
+  for (int k = 0; k < m.count; first += m.widths[k++]) {
+    const int64_t from = std::max(begin, first), to = std::min(end, first + m.widths[k]);
+    if (from < to) function(m.parts[k], first, from, to - from);
+  }
 }
 
 // Panels whose steps are `rows` rows of a matrix from `source` on.
@@ -27,6 +41,25 @@ void pack_steps(const Matrix& m, const void* source, int64_t rows, int64_t colum
   }
   const auto pack = word == Word::kFloat ? pack_widened_cpu : pack_pairs_cpu;
   pack(static_cast<const uint16_t*>(source), m.stride, rows, columns, out, panel);
+}
+
+RowsIn rows_in(const Matrix& m, int64_t row, int64_t column) {
+  return m.data ? RowsIn{row_of(m, row, column), m.stride} : RowsIn{};
+}
+
+// f SiLU(s) in some rows and columns, as a matrix at `out`.
+Matrix silu_of(const SiluRows& of, int64_t row, int64_t rows, int64_t column, int64_t columns, void* out) {
+  const ActivationShape shape{rows, columns, of.logits.dtype};
+  silu_forward_cpu(shape, {rows_in(of.logits, row, column), rows_in(of.factor, row, column), {}, nullptr}, out, 0);
+  return {out, columns, of.logits.dtype};
+}
+
+// Its gradients from that at `grad`, in the same place.
+void silu_gradients(const SiluRows& of, int64_t row, int64_t rows, int64_t column, int64_t columns, const void* grad) {
+  void* factor = of.factor.data ? row_to(of.grad_factor, row, column) : nullptr;
+  silu_backward_cpu({rows, columns, of.logits.dtype},
+                    {rows_in(of.logits, row, column), rows_in(of.factor, row, column), {}, nullptr},
+                    {grad, row_to(of.grad_logits, row, column), factor, nullptr, of.grad_logits.stride, nullptr}, 0);
 }
 
 // Whether rows of a matrix are words as they are.
@@ -89,7 +122,8 @@ Word linear_word_cpu(DType dtype, int64_t inputs, int64_t outputs) {
 }
 
 int64_t LinearRows::block_floats(int64_t block_columns) const {
-  return kLinearRows * (words_of(steps, word) + (x.dtype == DType::kFloat32 ? 0 : block_columns));
+  const bool summed_there = x.dtype() == DType::kFloat32 && !y_of;
+  return kLinearRows * (words_of(steps, word) + (x_of ? steps : 0) + (summed_there ? 0 : 2 * block_columns));
 }
 
 void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out) {
@@ -112,22 +146,39 @@ void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_
 
 void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t first, int64_t last, int64_t begin,
                      int64_t end, float* memory) {
-  const int64_t words = words_of(call.steps, call.word), panel = call.panel_words();
-  const int64_t from = first * kPanel, columns = std::min(last * kPanel, call.columns) - from;
-  const bool direct = made_of(call.x, call.word), wide = call.x.dtype == DType::kFloat32;
-  uint32_t* copied = reinterpret_cast<uint32_t*>(memory);
-  for (int64_t block = begin; block < end; ++block) {
-    const int64_t row = block * kLinearRows, rows = std::min(kLinearRows, call.rows - row);
-    if (!direct) to_words(call.x, row, rows, call.steps, call.word, copied);
-    const int64_t stride = words_of(call.x.stride, call.word);
-    float* sums = wide ? static_cast<float*>(call.y) + row * call.columns + from : memory + kLinearRows * words;
-    multiply_cpu({direct ? static_cast<const uint32_t*>(row_of(call.x, row)) : copied, direct ? stride : words, false,
-                  factor, panel, sums, wide ? call.columns : columns, rows, columns, words, call.word, false,
-                  call.start ? call.start + from : nullptr});
-    for (int64_t i = 0; i < rows && !wide; ++i) {
-      uint16_t* to = static_cast<uint16_t*>(call.y) + (row + i) * call.columns + from;
-      narrow_cpu(sums + i * columns, columns, DType::kBFloat16, to);
+  const int64_t panel = call.panel_words(), from = first * kPanel, to = std::min(last * kPanel, call.columns);
+  const bool wide = call.x.dtype() == DType::kFloat32, summed_there = wide && !call.y_of;
+  float* const made = memory + kLinearRows * words_of(call.steps, call.word);
+  float* const block = made + (call.x_of ? kLinearRows * call.steps : 0);  // of y, in float32
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = i * kLinearRows, rows = std::min(kLinearRows, call.rows - row);
+    uint32_t* copied = reinterpret_cast<uint32_t*>(memory);
+    for (int64_t k = 0, step = 0; k < call.x.count; step += words_of(call.x.widths[k++], call.word)) {
+      const Matrix x = call.x_of ? silu_of(*call.x_of, row, rows, 0, call.steps, made) : call.x.parts[k];
+      const int64_t x_row = call.x_of ? 0 : row, words = words_of(call.x.widths[k], call.word);
+      const bool direct = made_of(x, call.word);
+      if (!direct) to_words(x, x_row, rows, call.x.widths[k], call.word, copied);
+      const uint32_t* a = direct ? static_cast<const uint32_t*>(row_of(x, x_row)) : copied;
+      const int64_t a_row = direct ? words_of(x.stride, call.word) : words;
+      for_parts(call.y, from, to, [&](const Matrix& y, int64_t start, int64_t column, int64_t columns) {
+        const uint32_t* b = factor + (column - from) / kPanel * panel + step * kPanel;
+        float* sums = summed_there ? static_cast<float*>(row_to(y, row, column - start)) : block + (column - from);
+        multiply_cpu({a, a_row, false, b, panel, sums, summed_there ? y.stride : to - from, rows, columns, words,
+                      call.word, k > 0, call.start && k == 0 ? call.start + column : nullptr});
+      });
     }
+    if (summed_there) continue;
+    void* narrowed = block + kLinearRows * (to - from);
+    if (call.y_of) {
+      if (!wide) narrow_cpu(block, rows * (to - from), DType::kBFloat16, narrowed);
+      silu_gradients(*call.y_of, row, rows, from, to - from, wide ? block : narrowed);
+      continue;
+    }
+    for_parts(call.y, from, to, [&](const Matrix& y, int64_t start, int64_t column, int64_t columns) {
+      for (int64_t j = 0; j < rows; ++j) {
+        narrow_cpu(block + j * (to - from) + (column - from), columns, y.dtype, row_to(y, row + j, column - start));
+      }
+    });
   }
 }
 
@@ -135,7 +186,8 @@ int64_t LinearWeight::floats(int64_t count) const {
   const int64_t share = count * kPanel, all_x = by_outputs() ? round_up(inputs, kPanel) : share;
   const int64_t all_outputs = by_outputs() ? share : round_up(outputs, kPanel);
   const int64_t sums = dtype == DType::kFloat32 ? 0 : all_outputs * all_x;
-  return words_of(kSummedRows, word) * (all_x + std::min(all_outputs, kBlockOutputs)) + sums;
+  const int64_t made = x_of ? kMadeRows * all_x : 0;
+  return words_of(kSummedRows, word) * (all_x + std::min(all_outputs, kBlockOutputs)) + made + sums;
 }
 
 void linear_weight_cpu(const LinearWeight& call, int64_t begin, int64_t end, float* memory) {
@@ -145,6 +197,7 @@ void linear_weight_cpu(const LinearWeight& call, int64_t begin, int64_t end, flo
   const int64_t inputs = (by_outputs ? call.inputs : std::min(end * kPanel, call.inputs)) - input;
   uint32_t* x = reinterpret_cast<uint32_t*>(memory);
   uint32_t* grad = x + words_of(kSummedRows, call.word) * round_up(inputs, kPanel);
+  uint32_t* made = grad + words_of(kSummedRows, call.word) * std::min(round_up(stop - output, kPanel), kBlockOutputs);
   float* sums = memory + call.floats(end - begin) - (wide ? 0 : (stop - output) * inputs);
   float* weight = wide ? static_cast<float*>(call.weight) + output * call.inputs + input : sums;
   const int64_t weight_row = wide ? call.inputs : inputs;
@@ -153,10 +206,18 @@ void linear_weight_cpu(const LinearWeight& call, int64_t begin, int64_t end, flo
   for (int64_t row = 0; row < call.rows; row += kSummedRows) {
     const int64_t rows = std::min(kSummedRows, call.rows - row);
     const int64_t words = words_of(rows, call.word), panel = words * kPanel;
-    pack_steps(call.x, row_of(call.x, row, input), rows, inputs, call.word, x, panel);
+    if (!call.x_of) pack_steps(call.x, row_of(call.x, row, input), rows, inputs, call.word, x, panel);
+    for (int64_t i = 0; i < rows && call.x_of; i += kMadeRows) {
+      const int64_t some = std::min(kMadeRows, rows - i);
+      const Matrix m = silu_of(*call.x_of, row + i, some, input, inputs, made);
+      pack_steps(m, m.data, some, inputs, call.word, x + words_of(i, call.word) * kPanel, panel);
+    }
     for (int64_t first = output; first < stop; first += kBlockOutputs) {
       const int64_t outputs = std::min(kBlockOutputs, stop - first);
-      pack_steps(call.grad, row_of(call.grad, row, first), rows, outputs, call.word, grad, panel);
+      for_parts(call.grad, first, first + outputs, [&](const Matrix& m, int64_t start, int64_t column, int64_t columns) {
+        uint32_t* to = grad + (column - first) / kPanel * panel;
+        pack_steps(m, row_of(m, row, column - start), rows, columns, call.word, to, panel);
+      });
       if (bias) add_columns_cpu(grad, words, outputs, call.word, bias + first);
       multiply_cpu({grad, panel, true, x, panel, weight + (first - output) * weight_row, weight_row, outputs, inputs,
                     words, call.word, row > 0});

@@ -5,6 +5,9 @@
 //
 // Numbers are float32 or bfloat16, in any mixture; sums are float32. bfloat16 is multiplied as such where the processor
 // can and both widths are even, otherwise widened. No result depends on how the work is divided among threads.
+//
+// y, and with it dy, may lie in several tensors, each with some of the columns. x may be f SiLU(s), which is then computed
+// block by block and never lies in memory as a whole, nor does its gradient.
 #include "common/product.h"
 
 namespace fm {
@@ -15,18 +18,37 @@ struct Matrix {
   DType dtype;     // float32 or bfloat16
 };
 
+constexpr int kMostParts = 4;
+
+// A matrix whose columns lie in several, one after the other; all but the last have whole panels.
+struct Columns {
+  Matrix parts[kMostParts];
+  int64_t widths[kMostParts];
+  int count;
+
+  DType dtype() const { return parts[0].dtype; }
+};
+
+// The inputs f SiLU(s) of a map, or what their gradient becomes.
+struct SiluRows {
+  Matrix logits, factor;            // (rows, width) each; factor without data is one
+  Matrix grad_logits, grad_factor;  // written to
+};
+
 // What the products of a map with such inputs are computed with.
 Word linear_word_cpu(DType dtype, int64_t inputs, int64_t outputs);
 
 // y = x F + start: a factor F (steps, columns) is packed in panels of columns, then multiplied.
 struct LinearRows {
-  Matrix x;                      // (rows, steps)
+  Columns x;                     // (rows, steps)
   Matrix factor;                 // contiguous: (columns, steps) if transposed, else (steps, columns)
   bool transposed;
   const float* start;            // (columns), in whole panels; or null
-  void* y;                       // (rows, columns), contiguous, of the type of x
+  Columns y;                     // (rows, columns), of the type of x; written to
   int64_t rows, steps, columns;
   Word word;
+  const SiluRows* x_of = nullptr;  // what x is computed from, where it is not given
+  const SiluRows* y_of = nullptr;  // y is the gradient of this, and not written itself; or null
 
   int64_t panels() const { return round_up(columns, kPanel) / kPanel; }
   int64_t panel_words() const { return words_of(steps, word) * kPanel; }
@@ -43,12 +65,14 @@ void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t fir
 
 // The gradients of weight and bias.
 struct LinearWeight {
-  Matrix grad, x;  // (rows, outputs), (rows, inputs)
+  Columns grad;    // (rows, outputs)
+  Matrix x;        // (rows, inputs)
   void* weight;    // (outputs, inputs), contiguous
   DType dtype;     // of weight
   float* bias;     // (outputs), or null
   int64_t rows, outputs, inputs;
   Word word;
+  const SiluRows* x_of = nullptr;  // as above
 
   bool by_outputs() const { return outputs >= inputs; }  // threads share the panels of outputs, or of inputs
   int64_t panels() const { return round_up(by_outputs() ? outputs : inputs, kPanel) / kPanel; }
