@@ -8,7 +8,7 @@ processors.
 """
 
 import math
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +16,27 @@ from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate_backward import inputs_of, register_gated_residual, register_linear, register_recomputed
+from .gate_backward import (
+    inputs_of,
+    register_gated_residual,
+    register_linear,
+    register_recomputed,
+    register_silu_linear,
+)
 
-__all__ = ["gated_residual", "linear", "query_key", "recomputing", "row_norm", "silu"]
+__all__ = [
+    "after_silu",
+    "gated_residual",
+    "in_parts",
+    "linear",
+    "linear_map",
+    "linear_parts",
+    "query_key",
+    "recomputing",
+    "row_norm",
+    "silu",
+    "silu_linear",
+]
 
 # With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
 FEWEST_ROWS = 48
@@ -27,6 +45,7 @@ LEAST_WORK = 1 << 20
 # be worth it; processors with tiles (AMX), which PyTorch uses and the kernel does not, are left to PyTorch.
 FAST_LINEAR = native.cpu_level() in ("avx512", "avx512_bf16")
 FAST_HALF_LINEAR = native.cpu_level() == "avx512_bf16" and not getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors for the columns of a result, and columns that stay together
 LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; float16, which CPUs have to widen, is left to PyTorch
 
 
@@ -232,23 +251,115 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Op
         ValueError: for an unknown path.
         RuntimeError, TypeError: where "native" is forced and cannot run.
     """
-    if path is None and _rows(x) < FEWEST_ROWS:
+    inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None:
         return F.linear(x, weight, bias)
+    return native.operators.linear(inputs, weight, bias).view(*x.shape[:-1], weight.size(0))
+
+
+def linear_parts(
+    x: Tensor, weight: Tensor, bias: Optional[Tensor], widths: Sequence[int], *, path: Optional[str] = None
+) -> Tuple[Tensor, ...]:
+    """``linear(x, weight, bias).split(widths, dim=-1)``, where no gradients are copied together in the backward pass.
+
+    Args:
+        x, weight, bias, path: as in :func:`linear`.
+        widths: of the parts. The kernel takes up to four, of which all but the last are multiples of 32.
+
+    Returns:
+        A tensor (..., width) for each width.
+    """
+    inputs = None
+    if len(widths) <= MOST_PARTS and not any(width % PANEL for width in widths[:-1]):
+        inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None:
+        return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
+    others = (*widths[1:], 0, 0, 0)[: MOST_PARTS - 1]
+    parts = native.operators.linear_parts(inputs, weight, bias, *others)
+    return tuple(part.view(*x.shape[:-1], width) for part, width in zip(parts, widths))
+
+
+def silu_linear(
+    x: Tensor,
+    factor: Optional[Tensor],
+    weight: Tensor,
+    bias: Optional[Tensor] = None,
+    *,
+    path: Optional[str] = None,
+) -> Tensor:
+    """``linear(silu(x, factor), weight, bias)``, whose kernel keeps neither the product's input nor its gradient.
+
+    Args:
+        x: (..., inputs).
+        factor: (..., inputs) or None for one.
+        weight, bias, path: as in :func:`linear`; without its kernel, :func:`silu` chooses as it does by itself.
+
+    Returns:
+        (..., outputs).
+
+    Source: MEGA, Eq. 8 to 11, the reset gate before the output projection.
+    """
+    inputs = None
+    if ACTIVATION_PATHS.choose(None, x, factor) == "native":
+        inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None or inputs.dtype != x.dtype:
+        return recomputing(lambda made: linear(made, weight, bias, path=path), silu(x, factor))
+    factor = None if factor is None else factor.reshape(inputs.shape)
+    return native.operators.silu_linear(inputs, factor, weight, bias).view(*x.shape[:-1], weight.size(0))
+
+
+def linear_map(
+    module: Any,
+    input: Tensor,
+    *,
+    widths: Optional[Sequence[int]] = None,
+    silu: bool = False,
+    factor: Optional[Tensor] = None,
+) -> Any:
+    """:func:`linear` with the ``weight`` and ``bias`` of a module, as its ``forward``.
+
+    Args:
+        widths: the results are those of :func:`linear_parts`.
+        silu, factor: the result is that of :func:`silu_linear`.
+    """
+    if widths is not None:
+        return linear_parts(input, module.weight, module.bias, widths)
+    if silu:
+        return silu_linear(input, factor, module.weight, module.bias)
+    return linear(input, module.weight, module.bias)
+
+
+def _is_linear_map(module: Any) -> bool:
+    return getattr(module.forward, "__func__", None) is linear_map  # a forward of the object's own may do more
+
+
+def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...]:
+    """``module(x).split(widths, dim=-1)``, for a :func:`linear_map` by :func:`linear_parts`."""
+    if _is_linear_map(module):
+        return module(x, widths=widths)
+    return module(x).split(list(widths), dim=-1)
+
+
+def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None) -> Tensor:
+    """``module(silu(x, factor))``, for a :func:`linear_map` by :func:`silu_linear`."""
+    if _is_linear_map(module):
+        return module(x, silu=True, factor=factor)
+    return recomputing(module, silu(x, factor))
+
+
+def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:
+    """The rows of x in the type they are multiplied in, or None where PyTorch's product is to be taken."""
+    if path is None and _rows(x) < FEWEST_ROWS:
+        return None
     check_devices("linear", x=x, weight=weight, bias=bias)
     inputs, kind = x, x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         inputs = x.to(torch.get_autocast_dtype(kind))
     elif x.dtype != weight.dtype:
-        return F.linear(x, weight, bias)  # which says what is wrong
+        return None  # PyTorch's product says what is wrong
     if LINEAR_PATHS.choose(path, inputs, weight) == "reference" or kind != "cpu" or inputs.dtype not in LINEAR_TYPES:
-        return F.linear(x, weight, bias)
-    y = native.operators.linear(inputs.reshape(_rows(x), x.size(-1)), weight, bias)
-    return y.view(*x.shape[:-1], weight.size(0))
-
-
-def linear_map(module: Any, input: Tensor) -> Tensor:
-    """:func:`linear` with the ``weight`` and ``bias`` of a module."""
-    return linear(input, module.weight, module.bias)
+        return None
+    return inputs.reshape(_rows(x), x.size(-1))
 
 
 class _Again:
@@ -314,11 +425,12 @@ def _keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]
 
 
 def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-    x, weight, bias = inputs
+    *factors, bias = (value for value in inputs if not isinstance(value, int))
     ctx.bias_type = None if bias is None else bias.dtype
-    ctx.save_for_backward(x, weight)
+    ctx.save_for_backward(*factors)
 
 
 native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
 native.register(lambda namespace: register_recomputed(namespace, _keep_operator))
 native.register(lambda namespace: register_linear(namespace, _keep_factors))
+native.register(lambda namespace: register_silu_linear(namespace, _keep_factors))

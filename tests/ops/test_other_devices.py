@@ -73,6 +73,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     ring = {"x": floats(B, L, D), "ring": floats(D, 32)}
     statistics = {name: value for name, value in norm().items() if name != "weight"}
     average = {name: floats(D, N) for name in ("decay_high", "decay_low", "expansion", "projection")}
+    needed = dict.fromkeys(("need_x", "need_weight", "need_bias"), True)
     known: Dict[str, Dict[str, Any]] = {
         "ema_scan": masked_scan(),
         "ema_scan_backward": {**grads, "grad_state": floats(B, D, N), **masked_scan()},
@@ -135,7 +136,32 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "grad": floats(B, V),
             "x": floats(B, D),
             "weight": floats(V, D),
-            **dict.fromkeys(("need_x", "need_weight", "need_bias"), True),
+            **needed,
+        },
+        "linear_parts": {
+            "x": floats(B, D),
+            "weight": floats(32 + V, D),
+            "bias": floats(32 + V),
+            "second": V,
+            "third": 0,
+            "fourth": 0,
+        },
+        "linear_parts_backward": {
+            "first": floats(B, 32),
+            "second": floats(B, 32),
+            "third": floats(B, 32),
+            "fourth": floats(B, V),
+            "x": floats(B, D),
+            "weight": floats(96 + V, D),
+            **needed,
+        },
+        "silu_linear": {"x": floats(B, D), "factor": floats(B, D), "weight": floats(V, D), "bias": floats(V)},
+        "silu_linear_backward": {
+            "grad": floats(B, V),
+            "x": floats(B, D),
+            "factor": floats(B, D),
+            "weight": floats(V, D),
+            **needed,
         },
         "gated_attention_step": {
             "x": floats(B, D),
