@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, attention_weights
-from fairseq_mega.ops.gate import gated_residual, recomputing, silu
+from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts
 
 from .activation import get_activation
 from .config import MegaLayerConfig
@@ -86,7 +86,7 @@ class GatedCrossAttention(nn.Module):
         residual = x
         if self.prenorm:
             x = self.norm(x)
-        update, reset, query = self.query_proj(x).split([d, d, z], dim=-1)
+        update, reset, query = in_parts(self.query_proj, x, (d, d, z))
         if query.size(1) != 1:
             source = source._replace(prepared=Prepared())
         key, value, padding_mask, step, prepared = source
@@ -99,7 +99,7 @@ class GatedCrossAttention(nn.Module):
             attended = torch.matmul(F.dropout(weights, dropout), value)
         else:
             attended = attention(query, key, value, dropout=dropout, **options)
-        projected = recomputing(self.output_proj, silu(reset, attended))
+        projected = after_silu(self.output_proj, reset, attended)
         candidate = self.dropout(self.activation(projected))
         out = gated_residual(residual, update, candidate)
         if not self.prenorm:

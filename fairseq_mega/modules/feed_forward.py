@@ -4,7 +4,7 @@ from typing import Optional
 
 from torch import Tensor, nn
 
-from fairseq_mega.ops.gate import recomputing, silu
+from fairseq_mega.ops.gate import after_silu, recomputing, silu
 from fairseq_mega.ops.step import StepFunctions, step_functions
 
 from .activation import get_activation
@@ -55,8 +55,12 @@ class NormalizedFeedForward(nn.Module):
         if stepped is not None:
             x = stepped
         else:
-            x = self.hidden_dropout(self.activation(recomputing(self.fc1, x)))
-            x = self.stochastic_depth(self.dropout(recomputing(self.fc2, x))) + residual
+            x = recomputing(self.fc1, x)
+            if self.activation is silu and not self.hidden_dropout.active:
+                x = after_silu(self.fc2, x)
+            else:
+                x = recomputing(self.fc2, self.hidden_dropout(self.activation(x)))
+            x = self.stochastic_depth(self.dropout(x)) + residual
         return x if self.prenorm else self.norm(x)
 
     def _step(

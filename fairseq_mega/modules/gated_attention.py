@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.gate import gated_residual, query_key, recomputing, silu
+from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts, query_key, recomputing, silu
 from fairseq_mega.ops.step import (
     StepCoefficients,
     StepFunctions,
@@ -134,8 +134,7 @@ class GatedAttention(nn.Module):
         if context.relay is not None:
             assert ema is not None
             average = context.relay.send(self, average, LayerMemory(ema))
-        gates = recomputing(self.gate_proj, self.dropout(average))
-        update, shared, reset, candidate = gates.split([d, z, v, d], dim=-1)
+        update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, self.dropout(average), (d, z, v, d))
         query, key = query_key(shared, self.kappa, self.mu)
         if prepared is not None:
             cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
@@ -146,7 +145,7 @@ class GatedAttention(nn.Module):
         else:
             attended = documents.attend(self._attend, *seen, self.chunk_size)
 
-        projected = recomputing(self.output_proj, silu(reset, attended))
+        projected = after_silu(self.output_proj, reset, attended)
         if self.activation is silu and not self.dropout.active and not self.stochastic_depth.active:
             out = gated_residual(residual, update, candidate, projected)
         else:
