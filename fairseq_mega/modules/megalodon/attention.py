@@ -14,6 +14,7 @@ from fairseq_mega.modules.packed_linear import step_linear, step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.gate import after_silu, in_parts, recomputing, silu
 from fairseq_mega.ops.step import AttentionWeights, StepFunctions, TimeBuffer, step_functions
 from fairseq_mega.ops.timestep_norm import widened
 
@@ -96,7 +97,7 @@ class NormalizedGatedAttention(nn.Module):
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
         normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm, documents)
-        value = F.silu(self.value_proj(normed))
+        value = silu(self.value_proj(normed))
         average, ema = self.ema(
             normed,
             padding_mask=padding_mask,
@@ -108,19 +109,22 @@ class NormalizedGatedAttention(nn.Module):
         if context.relay is not None:
             assert ema is not None
             average = context.relay.send(self, average, LayerMemory(ema, statistics))
-        gates = self.gate_proj(self.hidden_dropout(self.ema_norm(average)))
-        shared, gate, candidate = gates.split(self.widths, dim=-1)
+        average = self.hidden_dropout(self.ema_norm(average))
+        shared, gate, candidate = recomputing(in_parts, self.gate_proj, average, self.widths)
         query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))
 
         if prepared is not None:
             cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
         if documents is None:
-            attended = self._attend(query, key, value, padding_mask)
+            attended = recomputing(self._attend, query, key, value, padding_mask)
         else:
             attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
-        gated = self.hidden_dropout(attended * F.silu(gate))
-        out = x + self.stochastic_depth(self.dropout(candidate + self.output_proj(gated)))
+        if self.hidden_dropout.active:
+            projected = recomputing(self.output_proj, self.hidden_dropout(silu(gate, attended)))
+        else:
+            projected = after_silu(self.output_proj, gate, attended)
+        out = x + self.stochastic_depth(self.dropout(candidate + projected))
         if ema is None or cache is None:
             return AttentionOutput(out)
         cache = cache.unfinished(self.chunk_size).forgetting(documents)

@@ -3,12 +3,12 @@
 from typing import Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.ops.gate import after_silu, in_parts, recomputing, silu
 from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .config import MegalodonLayerConfig
@@ -31,9 +31,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: MegalodonLayerConfig, index: int) -> None:
         super().__init__()
         d, f = config.embed_dim, config.ffn_dim
-        self.gated = config.swiglu
+        self.widths = (f, f) if config.swiglu else (f,)
         self.norm = LayerNorm(d, config.norm_affine)
-        self.input_proj = matrix(d, *([f, f] if self.gated else [f]), mode=config.init_mode, bias=False)
+        self.input_proj = matrix(d, *self.widths, mode=config.init_mode, bias=False)
         self.output_proj = matrix(f, d, mode=config.init_mode, bias=False)
         self.scale: Optional[nn.Parameter]
         scale = nn.Parameter(torch.full((d,), FIRST_SCALE * 0.5**index)) if config.layer_scale else None
@@ -60,13 +60,12 @@ class FeedForward(nn.Module):
             stepped = self._step(x, residual, steps or step_functions(x), prepared or Prepared())
         if stepped is not None:
             return stepped
-        inner = self.input_proj(self.norm(x))
-        if self.gated:
-            inner, gate = inner.chunk(2, dim=-1)
-            inner = F.silu(inner) * gate
+        inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)
+        if self.hidden_dropout.active:
+            out = recomputing(self.output_proj, self.hidden_dropout(silu(inner, *gate)))
         else:
-            inner = F.silu(inner)
-        out = self.stochastic_depth(self.dropout(self.output_proj(self.hidden_dropout(inner))))
+            out = after_silu(self.output_proj, inner, *gate)
+        out = self.stochastic_depth(self.dropout(out))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
     def _step(
