@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.gate import after_silu, in_parts, recomputing
+
 from .attention_cache import cached
 from .dropout import Dropout
 from .errors import FieldError, check_at_least, check_probability
@@ -60,6 +62,7 @@ class LlamaLayer(nn.Module):
     def __init__(self, config: LlamaLayerConfig) -> None:
         super().__init__()
         d, f = config.embed_dim, config.ffn_dim
+        self.ffn_widths = (f, f)
         self.heads, self.rope_base = config.heads, config.rope_base
         self.attention_norm, self.feed_forward_norm = RMSNorm(d), RMSNorm(d)
         self.input_proj = linear(d, 3 * d, bias=False)  # query, key, value
@@ -82,15 +85,15 @@ class LlamaLayer(nn.Module):
             x = finite_padding(x, mask)
         past = None if cache is None else cache.attention
         first = 0 if past is None else len(past.keys)
-        both, value = self.input_proj(self.attention_norm(x)).split([2 * x.size(-1), x.size(-1)], dim=-1)
+        both, value = in_parts(self.input_proj, self.attention_norm(x), (2 * x.size(-1), x.size(-1)))
         turned = rotate(at_least_float32(both).unflatten(-1, (2, self.heads, -1)), first, -1, self.rope_base)
         query, key = turned.flatten(-2).to(value.dtype).unbind(-2)
         if past is not None or context.return_state:
             past = cached(past, key, value, mask, Prepared(), None)
             key, value, mask = past.keys.steps, past.values.steps, past.padding_mask
         x = x + self.dropout(self.output_proj(self.attend(query, key, value, mask)))
-        gate, inner = self.gate_proj(self.feed_forward_norm(x)).chunk(2, dim=-1)
-        x = x + self.dropout(self.inner_proj(F.silu(gate) * inner))
+        gate, inner = recomputing(in_parts, self.gate_proj, self.feed_forward_norm(x), self.ffn_widths)
+        x = x + self.dropout(after_silu(self.inner_proj, gate, inner))
         return LayerOutput(x, None, None if past is None or not context.return_state else LayerCache(past))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
