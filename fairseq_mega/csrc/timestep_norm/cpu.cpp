@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "common/cpu_level.h"
@@ -257,9 +258,20 @@ FM_INLINE void differentiate(int steps, int groups, int features, const double* 
   }
 }
 
+// Calls function(number of features), known to the compiler where groups are narrow: their loops need no end of their own.
+template <class Function>
+FM_INLINE void with_features(int features, const Function& function) {
+  switch (features) {
+    case 4: return function(std::integral_constant<int, 4>());
+    case 8: return function(std::integral_constant<int, 8>());
+    case 16: return function(std::integral_constant<int, 16>());
+    default: return function(features);
+  }
+}
+
 // Reads a tile of x and takes it into the running statistics; the `following` one is asked for.
-FM_INLINE void read_steps(const Block& block, const TimestepNormInputs& in, int64_t tile, Steps& now, Running& running,
-                int64_t following) {
+FM_INLINE void read_steps(const Block& block, int features, const TimestepNormInputs& in, int64_t tile, Steps& now,
+                          Running& running, int64_t following) {
   prefetch(block, in.x, following);
   const int64_t start = tile * kTile;
   const int steps = block.steps(tile);
@@ -268,18 +280,19 @@ FM_INLINE void read_steps(const Block& block, const TimestepNormInputs& in, int6
     now.share[t] = padded ? 0.0 : 1.0 / static_cast<double>(++running.count);
   }
   load(block, in.x, start, steps, now.share, now.values.data());
-  moments(now.values.data(), steps * block.groups, block.features, now.mean.data(), now.variance.data());
+  moments(now.values.data(), steps * block.groups, features, now.mean.data(), now.variance.data());
   advance(steps, block.groups, now.share, now.mean.data(), now.variance.data(), block.shape.eps, running.mean.data(),
           running.variance.data(), now.high.data(), now.low.data(), now.scale.data(), now.moved.data());
 }
 
-FM_INLINE void forward_block(const Block& block, const TimestepNormInputs& in, const TimestepNormOutputs& out) {
+FM_INLINE void forward_block(const Block& block, int features, const TimestepNormInputs& in,
+                             const TimestepNormOutputs& out) {
   Steps now(block, false);
   Running running(block, in);
   const float *weight = in.weight + block.channel(), *bias = in.bias + block.channel();
   for (int64_t tile = 0; tile < block.tiles(); ++tile) {
-    read_steps(block, in, tile, now, running, tile + 1);
-    normalise(block.steps(tile), block.groups, block.features, now.share, now.high.data(), now.low.data(),
+    read_steps(block, features, in, tile, now, running, tile + 1);
+    normalise(block.steps(tile), block.groups, features, now.share, now.high.data(), now.low.data(),
               now.scale.data(), weight, bias, now.values.data());
     store(block, now.values.data(), tile * kTile, block.steps(tile), out.y);
   }
@@ -290,7 +303,8 @@ FM_INLINE void forward_block(const Block& block, const TimestepNormInputs& in, c
   }
 }
 
-FM_INLINE void backward_block(const Block& block, const TimestepNormInputs& in, const TimestepNormGradients& out) {
+FM_INLINE void backward_block(const Block& block, int features, const TimestepNormInputs& in,
+                              const TimestepNormGradients& out) {
   const int groups = block.groups;
   Steps now(block, true);
   Running running(block, in);
@@ -299,7 +313,7 @@ FM_INLINE void backward_block(const Block& block, const TimestepNormInputs& in, 
   before.reserve(block.tiles());
   for (int64_t tile = 0; tile < block.tiles(); ++tile) {
     before.push_back(running);
-    read_steps(block, in, tile, now, running, tile + 1);
+    read_steps(block, features, in, tile, now, running, tile + 1);
   }
   const int64_t total = running.count;
   std::vector<double> nu(groups), tau(groups), grad_weight(block.width), grad_bias(block.width);
@@ -311,20 +325,20 @@ FM_INLINE void backward_block(const Block& block, const TimestepNormInputs& in, 
   std::vector<float> tile_weight(block.width), tile_bias(block.width);
   for (int64_t tile = block.tiles() - 1; tile >= 0; --tile) {
     const int steps = block.steps(tile);
-    read_steps(block, in, tile, now, before[tile], tile - 1);
+    read_steps(block, features, in, tile, now, before[tile], tile - 1);
     prefetch(block, out.grad_y, tile - 1);
     load(block, out.grad_y, tile * kTile, steps, now.share, now.grads.data());
     std::fill(tile_weight.begin(), tile_weight.end(), 0.f);
     std::fill(tile_bias.begin(), tile_bias.end(), 0.f);
-    reduce(steps, groups, block.features, now.high.data(), now.low.data(), now.scale.data(), weight, now.values.data(),
+    reduce(steps, groups, features, now.high.data(), now.low.data(), now.scale.data(), weight, now.values.data(),
            now.grads.data(), now.sum.data(), now.moment.data(), tile_weight.data(), tile_bias.data());
     for (int i = 0; i < block.width; ++i) {
       grad_weight[i] += tile_weight[i];
       grad_bias[i] += tile_bias[i];
     }
-    retreat(steps, groups, block.features, now.share, now.scale.data(), now.moved.data(), now.sum.data(),
+    retreat(steps, groups, features, now.share, now.scale.data(), now.moved.data(), now.sum.data(),
             now.moment.data(), nu.data(), tau.data(), now.offset.data(), now.slope.data());
-    differentiate(steps, groups, block.features, now.share, now.high.data(), now.low.data(), now.scale.data(),
+    differentiate(steps, groups, features, now.share, now.high.data(), now.low.data(), now.scale.data(),
                   now.offset.data(), now.slope.data(), weight, now.values.data(), now.grads.data());
     store(block, now.grads.data(), tile * kTile, steps, out.grad_x);
   }
@@ -350,12 +364,22 @@ int64_t timestep_norm_tasks_cpu(const TimestepNormShape& shape) {
 
 void timestep_norm_forward_cpu(const TimestepNormShape& shape, const TimestepNormInputs& in,
                                const TimestepNormOutputs& out, int64_t begin, int64_t end) {
-  for (int64_t task = begin; task < end; ++task) FM_AT_CPU_LEVEL(forward_block(Block(shape, in, task), in, out));
+  for (int64_t task = begin; task < end; ++task) {
+    const Block block(shape, in, task);
+    FM_AT_CPU_LEVEL(with_features(block.features, [&](auto features) __attribute__((always_inline)) {
+      forward_block(block, features, in, out);
+    }));
+  }
 }
 
 void timestep_norm_backward_cpu(const TimestepNormShape& shape, const TimestepNormInputs& in,
                                 const TimestepNormGradients& out, int64_t begin, int64_t end) {
-  for (int64_t task = begin; task < end; ++task) FM_AT_CPU_LEVEL(backward_block(Block(shape, in, task), in, out));
+  for (int64_t task = begin; task < end; ++task) {
+    const Block block(shape, in, task);
+    FM_AT_CPU_LEVEL(with_features(block.features, [&](auto features) __attribute__((always_inline)) {
+      backward_block(block, features, in, out);
+    }));
+  }
 }
 
 }  // namespace fm
