@@ -1,0 +1,96 @@
+// Operators of normalised, turned queries and keys: shapes, strides and memory; see rotary.h. There are kernels for CPUs
+// only.
+#include "common/bindings.h"
+
+#if defined(FM_LIBRARY_CPU)
+#include "rotary/rotary.h"
+
+namespace fm {
+namespace {
+
+struct Rotary {
+  RotaryShape shape;
+  RowView x;
+  Tensor scale, turns;
+  std::optional<Tensor> offset;
+
+  Rotary(const Tensor& x, const Tensor& scale, const std::optional<Tensor>& offset, const Tensor& turns, int64_t first,
+         double eps, const char* op)
+      : x(rows_of(x)), scale(packed(scale)), turns(packed(turns)), offset(packed(offset)) {
+    check_devices(op, {{"x", x}, {"scale", scale}, {"offset", offset}, {"turns", turns}});
+    STD_TORCH_CHECK(x.dim() == 3 && scale.dim() == 3 && scale.size(0) == 2 &&
+                        scale.size(1) * scale.size(2) == x.size(2) && scale.size(2) % 2 == 0,
+                    op, ": x must be (B, L, H E) and scale (2, H, E) with an even E");
+    STD_TORCH_CHECK(!offset || same_shape(*offset, scale), op, ": offset must have the shape of scale");
+    STD_TORCH_CHECK(turns.dim() == 3 && turns.size(0) > 0 && turns.size(1) == 2 && turns.size(2) == scale.size(2) &&
+                        first >= 0,
+                    op, ": turns must be (positions, 2, E), and the first position not negative");
+    for (const Tensor& t : {scale, turns, offset ? *offset : scale}) {
+      STD_TORCH_CHECK(t.scalar_type() == ScalarType::Float, op, ": scale, offset and turns must be float32");
+    }
+    shape = {x.size(0) * x.size(1), x.size(1), scale.size(1), scale.size(2), first, turns.size(0),
+             static_cast<float>(eps), element_type(x, "x")};
+  }
+
+  RotaryInputs inputs() const {
+    return {x.tensor.const_data_ptr(), x.stride, scale.const_data_ptr<float>(), data_or_null<float>(offset),
+            turns.const_data_ptr<float>()};
+  }
+
+  template <class Kernel>
+  void for_parts(const Kernel& kernel) const {
+    if (shape.width() == 0) return;
+    torch::stable::parallel_for(0, shape.parts(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) kernel(part);
+    });
+  }
+};
+
+std::tuple<Tensor, Tensor> rotary_query_key(Tensor x, Tensor scale, Tensor offset, Tensor turns, int64_t first,
+                                            double eps) {
+  const Rotary call(x, scale, offset, turns, first, eps, "rotary_query_key");
+  Tensor query = like(x), key = like(x);
+  const RotaryInputs in = call.inputs();
+  void *q = query.mutable_data_ptr(), *k = key.mutable_data_ptr();
+  call.for_parts([&](int64_t part) { rotary_forward_cpu(call.shape, in, q, k, part); });
+  return {query, key};
+}
+
+std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor scale,
+                                                     Tensor turns, int64_t first, double eps) {
+  const char* op = "rotary_query_key_backward";
+  const Rotary call(x, scale, std::nullopt, turns, first, eps, op);
+  check_devices(op, {{"x", x}, {"the query's gradient", grad_query}, {"the key's gradient", grad_key}});
+  for (const Tensor& grad : {grad_query, grad_key}) {
+    STD_TORCH_CHECK(same_shape(grad, x) && grad.scalar_type() == x.scalar_type(), op,
+                    ": the gradients must have the shape and type of x");
+  }
+  const Tensor q = packed(grad_query), k = packed(grad_key);
+  Tensor grad_x = like(x);
+  Tensor sums = torch::stable::new_empty(x, {call.shape.parts(), 4, call.shape.width()}, ScalarType::Float);
+  const RotaryInputs in = call.inputs();
+  const RotaryGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
+                                  sums.mutable_data_ptr<float>()};
+  call.for_parts([&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
+  return {grad_x, sums};
+}
+
+}  // namespace
+}  // namespace fm
+#endif
+
+FM_LIBRARY(m) {
+  m.def(
+      "rotary_query_key(Tensor x, Tensor scale, Tensor offset, Tensor turns, int first, float eps) -> "
+      "(Tensor, Tensor)");
+  m.def(
+      "rotary_query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor scale, Tensor turns, int first, "
+      "float eps) -> (Tensor, Tensor)");
+}
+
+#if defined(FM_LIBRARY_CPU)
+FM_LIBRARY_CPU(m) {
+  m.impl("rotary_query_key", TORCH_BOX(&fm::rotary_query_key));
+  m.impl("rotary_query_key_backward", TORCH_BOX(&fm::rotary_query_key_backward));
+}
+#endif

@@ -1,0 +1,47 @@
+#pragma once
+// Queries and keys of MEGALODON from their shared representation, in one pass over memory. In a head of E features at
+// position t of its chunk, with j for query and key:
+//
+//   n = x / sqrt(mean(x^2) + eps),    v_j = offset_j + n scale_j,    y_j = v_j turned by the angles of t
+//
+// All tensors are (rows, heads E) and of one type, what a column has float32; rows of x may lie apart, the others are
+// contiguous. Sums over rows are written per part of kPartRows.
+#include <algorithm>
+
+#include "common/common.h"
+
+namespace fm {
+
+struct RotaryShape {
+  static constexpr int64_t kPartRows = 256;
+
+  int64_t rows, length;         // rows of each sequence
+  int64_t heads, features;      // E, even
+  int64_t first, reach;         // position of a sequence's first row; positions of the table
+  float eps;
+  DType dtype;
+
+  int64_t width() const { return heads * features; }
+  int64_t parts() const { return (rows + kPartRows - 1) / kPartRows; }
+  int64_t begin(int64_t part) const { return part * kPartRows; }
+  int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kPartRows); }
+  int64_t position(int64_t row) const { return (first + row % length) % reach; }
+};
+
+struct RotaryInputs {
+  const void* x;
+  int64_t stride;               // from row to row of x, in elements
+  const float *scale, *offset;  // (2, heads E); no offset in the backward pass
+  const float* turns;           // (reach, 2, E): cosines, and sines whose sign is that of the pair's other feature
+};
+
+struct RotaryGradients {
+  const void *query, *key;
+  void* x;
+  float* coefficients;          // (parts, 4, heads E): of scale, then of offset
+};
+
+void rotary_forward_cpu(const RotaryShape&, const RotaryInputs&, void* query, void* key, int64_t part);
+void rotary_backward_cpu(const RotaryShape&, const RotaryInputs&, const RotaryGradients&, int64_t part);
+
+}  // namespace fm
