@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.gate import after_silu, in_parts, recomputing
+from fairseq_mega.ops.rotary import rotate
 
 from .attention_cache import cached
 from .dropout import Dropout
@@ -15,7 +16,6 @@ from .errors import FieldError, check_at_least, check_probability
 from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import linear
 from .megalodon.norms import at_least_float32
-from .megalodon.rotary import rotate
 from .norm import RMSNorm
 from .padding import finite_padding
 from .prepared import Prepared

@@ -32,6 +32,7 @@ FORMER_NAMES: Dict[str, Dict[str, str]] = {
     "decoding": {"fused": "native"},
     "packed_linear": {},
     "linear": {},
+    "rotary": {},
 }
 
 

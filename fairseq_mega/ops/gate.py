@@ -28,6 +28,7 @@ __all__ = [
     "after_silu",
     "gated_residual",
     "in_parts",
+    "keep_operator",
     "linear",
     "linear_map",
     "linear_parts",
@@ -415,10 +416,12 @@ def _keep_inputs(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
+def keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
+    """What keeps an operator and its inputs, so that :func:`recomputing` can call it again."""
+
     def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
         ctx.operator, ctx.inputs = operator, None
-        ctx.options = tuple(value for value in inputs if isinstance(value, (bool, float)))  # they come last
+        ctx.options = tuple(value for value in inputs if isinstance(value, (int, float)))  # they come last
         ctx.save_for_backward(*inputs[: len(inputs) - len(ctx.options)])
 
     return keep
@@ -431,6 +434,6 @@ def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
 
 
 native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
-native.register(lambda namespace: register_recomputed(namespace, _keep_operator))
+native.register(lambda namespace: register_recomputed(namespace, keep_operator))
 native.register(lambda namespace: register_linear(namespace, _keep_factors))
 native.register(lambda namespace: register_silu_linear(namespace, _keep_factors))

@@ -1,9 +1,63 @@
 """Rotary positions: queries and keys turned by angles that grow with the position."""
 
 from functools import lru_cache
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+from . import native
+from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .gate import keep_operator, row_norm
+from .gate_backward import inputs_of
+
+PATHS = Operator("rotary", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+
+
+def normalized_query_key(
+    x: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    *,
+    first: int,
+    chunk_size: int,
+    base: float,
+    eps: float,
+    path: Optional[str] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
+
+    A CPU's kernel keeps nothing but its inputs; :func:`fairseq_mega.ops.gate.recomputing` can do without its results.
+
+    Args:
+        x: (B, L, H E), their shared representation, E even.
+        scale, offset: (2, H, E), of queries and of keys; float32, or float64 with x.
+        first, chunk_size, base: as :func:`rotate` has them.
+        eps: added to the mean of the squares.
+        path: "reference" or "native" (a CPU's kernel; the reference on other devices) to force a path, "auto" for
+            native wherever it can run, None for the environment's choice (see :mod:`fairseq_mega.ops.dispatch`).
+
+    Returns:
+        Two times (B, L, H E), of the type of x.
+
+    Raises:
+        ValueError: for an unknown path.
+        RuntimeError, TypeError: where "native" is forced and cannot run.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 6 to 8; RoFormer (Su et al., 2021), Eq. 34.
+    """
+    check_devices("rotary", x=x, scale=scale, offset=offset)
+    features = scale.size(-1)
+    if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+        reach = _reach(first + x.size(1), chunk_size)
+        turns = _signed_turns(features // 2, reach, base, x.device)
+        columns = scale.to(torch.float32), offset.to(torch.float32)
+        return native.operators.rotary_query_key(x, *columns, turns, first, eps)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, features))
+    normalized = row_norm(wide, centred=False, eps=eps, path="reference" if path == "reference" else None)
+    both = torch.addcmul(offset, normalized.unsqueeze(-3), scale)  # (B, L, 2, H, E)
+    query, key = rotate(both, first, chunk_size, base).flatten(-2).to(x.dtype).unbind(-2)
+    return query, key
 
 
 def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
@@ -21,14 +75,19 @@ def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
     Source: RoFormer (Su et al., 2021), Eq. 34; within chunks as in MEGALODON's code.
     """
     length, last = x.size(1), first + x.size(1)
-    reach = chunk_size if 0 < chunk_size < last else 1 << max(last - 1, 0).bit_length()  # few lengths, few tables
+    reach = _reach(last, chunk_size)
     turns = rotations(x.size(-1) // 2, reach, base, x.dtype, x.device)  # (reach, E / 2)
     if last <= reach:
         turns = turns[first:last]
     else:
         turns = turns[torch.arange(first, last, device=x.device) % reach]
-    turns = turns.view(length, *(1,) * (x.dim() - 3), -1)
+    turns = turns.view(length, *(1,) * (x.dim() - 3), x.size(-1) // 2)
     return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)
+
+
+def _reach(last: int, chunk_size: int) -> int:
+    """Positions of the table for steps before ``last``: few lengths, few tables."""
+    return chunk_size if 0 < chunk_size < last else 1 << max(last - 1, 0).bit_length()
 
 
 @lru_cache(maxsize=16)
@@ -38,3 +97,39 @@ def rotations(half: int, length: int, base: float, dtype: torch.dtype, device: t
         frequency = base ** (-torch.arange(half, dtype=torch.float64, device=device) / half)
         angle = torch.arange(length, dtype=torch.float64, device=device).unsqueeze(-1) * frequency
         return torch.polar(torch.ones_like(angle), angle).to(torch.promote_types(dtype, torch.complex64))
+
+
+@lru_cache(maxsize=16)
+def _signed_turns(half: int, length: int, base: float, device: torch.device) -> Tensor:
+    """:func:`rotations` as the kernel takes them (length, 2, 2 half): cosines, and sines whose sign is that of the
+    other feature of the pair in the result."""
+    turns = rotations(half, length, base, torch.float32, device)
+    with torch.inference_mode(False), torch.no_grad():
+        sines = torch.stack((-turns.imag, turns.imag), dim=-1).flatten(-2)
+        return torch.stack((turns.real.repeat_interleave(2, dim=-1), sines), dim=1)
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), x.new_empty(x.shape)
+
+    def fake_backward(grad_query: Tensor, grad_key: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        parts = -(-x.size(0) * x.size(1) // 256)
+        return x.new_empty(x.shape), x.new_empty(parts, 4, x.size(-1), dtype=torch.float32)
+
+    def backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, scale, _, *rest = inputs_of(ctx)
+        ctx.inputs = None
+        grad_x, parts = operators.rotary_query_key_backward(grad_query, grad_key, x, scale, *rest)
+        of_scale, of_offset = parts.sum(0).view(2, *scale.shape)
+        return grad_x, of_scale, of_offset, None, None, None
+
+    torch.library.register_fake(f"{namespace}::rotary_query_key")(fake)
+    torch.library.register_fake(f"{namespace}::rotary_query_key_backward")(fake_backward)
+    keep = keep_operator(operators.rotary_query_key)
+    torch.library.register_autograd(f"{namespace}::rotary_query_key", backward, setup_context=keep)
+
+
+native.register(_register)

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from fairseq_mega.modules.attention_cache import AttentionCache, cached
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.layer import PLAIN, LayerContext
-from fairseq_mega.modules.norm import rms_norm
+from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_linear, step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.gate import after_silu, in_parts, recomputing, silu
+from fairseq_mega.ops.rotary import normalized_query_key, rotations
 from fairseq_mega.ops.step import AttentionWeights, StepFunctions, TimeBuffer, step_functions
 from fairseq_mega.ops.timestep_norm import widened
 
@@ -23,7 +24,6 @@ from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
 from .initialization import matrix
 from .norms import GroupNorm, RMSNorm, TimestepNorm, at_least_float32
-from .rotary import rotate, rotations
 
 
 class AttentionOutput(NamedTuple):
@@ -205,12 +205,10 @@ class NormalizedGatedAttention(nn.Module):
 
         The root mean square of a head's E features over sqrt(E) is their norm (Eq. 6), and Eq. 7 and 8 follow.
         """
-        normalized = rms_norm(at_least_float32(shared).unflatten(-1, (self.heads, -1)), None)
         scale, offset = self._scale_and_offset()
-        both = torch.addcmul(offset, normalized.unsqueeze(-3), scale)  # (B, L, 2, H, E)
-        turned = rotate(both, first, self.chunk_size, self.rope_base)
-        query, key = turned.flatten(-2).to(shared.dtype).unbind(-2)
-        return query, key
+        return normalized_query_key(
+            shared, scale, offset, first=first, chunk_size=self.chunk_size, base=self.rope_base, eps=EPS
+        )
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Attention of the last positions (B, L, z) to a sequence of keys that starts at a chunk's beginning."""

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from fairseq_mega.modules.norm import rms_norm
 from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.rotary import rotations
 from fairseq_mega.ops.step import ComplexStepCoefficients
 
 from .complex_ema import ComplexEMA
-from .rotary import rotations
 
 
 class ComplexStep(NamedTuple):
