@@ -23,8 +23,9 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
-from fairseq_mega.ops.gate import gated_residual, linear, query_key, row_norm, silu
+from fairseq_mega.ops.gate import gated_residual, linear, linear_parts, query_key, row_norm, silu, silu_linear
 from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
+from fairseq_mega.ops.rotary import normalized_query_key
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.support.layers import run
 
@@ -148,7 +149,11 @@ def run_rows(dtype: torch.dtype) -> None:
         x, factor, skip = (draw(2, 5, width, dtype=dtype) for _ in range(3))
         backward(silu(x, factor, skip=skip, omega=draw(width), path="native"))
         backward(*query_key(x, draw(2, width), draw(2, width), path="native"))
-    for width, groups in ((27, 9), (24, 1), (7, 7)):
+    for heads, features in itertools.product((1, 3), (2, 6, 34)):
+        x, columns = draw(3, 90, heads * features, dtype=dtype), (draw(2, heads, features) for _ in range(2))
+        options: Dict[str, Any] = {"first": 3, "chunk_size": 7, "base": 100.0, "eps": 1e-5}
+        backward(*normalized_query_key(x, *columns, **options, path="native"))
+    for width, groups in ((27, 9), (24, 1), (7, 7), (36, 9), (24, 3), (48, 3)):
         x, weight, bias = draw(3, 19, width, dtype=dtype), draw(width), draw(width)
         y, state = timestep_norm(x, weight, bias, groups, padding_mask=torch.rand(3, 19) < 0.2, path="native")
         backward(y, state.mean, state.variance)
@@ -204,6 +209,11 @@ def run_linear(dtype: torch.dtype) -> None:
     for rows, inputs, outputs in itertools.product((1, 25, 257), (1, 18, 37), (2, 33)):
         x = torch.randn(rows, inputs + 4).to(dtype)[:, 2 : inputs + 2]
         backward(linear(x, draw(outputs, inputs, dtype=dtype), draw(outputs, dtype=dtype), path="native"))
+        for factor in (None, draw(rows, inputs, dtype=dtype)):
+            weight, bias = draw(outputs, inputs, dtype=dtype), draw(outputs, dtype=dtype)
+            backward(silu_linear(x.requires_grad_(), factor, weight, bias, path="native"))
+        weight = draw(64 + outputs, inputs, dtype=dtype)
+        backward(*linear_parts(x, weight, None, (32, 32, outputs), path="native"))
 
 
 def run_all(side: str) -> Set[str]:

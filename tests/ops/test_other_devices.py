@@ -73,6 +73,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     ring = {"x": floats(B, L, D), "ring": floats(D, 32)}
     statistics = {name: value for name, value in norm().items() if name != "weight"}
     average = {name: floats(D, N) for name in ("decay_high", "decay_low", "expansion", "projection")}
+    turned = {"x": floats(B, L, D), "scale": floats(2, 1, D), "turns": floats(3, 2, D), "first": 0, "eps": 1e-5}
     needed = dict.fromkeys(("need_x", "need_weight", "need_bias"), True)
     known: Dict[str, Dict[str, Any]] = {
         "ema_scan": masked_scan(),
@@ -163,6 +164,8 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
             "weight": floats(V, D),
             **needed,
         },
+        "rotary_query_key": {**turned, "offset": floats(2, 1, D)},
+        "rotary_query_key_backward": {"grad_query": floats(B, L, D), "grad_key": floats(B, L, D), **turned},
         "gated_attention_step": {
             "x": floats(B, D),
             "residual": floats(B, D),

@@ -1,15 +1,18 @@
 """The paths of all operators: one vocabulary, former names, and an error in words where a forced path cannot run."""
 
+from typing import Any, Dict
+
 import pytest
 import torch
 
-from fairseq_mega.ops import attention, ema, gate, native, packed_linear, step, timestep_norm
+from fairseq_mega.ops import attention, ema, gate, native, packed_linear, rotary, step, timestep_norm
 from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
 MODULES = (ema, attention, gate, timestep_norm, step, packed_linear)
 OPERATORS = {module.PATHS.name: module.PATHS for module in MODULES}
 OPERATORS["linear"] = gate.LINEAR_PATHS
+OPERATORS["rotary"] = rotary.PATHS
 
 
 def call(operator, path, dtype=torch.float32):
@@ -26,12 +29,16 @@ def call(operator, path, dtype=torch.float32):
         return packed_linear.packed_linear(x, packed_linear.pack(x[0], "bf16"), path=path)
     if operator == "linear":
         return gate.linear(x, x[0], path=path)
+    if operator == "rotary":
+        x, columns = torch.ones(2, 5, 4, dtype=dtype), torch.ones(2, 1, 4, dtype=dtype)
+        options: Dict[str, Any] = {"first": 0, "chunk_size": 3, "base": 10.0, "eps": 1e-5}
+        return rotary.normalized_query_key(x, columns, columns, **options, path=path)[0]
     return timestep_norm.timestep_norm(x, vector, vector, 1, path=path)[0]
 
 
 NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
 NATIVE += [("attention", "native_blocks"), ("timestep_norm", "native"), ("packed_linear", "native")]
-NATIVE += [("linear", "native")]
+NATIVE += [("linear", "native"), ("rotary", "native")]
 
 
 def test_one_vocabulary():
