@@ -49,6 +49,11 @@ FM_INLINE void tile(const uint32_t* a, int64_t a_row, const uint32_t* b, int64_t
   constexpr int kLanes = lanes(kLevel), kColumns = 2 * kLanes;
   using Floats = typename VectorOf<kLanes>::Floats;
   Floats sums[kRows][2] = {};
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {  // by the time the sums are known, their place is in the cache
+    __builtin_prefetch(c + i * c_row, 1);
+    __builtin_prefetch(c + i * c_row + kLanes, 1);
+  }
   if (start) {
     for (int i = 0; i < kRows; ++i) std::memcpy(sums[i], start, sizeof sums[i]);
   }

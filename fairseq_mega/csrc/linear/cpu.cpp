@@ -144,6 +144,17 @@ void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_
   }
 }
 
+// Asks for the rows of x in the block that begins with a row.
+void prefetch_rows(const LinearRows& call, int64_t row) {
+  for (int k = 0; k < call.x.count; ++k) {
+    const Matrix& m = call.x.parts[k];
+    for (int64_t i = row; i < std::min(row + kLinearRows, call.rows); ++i) {
+      const char* begin = static_cast<const char*>(row_of(m, i));
+      for (int64_t byte = 0; byte < call.x.widths[k] * bytes_of(m.dtype); byte += 64) __builtin_prefetch(begin + byte);
+    }
+  }
+}
+
 void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t first, int64_t last, int64_t begin,
                      int64_t end, float* memory) {
   const int64_t panel = call.panel_words(), from = first * kPanel, to = std::min(last * kPanel, call.columns);
@@ -153,6 +164,7 @@ void linear_rows_cpu(const LinearRows& call, const uint32_t* factor, int64_t fir
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = i * kLinearRows, rows = std::min(kLinearRows, call.rows - row);
     uint32_t* copied = reinterpret_cast<uint32_t*>(memory);
+    if (i + 1 < end) prefetch_rows(call, row + kLinearRows);
     for (int64_t k = 0, step = 0; k < call.x.count; step += words_of(call.x.widths[k++], call.word)) {
       const Matrix x = call.x_of ? silu_of(*call.x_of, row, rows, 0, call.steps, made) : call.x.parts[k];
       const int64_t x_row = call.x_of ? 0 : row, words = words_of(call.x.widths[k], call.word);
