@@ -4,7 +4,8 @@
 two views of the shared representation, :func:`row_norm` layer and RMS norm. The last three are cheap:
 :func:`recomputing` hands their results to a function without keeping them for its backward pass; most often to
 :func:`linear`, whose products of float32 use all of a CPU's vectors, where PyTorch's use half of them on some
-processors.
+processors. Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which join a map with what stands
+beside it.
 """
 
 import math
@@ -292,16 +293,16 @@ def silu_linear(
 
     Args:
         x: (..., inputs).
-        factor: (..., inputs) or None for one.
+        factor: (..., inputs), or None for one.
         weight, bias, path: as in :func:`linear`; without its kernel, :func:`silu` chooses as it does by itself.
 
     Returns:
         (..., outputs).
 
-    Source: MEGA, Eq. 8 to 11, the reset gate before the output projection.
+    Source: MEGA, Eq. 12 and 14, the reset gate before the output projection.
     """
-    inputs = None
-    if ACTIVATION_PATHS.choose(None, x, factor) == "native":
+    inputs, one_shape = None, factor is None or factor.shape == x.shape
+    if one_shape and ACTIVATION_PATHS.choose(None, x, factor) == "native":
         inputs = _kernel_inputs(x, weight, bias, path)
     if inputs is None or inputs.dtype != x.dtype:
         return recomputing(lambda made: linear(made, weight, bias, path=path), silu(x, factor))
@@ -381,10 +382,21 @@ class _Again:
         return output.as_strided(self.size, self.stride)
 
 
+def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]]:
+    """What packs and unpacks the tensors that are kept now: the innermost hooks alone are called by PyTorch.
+
+    None where there are none, or PyTorch is too old to tell. A result must not be kept as it is: its node would keep
+    the result, which keeps the node, and a graph that is never run backward would never be freed.
+    """
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return None if top is None else top(True)
+
+
 def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function; what it keeps of its arguments is, where :func:`silu` or :func:`query_key` made them, how.
 
     The backward pass of the function then computes them again, from what their own backward pass needs in any case.
+    Whatever else it keeps goes through the hooks around the call, such as those of activation checkpointing.
 
     Args:
         function: whose backward pass needs some of the arguments.
@@ -395,15 +407,16 @@ def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
     if not made:
         return function(*arguments)
+    outer_pack, outer_unpack = _hooks() or (torch.Tensor.detach, lambda kept: kept)
 
     def pack(kept: Tensor) -> Any:
         for output in made:
             if kept.data_ptr() == output.data_ptr() and kept.numel() == output.numel() and kept.dtype == output.dtype:
                 return _Again(output).view(kept.size(), kept.stride())
-        return kept
+        return outer_pack(kept)
 
     def unpack(kept: Any) -> Tensor:
-        return kept.compute() if isinstance(kept, _Again) else kept
+        return kept.compute() if isinstance(kept, _Again) else outer_unpack(kept)
 
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):

@@ -1,5 +1,6 @@
 """The loop over layers: final norms with statistics, memory without a cache, inner states, recomputation."""
 
+import gc
 import inspect
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch import nn
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.layer import Layer, LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 from fairseq_mega.modules.trunk import Trunk
@@ -121,6 +124,29 @@ def test_layers_are_recomputed_in_training_alone():
         stack.eval()(x).hidden.sum().backward()
         assert len(calls) == count + 1
         calls.clear()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: MegaLayer(
+            MegaLayerConfig(32, hidden_dim=64, z_dim=32, ffn_dim=64, chunk_size=16, normalize_before=True)
+        ),
+        lambda: MegalodonLayer(
+            MegalodonLayerConfig(32, hidden_dim=64, z_dim=32, ffn_dim=64, chunk_size=16, norm_groups=8, swiglu=True)
+        ),
+    ],
+)
+def test_recomputed_layers_leave_nothing_behind(layer):
+    """PyTorch's collector sees no cycle through the graph that is made again in the backward pass."""
+    stack = Stack(recompute=True, layers=0)
+    stack.add_layers([layer() for _ in range(2)], None, True)
+    tensors = []
+    for _ in range(3):
+        stack(torch.randn(2, 64, 32, requires_grad=True)).hidden.square().sum().backward()
+        gc.collect()
+        tensors.append(sum(type(found) is torch.Tensor for found in gc.get_objects()))
+    assert tensors[1] == tensors[2]
 
 
 def test_a_trunk_without_layers_is_its_norm():

@@ -1,6 +1,8 @@
 """The kernels of activations against their formulas: values and every gradient, kept or computed again."""
 
+import contextlib
 import functools
+import gc
 
 import pytest
 import torch
@@ -135,6 +137,38 @@ def test_what_is_computed_again_is_not_kept():
     del activated
     assert storage.expired()
     torch.testing.assert_close(torch.autograd.grad(squares.sum(), x), want)
+
+
+def test_what_else_is_kept_goes_through_the_hooks_around():
+    """PyTorch calls the innermost hooks alone; those of activation checkpointing stand outside."""
+    x, weight = torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor.data_ptr())
+        return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: 2 * tensor):
+        activated = silu(x, path="native")
+        kept.clear()
+        y = recomputing(torch.mm, activated, weight)
+    if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
+        pytest.skip("this version of torch does not tell which hooks there are")
+    assert kept == [weight.data_ptr()]
+    (found,) = torch.autograd.grad(y.sum(), activated)
+    torch.testing.assert_close(found, (2 * weight).sum(1).expand(3, -1))
+
+
+def test_a_graph_that_never_runs_backward_is_freed():
+    """Its nodes must not keep their own results, as square roots and checkpointed layers would."""
+    x = torch.rand(50, requires_grad=True)
+    for around in (contextlib.nullcontext(), torch.autograd.graph.saved_tensors_hooks(torch.detach, torch.clone)):
+        with around:
+            root = recomputing(lambda t: torch.sqrt(t.exp()), silu(x, path="native"))
+        storage = StorageWeakRef(root.untyped_storage())
+        del root
+        gc.collect()
+        assert storage.expired()
 
 
 def test_errors():

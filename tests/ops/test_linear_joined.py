@@ -235,6 +235,13 @@ def test_without_its_kernel_a_map_follows_the_silu(silu_path, monkeypatch):
             torch.testing.assert_close(after_silu(inputs, path="reference"), defined(**inputs), atol=2e-2, rtol=2e-2)
 
 
+def test_a_factor_of_another_shape_is_refused():
+    """As many numbers are not enough."""
+    inputs = leaves(map_of(60, 34, 18), torch.float32)
+    with pytest.raises(RuntimeError, match="shape|size"):
+        silu_linear(inputs["x"], torch.ones(34, 60), inputs["weight"], inputs["bias"], path="auto")
+
+
 @needs_kernels
 def test_modules_join_what_stands_beside_them(monkeypatch):
     called = []
