@@ -35,12 +35,16 @@ def mega_layer_bytes(config: MegaLayerConfig, bf16: bool = False) -> int:
 
 
 def megalodon_layer_bytes(config: MegalodonLayerConfig, bf16: bool = False) -> int:
-    """Bytes that a layer of MEGALODON keeps for each token; see :func:`mega_layer_bytes`."""
+    """Bytes that a layer of MEGALODON keeps for each token.
+
+    Of width d both sub-layers' inputs, the normed input, the EMA and its sum; of width v the values, their gate and the
+    attended ones; of width z the shared representation, and the queries in whole chunks, where several heads also have
+    keys and values of their own; of width f the hidden layer and its gate. See :func:`mega_layer_bytes` for the rest.
+    """
     d, v, z, f, heads = config.embed_dim, config.hidden_dim, config.z_dim, config.ffn_dim, config.heads
     number, chunks = NARROW if bf16 else WIDE, config.chunk_size > 0
-    kept = ((5 * WIDE + 2 * NARROW) if bf16 else 7 * WIDE) * d + number * 6 * v
-    kept += ((3 * WIDE + NARROW) if bf16 else 4 * WIDE) * z
-    kept += WIDE * (z // heads) + (number * z if heads == 1 else 0) if chunks else 0
-    kept += number * (4 if config.swiglu else 2) * f + 2 * WIDE * heads + (number * d if config.layer_scale else 0)
+    kept = (5 * WIDE + (2 * NARROW if bf16 else 0)) * d + number * 3 * v + number * (2 if chunks else 1) * z
+    kept += number * (z + v) if heads > 1 and chunks else 0
+    kept += number * (2 if config.swiglu else 1) * f + 2 * WIDE * heads + (number * d if config.layer_scale else 0)
     kept += number * 2 * d if config.dropout > 0 else 0
-    return kept + (WIDE * d + number * (v + f) if config.hidden_dropout > 0 else 0)
+    return kept + (2 * number * (d + v + f) if config.hidden_dropout > 0 else 0)
