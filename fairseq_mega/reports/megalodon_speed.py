@@ -82,7 +82,8 @@ def plot(results: Sequence[Result], output: Path) -> None:
             panel.bar_label(panel.bar(places, heights, 0.38, label=TITLES[model]), fmt="{:,.0f}")
         panel.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
         panel.set(title=size.upper(), xlabel="context (tokens)", ylabel="tokens per second of a device")
-        panel.legend()
+        panel.margins(y=0.25)
+        panel.legend(loc="upper center", ncols=len(models))
     save(figure, output)
 
 

@@ -26,6 +26,7 @@ TABLES: Dict[str, Builder] = {
     "paper-table4": papers.speech,
     "paper-table6": papers.images,
     "paper-table7": papers.translation,
+    "megalodon-figure4": papers.speed,
     "layer-lengths": layers.by_length,
     "layer-precisions": layers.by_precision,
     "operator-lengths": operators.by_length,
