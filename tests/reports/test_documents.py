@@ -74,33 +74,37 @@ def test_write_and_check(checkout: Path, capsys: Any) -> None:
     document = checkout / "examples" / "kernels" / "README.md"
     status, output, error = run(capsys, "--check", "--root", checkout)
     assert status == 1 and "head: nothing, not '| a step of |" in output
-    assert "6 rows and pictures differ" in error
+    assert "8 rows and pictures differ" in error
     assert run(capsys, "--write", "--root", checkout)[:2] == (0, f"changed: {document}\n")
     assert run(capsys, "--write", "--root", checkout)[:2] == (0, "")
     assert run(capsys, "--check", "--root", checkout)[:2] == (0, "all tables are those of their results\n")
     text = document.read_text()
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
-    assert "| MEGA, matrices in int8 | 19,914,240 | 3.58 ms (2.38x) | 4.09 ms (2.59x) | 2.1 MiB |" in text
+    assert "| MEGA, matrices in int8 | 19,914,240 | 3.54 ms (3.24x) | 3.50 ms (4.29x) |" in text
 
 
 def test_a_number_that_differs_is_named(checkout: Path, capsys: Any) -> None:
     run(capsys, "--write", "--root", checkout)
     path = checkout / "examples" / "kernels" / "results" / "decoding.json"
     result = json.loads(path.read_text())
-    result["scores"]["mega-int8 position=100 seconds"] *= 2
-    result["scores"]["mega-int4 position=100 seconds"] = 1e-3  # a model that came later, at one position only
-    result["scores"]["mega-int4 position=100 parameters"] = 19914240
-    result["scores"]["mega-int4 position=100 bytes"] = 2**20
-    result["scores"]["something else"] = 1.0
+    scores = result["scores"]
+    before, base = (1000 * scores[f"{model} position=100 seconds"] for model in ("mega-int8", "transformer"))
+    positions = len([name for name in scores if name.startswith("mega-int8 ") and name.endswith("seconds")])
+    models = len([name for name in scores if name.endswith("position=100 seconds")])
+    scores["mega-int8 position=100 seconds"] *= 2
+    scores["mega-int4 position=100 seconds"] = 1e-3  # a model that came later, at one position only
+    scores["mega-int4 position=100 parameters"] = 19914240
+    scores["mega-int4 position=100 bytes"] = 2**20
+    scores["something else"] = 1.0
     path.write_text(json.dumps(result))
     status, output, _ = run(capsys, "--check", "--root", checkout)
     first, second = output.splitlines()
     where = f"{Path('examples') / 'kernels' / 'README.md'}: table 'decoding', row "
-    assert status == 1 and first.startswith(
-        f"{where}3 (MEGA, matrices in int8): '| MEGA, matrices in int8 | 19,914,240 | 3.58 ms"
-    )
-    assert "not '| MEGA, matrices in int8 | 19,914,240 | 7.16 ms (1.19x)" in first
-    assert second == f"{where}5 (mega-int4): nothing, not '| mega-int4 | 19,914,240 | 1.00 ms (8.52x) |  | 1.0 MiB |'"
+    row = "(MEGA, matrices in int8): '| MEGA, matrices in int8 | 19,914,240 |"
+    assert status == 1 and first.startswith(f"{where}3 {row} {before:.2f} ms")
+    assert f"not '| MEGA, matrices in int8 | 19,914,240 | {2 * before:.2f} ms ({base / before / 2:.2f}x)" in first
+    cells = " | ".join(["19,914,240", f"1.00 ms ({base:.1f}x)", *[""] * (positions - 1), "1.0 MiB"])
+    assert second == f"{where}{models + 1} (mega-int4): nothing, not '| mega-int4 | {cells} |'"
 
 
 @pytest.mark.parametrize(
