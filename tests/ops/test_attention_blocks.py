@@ -6,7 +6,7 @@ import torch
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
 from tests.ops.attention_cases import compare, output_and_gradients, padding, tensors
-from tests.support.numerics import leaves
+from tests.support.numerics import assert_independent_of_threads, leaves
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 
@@ -120,13 +120,7 @@ def test_drops_what_the_other_kernels_drop(function, rates):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_any_number_of_threads_gives_the_same_bits(dtype):
     inputs = leaves(tensors(70, 70, (5,), 16, 32), dtype)
-    before, runs = torch.get_num_threads(), []
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        out = attention(**inputs, causal=True, path="native_blocks")
-        runs.append([out, *torch.autograd.grad(out.float().square().sum(), list(inputs.values()))])
-    torch.set_num_threads(before)
-    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run))
+    assert_independent_of_threads(lambda: (attention(**inputs, causal=True, path="native_blocks"), inputs))
 
 
 @pytest.mark.parametrize("path", ["native_blocks", None])

@@ -9,7 +9,14 @@ import torch.nn.functional as F
 from fairseq_mega.modules.linear import Linear
 from fairseq_mega.ops import gate, native
 from fairseq_mega.ops.gate import linear
-from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+from tests.support.numerics import (
+    GRADIENT_FACTOR,
+    SPREADS,
+    assert_close,
+    assert_independent_of_threads,
+    gradients,
+    leaves,
+)
 
 needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 # Around blocks of 24 rows, panels of 32 columns, 256 rows that are summed over at once and 384 outputs; then a matrix
@@ -71,18 +78,7 @@ def test_sums_are_rounded_as_torch_rounds(cpu_level):
 
 @needs_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(
-    "spread",
-    [
-        lambda x: x[::2],
-        lambda x: x.t().contiguous().t(),
-        lambda x: x.unflatten(0, (2, -1)).transpose(0, 1),
-        lambda x: F.pad(x, (1, 2))[:, 1:-2],
-        lambda x: x[:1].expand(7, -1),
-        lambda x: x[0],
-        lambda x: x[:0],
-    ],
-)
+@pytest.mark.parametrize("spread", SPREADS)
 def test_any_strides_and_axes(spread, dtype):
     compare(tensors(26, 18, 12), dtype, spread)
 
@@ -133,18 +129,11 @@ def test_autocast_leaves_gradients_in_the_type_of_the_parameters():
 
 @needs_kernels
 def test_results_do_not_depend_on_threads():
-    before = torch.get_num_threads()
-    results = []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            inputs = leaves(tensors(700, 130, 330), torch.float32)
-            out = linear(**inputs, path="native")
-            results.append([out, *gradients(out, inputs).values()])
-    finally:
-        torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(got, want) for got, want in zip(other, results[0]))
+    def compute() -> Any:
+        inputs = leaves(tensors(700, 130, 330), torch.float32)
+        return linear(**inputs, path="native"), inputs
+
+    assert_independent_of_threads(compute)
 
 
 @needs_kernels

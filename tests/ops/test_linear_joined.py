@@ -11,7 +11,14 @@ from torch import Tensor
 from fairseq_mega.modules.linear import Linear
 from fairseq_mega.ops import gate, native
 from fairseq_mega.ops.gate import linear_parts, silu_linear
-from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+from tests.support.numerics import (
+    GRADIENT_FACTOR,
+    SPREADS,
+    assert_close,
+    assert_independent_of_threads,
+    gradients,
+    leaves,
+)
 
 needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 FLOATS = [torch.float32, torch.bfloat16]
@@ -87,18 +94,7 @@ def after_silu(tensors: Dict[str, Tensor], path: str = "native") -> Tensor:
 
 @needs_kernels
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(
-    "spread",
-    [
-        lambda x: x[::2],
-        lambda x: x.t().contiguous().t(),
-        lambda x: x.unflatten(0, (2, -1)).transpose(0, 1),
-        lambda x: F.pad(x, (1, 2))[:, 1:-2],
-        lambda x: x[:1].expand(7, -1),
-        lambda x: x[0],
-        lambda x: x[:0],
-    ],
-)
+@pytest.mark.parametrize("spread", SPREADS)
 def test_any_strides_and_axes(spread, dtype):
     def spread_out(x: Tensor, factor: Tensor, **others: Tensor) -> Dict[str, Tensor]:
         return {"x": spread(x), "factor": spread(factor), **others}
@@ -184,19 +180,12 @@ def test_gradients_of_gradients(scaled):
 
 @needs_kernels
 def test_results_do_not_depend_on_threads():
-    before = torch.get_num_threads()
-    results = []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            inputs = leaves(silu_map(700, 130, 330), torch.float32)
-            parts = linear_parts(inputs["x"], inputs["weight"], None, (128, 64, 138), path="native")
-            out = after_silu(inputs) + torch.cat(parts, dim=-1)
-            results.append([out, *gradients(out, inputs).values()])
-    finally:
-        torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(got, want) for got, want in zip(other, results[0]))
+    def compute() -> Any:
+        inputs = leaves(silu_map(700, 130, 330), torch.float32)
+        parts = linear_parts(inputs["x"], inputs["weight"], None, (128, 64, 138), path="native")
+        return after_silu(inputs) + torch.cat(parts, dim=-1), inputs
+
+    assert_independent_of_threads(compute)
 
 
 @needs_kernels

@@ -9,7 +9,13 @@ from torch import Tensor
 from fairseq_mega.ops import native
 from fairseq_mega.ops.gate import recomputing
 from fairseq_mega.ops.rotary import normalized_query_key, rotate
-from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
+from tests.support.numerics import (
+    GRADIENT_FACTOR,
+    assert_close,
+    assert_independent_of_threads,
+    gradients,
+    leaves,
+)
 
 needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 # Batch, steps, heads, features of a head, first position, chunk: around vectors of 8 and 16 features and parts of 256
@@ -80,17 +86,11 @@ def test_strides_and_empty_sequences():
 
 @needs_kernels
 def test_results_do_not_depend_on_threads():
-    before, results = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            inputs = leaves(numbers((3, 700, 2, 10, 5, 64)), torch.float32)
-            out = both(inputs, (3, 700, 2, 10, 5, 64), "native")
-            results.append([out, *gradients(out, inputs).values()])
-    finally:
-        torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(got, want) for got, want in zip(other, results[0]))
+    def compute() -> Any:
+        inputs = leaves(numbers((3, 700, 2, 10, 5, 64)), torch.float32)
+        return both(inputs, (3, 700, 2, 10, 5, 64), "native"), inputs
+
+    assert_independent_of_threads(compute)
 
 
 @needs_kernels

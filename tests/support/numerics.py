@@ -2,14 +2,25 @@
 
 import hashlib
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 OUTPUT_FACTOR = 2.0  # a result may be this much further from float64 than the reference run in the same precision
 GRADIENT_FACTOR = 3.0
 RMS_CAP = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+# Views of a matrix of 26 rows, or another even number, that lie apart, the other way round, in batches, or nowhere.
+SPREADS: Tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda x: x[::2],
+    lambda x: x.t().contiguous().t(),
+    lambda x: x.unflatten(0, (2, -1)).transpose(0, 1),
+    lambda x: F.pad(x, (1, 2))[:, 1:-2],
+    lambda x: x[:1].expand(7, -1),
+    lambda x: x[0],
+    lambda x: x[:0],
+)
 KEPT_BYTES = 256 * 2**20  # of results that are shared; those of one function's cases take less
 
 
@@ -56,6 +67,24 @@ def gradients(output: Tensor, inputs: Dict[str, Tensor], seed: int = 0) -> Dict[
 def leaves(tensors: Dict[str, Tensor], dtype: torch.dtype) -> Dict[str, Any]:
     """Fresh leaf tensors of the given precision that need gradients."""
     return {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in tensors.items()}
+
+
+def assert_independent_of_threads(compute: Callable[[], Tuple[Tensor, Dict[str, Any]]]) -> None:
+    """Compare an output and its gradients bit by bit for one, two and three threads.
+
+    Args:
+        compute: returns the output, and the named inputs whose gradients are compared too.
+    """
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            out, inputs = compute()
+            results.append([out, *gradients(out, inputs).values()])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(got, want) for got, want in zip(other, results[0]))
 
 
 class Recent:
