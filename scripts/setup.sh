@@ -178,7 +178,7 @@ else
   trap - INT TERM
 fi
 
-log "4/4 fairseq_mega with the extras $extras, its kernels compiled (half a minute)"
+log "4/4 fairseq_mega with the extras $extras, its kernels compiled (one to two minutes)"
 pip_install --no-build-isolation --editable "${repo_root}[$extras]"
 
 # Where Python may not write its bytecode beside the sources, every start of a command would compile torch anew.
