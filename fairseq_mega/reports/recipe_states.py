@@ -16,6 +16,7 @@ from fairseq_mega.reports.results import Result, read_result
 from fairseq_mega.reports.text_tables import Table
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")  # the most exact first
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
 FAILED = "failed.json"  # of a run's folder: why the runner gave it up
@@ -78,12 +79,20 @@ def states(folders: Sequence[Path]) -> List[State]:
     results, failures = find_results(folders), find_failures(folders)
     found = []
     for name, recipe in catalogue().items():
-        own = [result for result in results if result["settings"]["recipe"] == name]
+        own = of_one_precision([result for result in results if result["settings"]["recipe"] == name])
         failed = set(failures.get(name, ()))
         failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and at_chance(result)}
         failed |= {int(seed) for result in own for run in result.get("missing", ()) for seed in SEED.findall(run)}
         found.append(State(recipe, own, failed))
     return found
+
+
+def of_one_precision(results: Sequence[Result]) -> List[Result]:
+    """The results in the precision of most of them, of equally many in the more exact one; seeds are not mixed."""
+    by_precision: Dict[str, List[Result]] = {name: [] for name in PRECISIONS}
+    for result in results:
+        by_precision.setdefault(result["settings"].get("precision", PRECISIONS[0]), []).append(result)
+    return max(by_precision.values(), key=len)
 
 
 def at_chance(result: Result) -> bool:

@@ -97,3 +97,13 @@ def test_a_cell_holds_the_results_of_its_seeds(tmp_path: Path) -> None:
     (state,) = [state for state in states([tmp_path]) if state.results]
     assert [result["seed"] for result in state.results] == [1, 2] and state.failed == {12}
     assert ours_of(state) == "91.00 ±1.41*"
+
+
+def test_seeds_of_two_precisions_are_not_mixed(tmp_path: Path) -> None:
+    store(tmp_path / "bf16.json", 1, 80.0, precision="bf16")
+    store(tmp_path / "old.json", 1, 90.0)  # of the time when there was one precision
+    (state,) = [state for state in states([tmp_path]) if state.results]
+    assert ours_of(state) == "90.00"
+    store(tmp_path / "second.json", 2, 82.0, precision="bf16")
+    (state,) = [state for state in states([tmp_path]) if state.results]
+    assert ours_of(state) == "81.00 ±1.41"
