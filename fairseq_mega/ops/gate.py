@@ -3,9 +3,8 @@
 :func:`gated_residual` is the update gate, :func:`silu` the activation with what stands beside it, :func:`query_key` the
 two views of the shared representation, :func:`row_norm` layer and RMS norm. The last three are cheap:
 :func:`recomputing` hands their results to a function without keeping them for its backward pass; most often to
-:func:`linear`, whose products of float32 use all of a CPU's vectors, where PyTorch's use half of them on some
-processors. Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which join a map with what stands
-beside it.
+:func:`linear`, whose products use all of a CPU's vectors. Sub-layers call their maps by :func:`in_parts` and
+:func:`after_silu`, which join a map with what stands beside it.
 """
 
 import math
@@ -17,28 +16,10 @@ from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate_backward import (
-    inputs_of,
-    register_gated_residual,
-    register_linear,
-    register_recomputed,
-    register_silu_linear,
-)
+from .gate_backward import inputs_of, register_gated_residual, register_linear, register_recomputed
 
-__all__ = [
-    "after_silu",
-    "gated_residual",
-    "in_parts",
-    "keep_operator",
-    "linear",
-    "linear_map",
-    "linear_parts",
-    "query_key",
-    "recomputing",
-    "row_norm",
-    "silu",
-    "silu_linear",
-]
+__all__ = ["after_silu", "gated_residual", "in_parts", "keep_operator", "linear", "linear_map", "linear_parts"]
+__all__ += ["query_key", "recomputing", "row_norm", "silu", "silu_linear"]
 
 # With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
 FEWEST_ROWS = 48
@@ -65,21 +46,9 @@ def _takes_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
     return dtype in (None, x.dtype) or (dtype == torch.bfloat16 and x.dtype == torch.float32)
 
 
-PATHS = Operator(
-    "gate",
-    Path("reference"),
-    Path("native", kernels_obstacle, native.DTYPES, suits=_takes_types),
-)
-ACTIVATION_PATHS = Operator(
-    "gate",
-    Path("reference"),
-    Path("native", kernels_obstacle, native.DTYPES, suits=_one_type),
-)
-NORM_PATHS = Operator(
-    "gate",
-    Path("reference"),
-    Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result),
-)
+PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_takes_types))
+ACTIVATION_PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_one_type))
+NORM_PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result))
 
 
 def _rows(x: Tensor) -> int:
@@ -95,11 +64,8 @@ def _suits_linear(x: Tensor, weight: Tensor) -> bool:
     return fast and _rows(x) * weight.numel() >= LEAST_WORK
 
 
-LINEAR_PATHS = Operator(
-    "linear",
-    Path("reference"),
-    Path("native", kernels_obstacle, native.DTYPES, suits=_suits_linear),
-)
+NATIVE_LINEAR = Path("native", kernels_obstacle, native.DTYPES, suits=_suits_linear)
+LINEAR_PATHS = Operator("linear", Path("reference"), NATIVE_LINEAR)
 
 
 def gated_residual(
@@ -282,12 +248,7 @@ def linear_parts(
 
 
 def silu_linear(
-    x: Tensor,
-    factor: Optional[Tensor],
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    *,
-    path: Optional[str] = None,
+    x: Tensor, factor: Optional[Tensor], weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None
 ) -> Tensor:
     """``linear(silu(x, factor), weight, bias)``, whose kernel keeps neither the product's input nor its gradient.
 
@@ -301,8 +262,8 @@ def silu_linear(
 
     Source: MEGA, Eq. 12 and 14, the reset gate before the output projection.
     """
-    inputs, one_shape = None, factor is None or factor.shape == x.shape
-    if one_shape and ACTIVATION_PATHS.choose(None, x, factor) == "native":
+    inputs = None
+    if (factor is None or factor.shape == x.shape) and ACTIVATION_PATHS.choose(None, x, factor) == "native":
         inputs = _kernel_inputs(x, weight, bias, path)
     if inputs is None or inputs.dtype != x.dtype:
         return recomputing(lambda made: linear(made, weight, bias, path=path), silu(x, factor))
@@ -311,19 +272,10 @@ def silu_linear(
 
 
 def linear_map(
-    module: Any,
-    input: Tensor,
-    *,
-    widths: Optional[Sequence[int]] = None,
-    silu: bool = False,
-    factor: Optional[Tensor] = None,
+    module: Any, input: Tensor, *, widths: Optional[Sequence[int]] = None, silu: bool = False, factor: Any = None
 ) -> Any:
-    """:func:`linear` with the ``weight`` and ``bias`` of a module, as its ``forward``.
-
-    Args:
-        widths: the results are those of :func:`linear_parts`.
-        silu, factor: the result is that of :func:`silu_linear`.
-    """
+    """The ``forward`` of a module with ``weight`` and ``bias``: :func:`linear`; with widths :func:`linear_parts`, with
+    silu :func:`silu_linear`."""
     if widths is not None:
         return linear_parts(input, module.weight, module.bias, widths)
     if silu:
@@ -337,16 +289,12 @@ def _is_linear_map(module: Any) -> bool:
 
 def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...]:
     """``module(x).split(widths, dim=-1)``, for a :func:`linear_map` by :func:`linear_parts`."""
-    if _is_linear_map(module):
-        return module(x, widths=widths)
-    return module(x).split(list(widths), dim=-1)
+    return module(x, widths=widths) if _is_linear_map(module) else module(x).split(list(widths), dim=-1)
 
 
 def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None) -> Tensor:
     """``module(silu(x, factor))``, for a :func:`linear_map` by :func:`silu_linear`."""
-    if _is_linear_map(module):
-        return module(x, silu=True, factor=factor)
-    return recomputing(module, silu(x, factor))
+    return module(x, silu=True, factor=factor) if _is_linear_map(module) else recomputing(module, silu(x, factor))
 
 
 def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:
@@ -449,4 +397,3 @@ def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
 native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
 native.register(lambda namespace: register_recomputed(namespace, keep_operator))
 native.register(lambda namespace: register_linear(namespace, _keep_factors))
-native.register(lambda namespace: register_silu_linear(namespace, _keep_factors))

@@ -147,9 +147,10 @@ def register_linear(namespace: str, keep: Keep) -> None:
         torch.library.register_fake(f"{namespace}::{name}_backward")(of_backward)
         backward = backward_by(getattr(operators, f"{name}_backward"))
         torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep)
+    _register_silu_linear(namespace, keep)
 
 
-def register_silu_linear(namespace: str, keep: Keep) -> None:
+def _register_silu_linear(namespace: str, keep: Keep) -> None:
     """Register that of linear maps whose input goes through a SiLU."""
     operators = getattr(torch.ops, namespace)
 
