@@ -56,8 +56,8 @@ class NormalizedFeedForward(nn.Module):
             x = stepped
         else:
             x = recomputing(self.fc1, x)
-            if self.activation is silu and not self.hidden_dropout.active:
-                x = after_silu(self.fc2, x)
+            if self.activation is silu:
+                x = after_silu(self.fc2, x, None, self.hidden_dropout)
             else:
                 x = recomputing(self.fc2, self.hidden_dropout(self.activation(x)))
             x = self.stochastic_depth(self.dropout(x)) + residual

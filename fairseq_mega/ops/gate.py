@@ -237,13 +237,12 @@ def linear_parts(
     Returns:
         A tensor (..., width) for each width.
     """
-    inputs = None
-    if len(widths) <= MOST_PARTS and not any(width % PANEL for width in widths[:-1]):
-        inputs = _kernel_inputs(x, weight, bias, path)
-    if inputs is None:
+    if len(widths) > MOST_PARTS or any(width % PANEL for width in widths[:-1]):
         return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
-    others = (*widths[1:], 0, 0, 0)[: MOST_PARTS - 1]
-    parts = native.operators.linear_parts(inputs, weight, bias, *others)
+    inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None:
+        return F.linear(x, weight, bias).split(list(widths), dim=-1)
+    parts = native.operators.linear_parts(inputs, weight, bias, *(*widths[1:], 0, 0, 0)[: MOST_PARTS - 1])
     return tuple(part.view(*x.shape[:-1], width) for part, width in zip(parts, widths))
 
 
@@ -292,8 +291,10 @@ def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...
     return module(x, widths=widths) if _is_linear_map(module) else module(x).split(list(widths), dim=-1)
 
 
-def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None) -> Tensor:
-    """``module(silu(x, factor))``, for a :func:`linear_map` by :func:`silu_linear`."""
+def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout: Any = None) -> Tensor:
+    """``module(dropout(silu(x, factor)))``, for a :func:`linear_map` by :func:`silu_linear` if nothing is dropped."""
+    if dropout is not None and dropout.active:
+        return recomputing(module, dropout(silu(x, factor)))
     return module(x, silu=True, factor=factor) if _is_linear_map(module) else recomputing(module, silu(x, factor))
 
 

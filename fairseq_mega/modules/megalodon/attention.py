@@ -120,10 +120,7 @@ class NormalizedGatedAttention(nn.Module):
             attended = recomputing(self._attend, query, key, value, padding_mask)
         else:
             attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
-        if self.hidden_dropout.active:
-            projected = recomputing(self.output_proj, self.hidden_dropout(silu(gate, attended)))
-        else:
-            projected = after_silu(self.output_proj, gate, attended)
+        projected = after_silu(self.output_proj, gate, attended, self.hidden_dropout)
         out = x + self.stochastic_depth(self.dropout(candidate + projected))
         if ema is None or cache is None:
             return AttentionOutput(out)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
-from fairseq_mega.ops.gate import after_silu, in_parts, recomputing, silu
+from fairseq_mega.ops.gate import after_silu, in_parts, recomputing
 from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .config import MegalodonLayerConfig
@@ -61,10 +61,7 @@ class FeedForward(nn.Module):
         if stepped is not None:
             return stepped
         inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)
-        if self.hidden_dropout.active:
-            out = recomputing(self.output_proj, self.hidden_dropout(silu(inner, *gate)))
-        else:
-            out = after_silu(self.output_proj, inner, *gate)
+        out = after_silu(self.output_proj, inner, gate[0] if gate else None, self.hidden_dropout)
         out = self.stochastic_depth(self.dropout(out))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
