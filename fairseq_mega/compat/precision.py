@@ -22,7 +22,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "auto")
 MEANING = "precision of products; auto: bf16 where it is fast, else fp32"
 AMPERE = (8, 0)  # compute capability of the first GPUs with products of bfloat16 and TF32
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
-SETS: typing.Dict[str, typing.Sequence[str]] = {  # those of fairseq's flags that stand for a precision
+SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precision, the most exact first
     "fp32": (),
     "tf32": (),
     "bf16": ("amp", "bf16"),

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
+from fairseq_mega.compat import precision
 from fairseq_mega.recipes.catalogue import catalogue
 from fairseq_mega.recipes.recipe import Recipe
 from fairseq_mega.reports.lra_cells import spread
@@ -16,7 +17,6 @@ from fairseq_mega.reports.results import Result, read_result
 from fairseq_mega.reports.text_tables import Table
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")  # the most exact first
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
 FAILED = "failed.json"  # of a run's folder: why the runner gave it up
@@ -89,9 +89,9 @@ def states(folders: Sequence[Path]) -> List[State]:
 
 def of_one_precision(results: Sequence[Result]) -> List[Result]:
     """The results in the precision of most of them, of equally many in the more exact one; seeds are not mixed."""
-    by_precision: Dict[str, List[Result]] = {name: [] for name in PRECISIONS}
+    by_precision: Dict[str, List[Result]] = {name: [] for name in precision.SETS}
     for result in results:
-        by_precision.setdefault(result["settings"].get("precision", PRECISIONS[0]), []).append(result)
+        by_precision.setdefault(result["settings"].get("precision", "fp32"), []).append(result)
     return max(by_precision.values(), key=len)
 
 
