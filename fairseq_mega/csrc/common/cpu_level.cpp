@@ -11,7 +11,7 @@ CpuLevel highest_cpu_level() {
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return CpuLevel::kAvx2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? CpuLevel::kAvx512Bf16 : CpuLevel::kAvx512;
+  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") ? CpuLevel::kAvx512Bf16 : CpuLevel::kAvx512;
 #else
   return CpuLevel::kBaseline;
 #endif

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/cpu_level.h"
+#include "packed_linear/cpu_bytes.h"
 
 namespace fm {
 namespace {
@@ -164,6 +165,14 @@ struct Task {
 template <CpuLevel kLevel>
 FM_INLINE void packed_linear(const PackedLinear& m, int64_t begin, int64_t end) {
   constexpr int kWidth = kLevel >= CpuLevel::kAvx512 ? 16 : 8;
+#if FM_X86
+  if constexpr (kLevel >= CpuLevel::kAvx512Bf16) {
+    if (m.type == WeightType::kInt8 && m.rows == 1) {
+      ByteTask task(m);
+      if (task.split()) return task.run(begin, end);
+    }
+  }
+#endif
   if (m.type == WeightType::kFloat32) return Task<kWidth, float>(m).run(begin, end);
   if (m.type == WeightType::kInt8) return Task<kWidth, int8_t>(m).run(begin, end);
   Task<kWidth, uint16_t>(m).run(begin, end);

@@ -1,0 +1,125 @@
+#pragma once
+// One row times an int8 matrix by the processor's own products of bytes (AVX512-VNNI, in the level of AVX512-BF16).
+//
+// One instruction multiplies 64 weights with as many bytes and adds up fours; widening them to float32 and multiplying
+// takes sixteen. So the row becomes whole numbers of 32 bits, x = 2^e q: a number of at least 1/256 of the largest one is
+// exact, a smaller one off by 2^-31 of the largest at most. The four bytes of q are multiplied on their own, and the
+// sums, which are exact, put together at the end. The instruction takes bytes without a sign on its left: the highest one
+// of q has 128 added, and 128 times the sum of the weights is subtracted again. Several rows share the widened weights,
+// and gain nothing.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "common/cpu_level.h"
+#include "common/vector_math.h"
+#include "packed_linear/packed_linear.h"
+
+#if FM_X86
+namespace fm {
+
+struct ByteTask {
+  typedef int32_t Ints __attribute__((vector_size(64)));
+  using Floats = Lanes<16>::Floats;
+  static constexpr int kBytes = 4;                 // of a whole number
+  static constexpr int64_t kBlock = sizeof(Ints);  // weights of a vector
+  static constexpr int64_t kMostInputs = 1 << 20;  // whose sums stay within 32 bits
+  static constexpr int64_t kAhead = 16384;         // as in cpu.cpp
+
+  const PackedLinear& m;
+  std::vector<uint8_t> bytes;  // (blocks, kBytes, kBlock)
+  float unit = 0.f;            // 2^e
+
+  FM_INLINE explicit ByteTask(const PackedLinear& map) : m(map) {}
+
+  // Takes the row apart; false where it must be multiplied otherwise: for too many inputs, or numbers that are not
+  // finite, or all tiny.
+  FM_INLINE bool split() {
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < m.inputs; ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, m.x + i, sizeof bits);
+      largest = std::max(largest, bits & 0x7fffffffu);
+    }
+    const uint32_t exponent = largest >> 23;  // all are below 2^(exponent - 126)
+    if (m.inputs > kMostInputs || exponent == 255 || exponent < 40) return false;
+    unit = power(exponent - 30);
+    const float units = power(284 - exponent);  // in 1
+    bytes.resize(static_cast<size_t>((m.inputs + kBlock - 1) / kBlock * kBlock * kBytes));
+    uint8_t* to = bytes.data();
+    for (int64_t block = 0; block < m.inputs; block += kBlock, to += kBytes * kBlock) {
+      const int64_t count = std::min(kBlock, m.inputs - block);
+      for (int64_t i = 0; i < count; ++i) {
+        const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(m.x[block + i] * units)) + (128u << 24);
+        for (int byte = 0; byte < kBytes; ++byte) to[byte * kBlock + i] = static_cast<uint8_t>(q >> 8 * byte);
+      }
+    }
+    return true;
+  }
+
+  FM_INLINE static float power(uint32_t biased) {  // 2^(biased - 127)
+    const uint32_t bits = biased << 23;
+    float result;
+    std::memcpy(&result, &bits, sizeof result);
+    return result;
+  }
+
+  // sums + x weights, fours added up; text, as intrinsics cannot be inlined into what is compiled for several levels
+  FM_INLINE static Ints multiply_add(Ints sums, Ints x, Ints weights) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(weights));
+    return sums;
+  }
+
+  // Adds the products of a block from each of kOutputs rows of the matrix, and last their weights.
+  template <int kOutputs>
+  FM_INLINE static void multiply(const int8_t* w, int64_t stride, const uint8_t* x,
+                                 Ints (&sums)[kOutputs][kBytes + 1]) {
+#pragma GCC unroll 4
+    for (int o = 0; o < kOutputs; ++o) {
+      Ints weights;
+      std::memcpy(&weights, w + o * stride, sizeof weights);
+      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w + o * stride) + kAhead), 0, 2);
+#pragma GCC unroll 4
+      for (int byte = 0; byte < kBytes; ++byte) {
+        Ints numbers;
+        std::memcpy(&numbers, x + byte * kBlock, sizeof numbers);
+        sums[o][byte] = multiply_add(sums[o][byte], numbers, weights);
+      }
+      sums[o][kBytes] = multiply_add(sums[o][kBytes], Ints{} + 0x01010101, weights);
+    }
+  }
+
+  FM_INLINE static float total(const Ints (&sums)[kBytes + 1]) {
+    Floats lanes = __builtin_convertvector(sums[3] - (sums[kBytes] << 7), Floats) * 0x1p24f;
+#pragma GCC unroll 4
+    for (int byte = 2; byte >= 0; --byte) {
+      lanes += __builtin_convertvector(sums[byte], Floats) * static_cast<float>(1 << 8 * byte);
+    }
+    return sum(lanes);
+  }
+
+  template <int kOutputs>
+  FM_INLINE void block(int64_t output) const {
+    const int8_t* w = static_cast<const int8_t*>(m.weight) + output * m.inputs;
+    const int64_t whole = m.inputs / kBlock * kBlock;
+    int8_t rest[kOutputs * kBlock] = {};  // filled first: a call in between would send all sums to memory
+    for (int o = 0; o < kOutputs; ++o) std::copy(w + o * m.inputs + whole, w + (o + 1) * m.inputs, rest + o * kBlock);
+    Ints sums[kOutputs][kBytes + 1] = {};
+    if (whole < m.inputs) multiply<kOutputs>(rest, kBlock, bytes.data() + whole * kBytes, sums);
+    for (int64_t i = 0; i < whole; i += kBlock) multiply<kOutputs>(w + i, m.inputs, bytes.data() + i * kBytes, sums);
+#pragma GCC unroll 4
+    for (int o = 0; o < kOutputs; ++o) {
+      const float scale = m.scale ? m.scale[output + o] : 1.f, bias = m.bias ? m.bias[output + o] : 0.f;
+      m.y[output + o] = total(sums[o]) * scale * unit + bias;
+    }
+  }
+
+  FM_INLINE void run(int64_t begin, int64_t end) const {
+    int64_t output = begin;
+    for (; output + 4 <= end; output += 4) block<4>(output);
+    for (; output < end; ++output) block<1>(output);
+  }
+};
+
+}  // namespace fm
+#endif
