@@ -1,7 +1,8 @@
 """Linear maps whose matrix has fewer bytes than float32: :func:`pack` makes one, :func:`packed_linear` applies it.
 
 A step of decoding multiplies every matrix of a model with a few rows, and takes as long as reading the matrices takes.
-Only the matrix is rounded: inputs, sums and results keep their precision.
+Only the matrix is rounded: inputs, sums and results keep their precision, or become whole numbers of 32 bits (one row
+with an int8 matrix, on processors that multiply bytes).
 """
 
 import math
@@ -86,7 +87,7 @@ def packed_linear(
         matrix: (outputs, inputs), of :func:`pack`; or a plain one of float32, which the kernel for few rows reads in
             two thirds of PyTorch's time.
         bias: (outputs,).
-        path: "reference" (unpack, then multiply) or "native" (a CPU's kernel for few rows, in float32 inside) to force
+        path: "reference" (unpack, then multiply) or "native" (a CPU's kernel for few rows) to force
             a path, "auto" for native where it is faster, None for the environment's choice.
 
     Returns:

@@ -19,7 +19,7 @@ TESTS = {
     "attention_native": ("long_rows", "sixteen_bits"),
     "decoding": ("steps_equal_the_whole",),
     "step": ("ema_step", "attention_step", "mix_step"),
-    "packed_linear": ("kernel_equals_the_definition",),
+    "packed_linear": ("kernel_equals_the_definition", "a_single_row_of_any_size"),
     "linear": ("products_equal_the_definition",),
     "half_rounding": ("every_number_is_read_and_written", "rounding_is_torchs"),
 }

@@ -78,6 +78,34 @@ def test_inputs_of_any_size(size, kind):
 
 @needs_kernels
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [0.0, 1e-44, 1e-38, 1e-27, 1e-25, 1e25, 1e34])
+def test_a_single_row_of_any_size(size, kind):
+    """One row of an int8 matrix is multiplied in whole numbers, the tiniest and what is not finite in float32."""
+    x, packed = matrix(1, 515, seed=2) * size, pack(matrix(26, 515) * 0.01, kind)
+    x[0, ::7] *= 1e-4  # of which few bits are left
+    want = F.linear(x.double(), unpack(packed, torch.float64))
+    got, plain = (packed_linear(x, packed, path=path) for path in ("native", "reference"))
+    assert_close("output", got, want, plain)
+
+
+@needs_kernels
+@pytest.mark.parametrize("inputs", [1 << 20, 1 << 21])
+def test_the_largest_sums_of_one_row(inputs):
+    """Weights and inputs all of one size.
+
+    Whole numbers stay within 32 bits; where they would not, float32 is taken, which rounds these sums
+    131,072 times.
+    """
+    x = torch.full((1, inputs), 1.99)
+    data = torch.tensor([[127], [-127], [-128]], dtype=torch.int8).expand(3, inputs).contiguous()
+    packed = PackedMatrix(data, torch.full((3,), 0.5))
+    for sign in (1.0, -1.0):
+        want = F.linear((sign * x).double(), unpack(packed, torch.float64))
+        torch.testing.assert_close(packed_linear(sign * x, packed, path="native").double(), want, rtol=1e-2, atol=0)
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_inputs_that_are_not_finite_come_through(value, kind):
     x, packed = matrix(3, 130, seed=2), pack(matrix(9, 130), kind)
@@ -85,6 +113,7 @@ def test_inputs_that_are_not_finite_come_through(value, kind):
     got, want = (packed_linear(x, packed, path=path) for path in ("native", "reference"))
     torch.testing.assert_close(got, want, equal_nan=True)
     assert not got[1].isfinite().any() and got[::2].isfinite().all()
+    torch.testing.assert_close(packed_linear(x[1:2], packed, path="native"), want[1:2], equal_nan=True)
 
 
 @needs_kernels
