@@ -37,6 +37,11 @@ class Choice(typing.NamedTuple):
     reason: str
 
 
+def of(common: typing.Mapping[str, typing.Any]) -> str:
+    """The precision of a training with these of fairseq's options; TF32, which is none of them, counts as fp32."""
+    return next((name for name, flags in SETS.items() if any(common.get(flag) for flag in flags)), "fp32")
+
+
 def choose(precision: str, device: str) -> Choice:
     """Return the precision that `precision` stands for on a device, "cpu" or "cuda".
 

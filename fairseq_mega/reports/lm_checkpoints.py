@@ -7,16 +7,17 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.models import FairseqLanguageModel
 
-from fairseq_mega.compat import architectures
+from fairseq_mega.compat import architectures, precision
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return seed and updates of the training that a checkpoint comes from; None where it does not say."""
+    """Return seed, updates and precision of the training that a checkpoint comes from; None where it does not say."""
     cfg, history = state.get("cfg"), state.get("optimizer_history") or [{}]
-    seed = cfg["common"]["seed"] if cfg else getattr(state["args"], "seed", None)
-    most = cfg["optimization"]["max_update"] if cfg else getattr(state["args"], "max_update", None)
-    return {"seed": seed, "updates": history[-1].get("num_updates"), "max_update": most}
+    common = cfg["common"] if cfg else vars(state["args"])
+    most = cfg["optimization"]["max_update"] if cfg else common.get("max_update")
+    updates = history[-1].get("num_updates")
+    return {"seed": common.get("seed"), "updates": updates, "max_update": most, "precision": precision.of(common)}
 
 
 def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:

@@ -150,6 +150,7 @@ def test_a_result_of_another_checkpoint_is_not_reused(trained, device, tmp_path,
     found = evaluate(trained, device, "mega", tmp_path, "--segments", "1")
     assert found["mega-test-k1"]["seed"] == 1
     assert found["mega-test-k1"]["settings"]["updates"] == found["mega-test-k1"]["settings"]["max_update"] == 20
+    assert found["mega-test-k1"]["settings"]["precision"] == "fp32"
     assert evaluate(trained, device, "mega", tmp_path, "--segments", "1") == found
     data, checkpoints = trained
     options = ["--label", "mega", "--output", tmp_path, "--device", device, "--segments", 1]

@@ -91,6 +91,8 @@ def test_flags_of_fairseq(cpu_with, caplog):
     assert flags(parsed()) == flags(parsed("--precision", "fp32")) == []
     assert flags(parsed("--precision", "bf16")) == flags(parsed("--precision", "auto")) == ["bf16", "amp"]
     assert parsed("--precision", "bf16").tpu is False
+    assert [precision.of(vars(parsed("--precision", name))) for name in ("fp32", "bf16")] == ["fp32", "bf16"]
+    assert precision.of({"fp16": True}) == "fp16" and precision.of({}) == "fp32"
     assert "precision: bf16 (this CPU multiplies bfloat16 3 times as fast as float32)" in caplog.text
 
 
