@@ -165,21 +165,20 @@ def timestep_norm_step(x: Tensor, norm: StepNorm, statistics: TimestepNormState)
     return y, TimestepNormState(*now)
 
 
-def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...], scale: Optional[Tensor] = None) -> Tensor:
-    """``residual + scale * W2 SiLU(W1 x)``, with SiLU of one half times the other where W1 has twice W2's inputs.
+def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...]) -> Tensor:
+    """``residual + W2 SiLU(W1 x)``, with SiLU of one half times the other where W1 has twice W2's inputs.
 
     Args:
         x, residual: (B, D).
         maps: W1 and W2.
-        scale: (D,), None for one.
     """
     first, second = maps
-    return native.operators.feed_forward_step(x, residual, *first, *second, scale)
+    return native.operators.feed_forward_step(x, residual, *first, *second, None)
 
 
 def normalized_feed_forward_step(
     x: Tensor, residual: Tensor, norm: StepNorm, maps: Tuple[StepMap, ...], scale: Optional[Tensor]
 ) -> Tensor:
-    """As :func:`feed_forward_step` of the layer norm of x (B, D), with eps = 1e-5."""
+    """As :func:`feed_forward_step` of the layer norm of x (B, D) (eps 1e-5), W2's outputs times scale (D,)."""
     first, second = maps
     return native.operators.normalized_feed_forward_step(x, residual, *norm, *first, *second, scale)
