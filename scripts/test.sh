@@ -65,6 +65,7 @@ export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 if [[ $lint == yes ]]; then
   log "ruff"
   ruff check .
+  ruff format --check .
   log "mypy"
   mypy
   log "shellcheck"

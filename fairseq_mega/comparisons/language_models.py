@@ -15,9 +15,17 @@ from fairseq_mega.work.folder import Work
 RECIPES = FOLDER / "comparison" / "wikitext2"
 SMOKE: Dict[str, Dict[str, Any]] = {  # in place of values that a recipe has
     "model": {
-        "decoder_layers": 1, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16,
-        "decoder_ffn_embed_dim": 24, "decoder_hidden_dim": 32, "decoder_z_dim": 16, "decoder_chunk_size": 16,
-        "norm_num_groups": 4, "adaptive_input_cutoff": "5,10", "adaptive_softmax_cutoff": "5,10",
+        "decoder_layers": 1,
+        "decoder_embed_dim": 16,
+        "decoder_input_dim": 16,
+        "decoder_output_dim": 16,
+        "decoder_ffn_embed_dim": 24,
+        "decoder_hidden_dim": 32,
+        "decoder_z_dim": 16,
+        "decoder_chunk_size": 16,
+        "norm_num_groups": 4,
+        "adaptive_input_cutoff": "5,10",
+        "adaptive_softmax_cutoff": "5,10",
     },
     "task": {"tokens_per_sample": 60},
     "dataset": {"max_tokens": 512},

@@ -14,9 +14,7 @@ def let_torch_ddp_train_on_the_cpu() -> None:
     wrap(distributed_fairseq_model, "DistributedDataParallel", _on_its_device)
 
 
-def _on_its_device(
-    original: typing.Callable, module: typing.Any, **options: typing.Any
-) -> typing.Any:
+def _on_its_device(original: typing.Callable, module: typing.Any, **options: typing.Any) -> typing.Any:
     if all(parameter.device.type == "cpu" for parameter in module.parameters()):
         options.update(device_ids=None, output_device=None)
     return original(module, **options)

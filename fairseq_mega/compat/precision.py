@@ -1,10 +1,10 @@
-"""--precision, an option of every command of fairseq that trains or evaluates: one name in place of several flags.
+"""--precision, an option of every command of fairseq that trains or evaluates: one name in place of several flags:
 
-    fp32    float32 throughout
-    tf32    float32, whose products a GPU may round to 10 bits (NVIDIA Ampere and later)
-    bf16    products in bfloat16; weights, statistics, softmax, norms and the optimiser in float32 (--amp --bf16)
-    fp16    float16 as fairseq's --fp16 has it, with a scaled loss; on a GPU
-    auto    bf16 where it is fast, by a measurement of some milliseconds on a CPU; else fp32
+* fp32: float32 throughout
+* tf32: float32, whose products a GPU may round to 10 bits (NVIDIA Ampere and later)
+* bf16: products in bfloat16; weights, statistics, softmax, norms and the optimiser in float32 (--amp --bf16)
+* fp16: float16 as fairseq's --fp16 has it, with a scaled loss; on a GPU
+* auto: bf16 where it is fast, by a measurement of some milliseconds on a CPU; else fp32
 """
 
 import argparse

@@ -87,9 +87,7 @@ def lock_save_dirs() -> None:
     wrap(checkpoint_utils, "load_checkpoint", _load_locked)
 
 
-def _load_locked(
-    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, **options: typing.Any
-) -> typing.Any:
+def _load_locked(original: typing.Callable, cfg: typing.Any, trainer: typing.Any, **options: typing.Any) -> typing.Any:
     if not cfg.no_save and trainer.data_parallel_rank == 0:
         lock_for_training(cfg.save_dir, trainer)
     return original(cfg, trainer, **options)

@@ -36,9 +36,7 @@ class NormalizedFeedForward(nn.Module):
         self.hidden_dropout = Dropout(config.activation_dropout, config.feature_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
-    def forward(
-        self, x: Tensor, steps: Optional[StepFunctions] = None, prepared: Optional[Prepared] = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, steps: Optional[StepFunctions] = None, prepared: Optional[Prepared] = None) -> Tensor:
         """Transform (B, L, D) into (B, L, D).
 
         Args:

@@ -25,8 +25,12 @@ from fairseq_mega.work.folder import Work
 
 SMOKE = {
     "model": {
-        "decoder_layers": 2, "decoder_embed_dim": 16, "decoder_hidden_dim": 32,
-        "decoder_z_dim": 32, "decoder_n_dim": 8, "decoder_chunk_size": 16,
+        "decoder_layers": 2,
+        "decoder_embed_dim": 16,
+        "decoder_hidden_dim": 32,
+        "decoder_z_dim": 32,
+        "decoder_n_dim": 8,
+        "decoder_chunk_size": 16,
     }
 }
 BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time

@@ -24,8 +24,13 @@ from fairseq_mega.work.stages import elapsed, say
 PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
 SMOKE = {
     "model": {
-        "encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 64, "encoder_hidden_dim": 128,
-        "encoder_ffn_embed_dim": 128, "encoder_z_dim": 32, "encoder_n_dim": 8,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_embed_dim": 64,
+        "encoder_hidden_dim": 128,
+        "encoder_ffn_embed_dim": 128,
+        "encoder_z_dim": 32,
+        "encoder_n_dim": 8,
     },
     "dataset": {"max_tokens": 1000},
     "lr_scheduler": {"warmup_updates": 5},

@@ -42,9 +42,7 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device):
     assert written["examples"] == len(measured)
     paths = {(row["op"], row["path"]) for row in measured}
     everything = {
-        (name, path): cases.missing(op.paths[path], device)
-        for name, op in cases.OPS.items()
-        for path in op.paths
+        (name, path): cases.missing(op.paths[path], device) for name, op in cases.OPS.items() for path in op.paths
     }
     assert paths == {key for key, problem in everything.items() if problem is None}
     reasons = {"a path for CUDA", "a path for CPUs", *([] if native.PROBLEM is None else ["no compiled kernels"])}

@@ -105,9 +105,7 @@ class TestWorkers:
 
 
 @pytest.mark.parametrize(("shortest", "gpu", "workers"), [(200, True, 0), (BATCHES, False, 0), (BATCHES, True, 1)])
-def test_workers_that_nobody_asked_for(
-    shortest: int, gpu: bool, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_nobody_asked_for(shortest: int, gpu: bool, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["fairseq-mega-train", "data"])
     monkeypatch.setattr("fairseq_mega.compat.workers.SHORT_EPOCH", shortest)
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)

@@ -257,7 +257,6 @@ class TestCommandsOfThePackage:
         main = sys.modules[f"fairseq_mega.cli.{command}"].main
         assert "cut.pt cannot be read: it is truncated or is no checkpoint" in error_line(main, command)
 
-
     def test_scores_of_a_classifier(self, files, capfd) -> None:
         path = files.hostile["pickled translator"]
         valid = {"epoch": 1, "valid_loss": 1, "valid_accuracy": 50, "valid_num_updates": 1}
@@ -276,7 +275,6 @@ class TestCommandsOfThePackage:
         given = ["figure6", "--path", str(path), "--data", str(files.text), "--smoke", "--gpus", "0"]
         assert reproduce.main(given) == 1
         check(capfd.readouterr().err + "".join(log.read_text() for log in Path().rglob("test.log")), path)
-
 
     def test_no_command_is_left_out(self) -> None:
         """A new one belongs here, or takes no checkpoint."""

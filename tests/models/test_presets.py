@@ -13,10 +13,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL
 from fairseq_mega.models import presets
 from tests.support.helpers import make_parallel_corpus
 
-MODELS = (
-    "mega", "mega_image", "mega_lm", "mega_lra", "mega_masked_lm", "megalodon_image", "megalodon_lm", "megalodon_lra",
-    "s4d_lra", "transformer_lra", "vit_image",
-)
+CLASSIFIERS = ("mega_image", "mega_lra", "megalodon_image", "megalodon_lra", "s4d_lra", "transformer_lra", "vit_image")
+MODELS = ("mega", "mega_lm", "mega_masked_lm", "megalodon_lm", *CLASSIFIERS)
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
 # A person's configuration of a run; "model=..." then names a preset.

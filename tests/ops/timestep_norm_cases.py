@@ -6,8 +6,9 @@ from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, leaves, once
 
 LENGTHS = (1, 2, 7, 64, 65, 131)
-SHAPES = ((24, 1), (24, 2), (24, 24), (80, 2), (320, 1), (27, 9), (160, 5),  # D, G: 24, 12, 1, 40, 320, 3, 32 features
-          (20, 5), (24, 3), (48, 3), (160, 40))  # 4, 8, 16, which a CPU's compiler knows; several blocks
+OTHER_WIDTHS = ((24, 1), (24, 2), (24, 24), (80, 2), (320, 1), (27, 9), (160, 5))  # 24, 12, 1, 40, 320, 3, 32 features
+KNOWN_WIDTHS = ((20, 5), (24, 3), (48, 3), (160, 40))  # 4, 8, 16, which a CPU's compiler knows; several blocks
+SHAPES = (*OTHER_WIDTHS, *KNOWN_WIDTHS)  # D, G
 COUNTS = (0, 5, 3, 0, 40, 1)  # of the sequences; where it is 0, the carried mean and variance play no part
 BATCH = len(COUNTS)
 

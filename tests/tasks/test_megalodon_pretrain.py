@@ -46,9 +46,7 @@ def trained(data: Path, device_flags: List[str], tmp_path_factory: pytest.TempPa
     return folder / "checkpoint_last.pt"
 
 
-def test_resume_in_mid_epoch_is_exact(
-    data: Path, short_spans: None, device_flags: List[str], tmp_path: Path
-) -> None:
+def test_resume_in_mid_epoch_is_exact(data: Path, short_spans: None, device_flags: List[str], tmp_path: Path) -> None:
     """In the second epoch, with fairseq's default of one worker, and with two."""
 
     def losses(folder: str, updates: int, *options: object) -> List[Dict[str, Any]]:
@@ -157,9 +155,7 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--train-subset", "valid"], "leave it out there"),
     ],
 )
-def test_bad_wishes(
-    options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path
-) -> None:
+def test_bad_wishes(options: List[object], message: str, data: Path, device_flags: List[str], tmp_path: Path) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         given = arguments(data, "--no-save", "--max-update", 1, "--save-dir", tmp_path, *device_flags)
         run_fairseq("train", [*given, *options])

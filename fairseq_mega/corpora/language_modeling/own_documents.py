@@ -121,6 +121,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, {path.name: record_of(path) for path in args.texts}, [])
 
 
-DATASET = Dataset(
-    "own-documents", "documents of one's own (for language models)", DETAILS, add_options, check, make
-)
+DATASET = Dataset("own-documents", "documents of one's own (for language models)", DETAILS, add_options, check, make)

@@ -25,9 +25,7 @@ from .tables import DecoderTables
         "share_decoder_input_output_embed": "one table for the decoder's input and output embeddings",
     }
 )
-class MegaConfig(
-    DecoderTables, FollowingDecoderShape, MegaEncoderShape, LateDropout, MegaDropouts, MegaLayerOptions
-):
+class MegaConfig(DecoderTables, FollowingDecoderShape, MegaEncoderShape, LateDropout, MegaDropouts, MegaLayerOptions):
     """Command-line options of ``--arch mega``, named as in the published code."""
 
     encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "pretrained encoder embeddings"})
