@@ -1,17 +1,17 @@
 """The feed-forward sub-layer."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from torch import Tensor, nn
 
 from fairseq_mega.ops.gate import after_silu, recomputing, silu
-from fairseq_mega.ops.step import StepFunctions, step_functions
+from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .activation import get_activation
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .linear import linear
-from .norm import build_norm, norm_for_products
+from .norm import build_norm, norm_for_products, step_norm
 from .packed_linear import step_maps
 from .prepared import Prepared
 
@@ -44,15 +44,15 @@ class NormalizedFeedForward(nn.Module):
             steps: the functions of x, if it is a single step; looked for where there are none.
             prepared: for the single steps of a stream.
         """
-        residual = x
-        if self.prenorm:
-            x = norm_for_products(self.norm, x)
         stepped = None
         if x.size(1) == 1 and not self.training:
-            stepped = self._step(x, residual, steps or step_functions(x), prepared or Prepared())
+            stepped = self._step(x, steps or step_functions(x), prepared or Prepared())
         if stepped is not None:
             x = stepped
         else:
+            residual = x
+            if self.prenorm:
+                x = norm_for_products(self.norm, x)
             x = recomputing(self.fc1, x)
             if self.activation is silu:
                 x = after_silu(self.fc2, x, None, self.hidden_dropout)
@@ -61,13 +61,20 @@ class NormalizedFeedForward(nn.Module):
             x = self.stochastic_depth(self.dropout(x)) + residual
         return x if self.prenorm else self.norm(x)
 
-    def _step(
-        self, x: Tensor, residual: Tensor, functions: Optional[StepFunctions], prepared: Prepared
-    ) -> Optional[Tensor]:
+    def _step(self, x: Tensor, functions: Optional[StepFunctions], prepared: Prepared) -> Optional[Tensor]:
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
         if functions is None or functions.feed_forward is None or self.activation is not silu:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
-        maps = prepared.get_of_all(self, "feed-forward", lambda: step_maps(self.fc1, self.fc2))
-        return None if maps is None else functions.feed_forward(x[:, 0], residual[:, 0], maps).unsqueeze(1)
+        norm, maps = prepared.get_of_all(self, "feed-forward", self._step_weights)
+        if maps is None:
+            return None
+        residual = x
+        if self.prenorm and norm is None:
+            x = self.norm(x)
+        return functions.feed_forward(x[:, 0], residual[:, 0], norm, maps).unsqueeze(1)
+
+    def _step_weights(self) -> Tuple[Optional[StepNorm], Optional[Tuple[StepMap, ...]]]:
+        """The norm before and the linear maps as kernels for single steps take them; None where they are others."""
+        return step_norm(self.norm) if self.prenorm else None, step_maps(self.fc1, self.fc2)

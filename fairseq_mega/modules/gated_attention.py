@@ -12,6 +12,7 @@ from fairseq_mega.ops.step import (
     StepCoefficients,
     StepFunctions,
     StepMap,
+    StepNorm,
     TimeBuffer,
     step_coefficients,
     step_functions,
@@ -24,7 +25,7 @@ from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
 from .layer import PLAIN, LayerContext
 from .linear import linear
-from .norm import build_norm, norm_for_products, type_of_products
+from .norm import build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
 from .padding import finite_padding
 from .prepared import Prepared
@@ -112,14 +113,14 @@ class GatedAttention(nn.Module):
         padding_mask, documents = context.padding_mask, context.documents
         if padding_mask is not None:
             x = finite_padding(x, padding_mask)
-        residual = x
-        x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
             step = self._step_functions(x, context, cache)
             if step is not None:
-                return self._step(step, x, residual, memory, cache, prepared)
+                return self._step(step, x, memory, cache, prepared)
+        residual = x
+        x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
         value = self.activation(self.value_proj(x))
         if context.relay is not None:
             memory = context.relay.receive(self, memory, LayerMemory(self.ema.fresh_state(x)))
@@ -212,25 +213,26 @@ class GatedAttention(nn.Module):
         self,
         step: StepFunctions,
         x: Tensor,
-        residual: Tensor,
         memory: Optional[LayerMemory],
         cache: Optional[AttentionCache],
         prepared: Prepared,
     ) -> AttentionOutput:
-        """As :meth:`forward`, from the normalised input (B, 1, D) of one step without padding."""
-        x, residual = x[:, 0], residual[:, 0]
+        """As :meth:`forward` for one step (B, 1, D) without padding."""
         if cache is None:
             keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
         else:
             keys, values = cache.keys, cache.values
-        coefficients, maps = prepared.get_of_all(self, "step", self._step_weights)
+        norm, coefficients, maps = prepared.get_of_all(self, "step", self._step_weights)
+        fused = None if maps is None else step.gated_attention
+        residual = x[:, 0]
+        x = self.norm(x)[:, 0] if self.prenorm and (fused is None or norm is None) else residual
         past = len(keys)
         bias = self.relative_bias(1, past + 1, past, prepared)
         state = None if memory is None else memory.ema
         attention_arguments = (bias, keys, values, self.function, self.kept_steps)
-        if step.gated_attention is not None and maps is not None:
-            out, ema, keys, values = step.gated_attention(
-                x, residual, maps, self.kappa, self.mu, coefficients, state, *attention_arguments
+        if fused is not None:
+            out, ema, keys, values = fused(
+                x, residual, norm, maps, self.kappa, self.mu, coefficients, state, *attention_arguments
             )
         else:
             value = self.value_proj(x)
@@ -242,7 +244,8 @@ class GatedAttention(nn.Module):
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out if self.prenorm else self.norm(out), LayerMemory(ema), cache)
 
-    def _step_weights(self) -> Tuple[StepCoefficients, Optional[Tuple[StepMap, ...]]]:
-        """The EMA and the linear maps as kernels for single steps take them; no maps where they are others."""
+    def _step_weights(self) -> Tuple[Optional[StepNorm], StepCoefficients, Optional[Tuple[StepMap, ...]]]:
+        """The norm before, the EMA and the linear maps as kernels for single steps take them; None where others."""
         coefficients = step_coefficients(self.ema.coefficients(), self.ema.omega)
-        return coefficients, step_maps(self.value_proj, self.gate_proj, self.output_proj)
+        maps = step_maps(self.value_proj, self.gate_proj, self.output_proj)
+        return step_norm(self.norm) if self.prenorm else None, coefficients, maps

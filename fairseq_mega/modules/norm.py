@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fairseq_mega.ops.gate import row_norm
+from fairseq_mega.ops.step import StepNorm
 
 from . import apex_norms
 from .errors import FieldError
@@ -32,6 +33,12 @@ class LayerNorm(nn.LayerNorm):
         if on_gpu(x) and apex_norms.takes_layer_norm(x, self.weight):
             return apex_norms.layer_norm(x, self.weight, self.bias, EPS).to(dtype or x.dtype)
         return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
+
+    def of_step(self) -> Optional[StepNorm]:
+        """Scale and shift as kernels for single steps take them, None where they are not of float32."""
+        if self.weight is not None and self.weight.dtype != torch.float32:
+            return None
+        return StepNorm(self.weight, self.bias)
 
 
 class RMSNorm(nn.Module):
@@ -89,6 +96,11 @@ def norm_for_products(norm: nn.Module, x: Tensor) -> Tensor:
     if isinstance(norm, (LayerNorm, RMSNorm, ScaleNorm)):
         return norm(x, dtype)
     return norm(x).to(dtype)
+
+
+def step_norm(norm: nn.Module) -> Optional[StepNorm]:
+    """A norm as kernels for single steps take it, None for one that they do not know."""
+    return norm.of_step() if type(norm) is LayerNorm else None
 
 
 class _BatchStatistics(nn.modules.batchnorm._BatchNorm):

@@ -141,4 +141,4 @@ def test_a_step_is_two_calls_of_kernels(monkeypatch: Any) -> None:
     out = run(layer, x[:, :5], return_state=True)
     monkeypatch.setattr(native, "operators", Counting())
     run(layer, x[:, 5:], out, return_state=True)
-    assert calls == ["normalized_attention_step", "normalized_feed_forward_step"]
+    assert calls == ["normalized_attention_step", "feed_forward_step"]

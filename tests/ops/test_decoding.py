@@ -1,12 +1,15 @@
 """Decoding by the functions of single steps against whole layers in float64: outputs, states, forks, errors."""
 
 import itertools
+from typing import Any, Dict
 
 import pytest
 import torch
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
+from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native, step
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from tests.support.layers import reorder, run
@@ -14,7 +17,7 @@ from tests.support.numerics import assert_close
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
 
-SHAPES = {
+SHAPES: Dict[str, Dict[str, Any]] = {
     "odd": {"embed_dim": 11, "hidden_dim": 13, "z_dim": 6, "ema_dim": 3},
     "vectors": {"embed_dim": 16, "hidden_dim": 80, "z_dim": 24, "ema_dim": 16},
     "one dimension": {"embed_dim": 5, "hidden_dim": 70, "z_dim": 2, "ema_dim": 1},
@@ -53,9 +56,9 @@ def path(monkeypatch):
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("chunk_size", [-1, 1, 4, 21])
-@pytest.mark.parametrize("prenorm", [False, True])
-def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, path):
-    options = {"attention_function": function, "chunk_size": chunk_size, "normalize_before": prenorm}
+@pytest.mark.parametrize("prenorm, norm", [(False, "layernorm"), (True, "layernorm"), (True, "rmsnorm")])
+def test_steps_equal_the_whole(function, shape, chunk_size, prenorm, norm, path):
+    options = {"attention_function": function, "chunk_size": chunk_size, "normalize_before": prenorm, "norm": norm}
     built = attention(shape, relative_bias="rotary" if chunk_size == 4 else "simple", **options)
     x = hidden(3, 21, built.widths[0])
     results = {}
@@ -96,6 +99,42 @@ def test_the_kernels_are_what_runs(path, monkeypatch):
     with torch.enable_grad():
         run(built.float(), x[:, :1], return_state=True)
     assert len(calls) == 9
+
+
+@pytest.mark.parametrize("rows", [1, 3, MOST_ROWS + 1])
+@pytest.mark.parametrize("prenorm", [False, True])
+@pytest.mark.parametrize("norm", ["layernorm", "scalenorm"])
+@torch.no_grad()
+def test_the_feed_forward_sub_layer(norm, prenorm, rows, path):
+    torch.manual_seed(4)
+    config = MegaLayerConfig(**SHAPES["odd"], ffn_dim=21, norm=norm, normalize_before=prenorm)
+    built = NormalizedFeedForward(config).eval()
+    for parameter in built.parameters():
+        parameter.add_(0.3 * torch.randn_like(parameter))
+    x = 3 + torch.randn(rows, 1, 11, dtype=torch.float64)  # a mean that the norm has to take off
+    results = {}
+    for name, dtype in (("exact", torch.float64), ("reference", torch.float32), ("native", torch.float32)):
+        path("reference" if name == "exact" else name)
+        results[name] = built.to(dtype)(x.to(dtype))
+    assert_close("output", results["native"], results["exact"], results["reference"])
+
+
+@torch.no_grad()
+def test_a_step_of_a_layer_is_two_calls_of_kernels(monkeypatch):
+    calls, compiled = [], native.operators
+
+    class Counting:
+        def __getattr__(self, name):
+            calls.append(name)
+            return getattr(compiled, name)
+
+    layer = MegaLayer(MegaLayerConfig(**SHAPES["odd"], ffn_dim=8, chunk_size=4, normalize_before=True)).eval()
+    x = torch.randn(2, 6, 11)
+    out = run(layer, x[:, :5], return_state=True)
+    monkeypatch.setattr(native, "operators", Counting())
+    monkeypatch.setattr(torch.nn.functional, "layer_norm", None)  # it is within
+    run(layer, x[:, 5:], out, return_state=True)
+    assert calls == ["gated_attention_step", "feed_forward_step"]
 
 
 @pytest.mark.parametrize("function", ["softmax", "laplace"])

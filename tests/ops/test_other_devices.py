@@ -74,6 +74,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     statistics = {name: value for name, value in norm().items() if name != "weight"}
     average = {name: floats(D, N) for name in ("decay_high", "decay_low", "expansion", "projection")}
     turned = {"x": floats(B, L, D), "scale": floats(2, 1, D), "turns": floats(3, 2, D), "first": 0, "eps": 1e-5}
+    layer_norm = {"norm": True, "norm_scale": floats(D), "norm_shift": floats(D)}
     needed = dict.fromkeys(("need_x", "need_weight", "need_bias"), True)
     known: Dict[str, Dict[str, Any]] = {
         "ema_scan": masked_scan(),
@@ -169,6 +170,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "gated_attention_step": {
             "x": floats(B, D),
             "residual": floats(B, D),
+            **layer_norm,
             **linear_map("value", V, D),
             **linear_map("gate", 2 * D + Z + V, D),
             **linear_map("output", D, V),
@@ -185,8 +187,8 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         },
         "normalized_attention_step": {
             "x": floats(B, D),
-            "norm_weight": floats(D),
-            "norm_bias": floats(D),
+            "norm_scale": floats(D),
+            "norm_shift": floats(D),
             **statistics,
             **linear_map("value", V, D),
             **linear_map("gate", 2 * Z + V + D, D),
@@ -208,20 +210,12 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "feed_forward_step": {
             "x": floats(B, D),
             "residual": floats(B, D),
+            **layer_norm,
             **linear_map("input", 2 * V, D),
             **linear_map("output", D, V),
             "layer_scale": floats(D),
         },
-        "normalized_feed_forward_step": {
-            "x": floats(B, D),
-            "residual": floats(B, D),
-            "norm_weight": floats(D),
-            "norm_bias": floats(D),
-            **linear_map("input", 2 * V, D),
-            **linear_map("output", D, V),
-            "layer_scale": floats(D),
-        },
-        "timestep_norm_step": {"x": floats(B, D), "weight": floats(D), "bias": floats(D), **statistics},
+        "timestep_norm_step": {"x": floats(B, D), "scale": floats(D), "shift": floats(D), **statistics},
         "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
     }
     return known[operator]

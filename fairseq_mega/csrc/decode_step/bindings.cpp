@@ -2,12 +2,23 @@
 #include "decode_step/decode_step.h"
 
 #include "decode_step/arguments.h"
-#include "decode_step/operator.h"
 #include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)
 namespace fm {
 namespace {
+
+Tensor layer_norm_step(const char* op, Tensor x, std::optional<Tensor> scale, std::optional<Tensor> shift) {
+  STD_TORCH_CHECK(x.dim() == 2 && x.size(1) > 0, op, ": x must be (B, D)");
+  check_devices(op, {{"x", x}, {"norm_scale", scale}, {"norm_shift", shift}});
+  const int64_t batch = x.size(0), d = x.size(1);
+  const Tensor xs = packed(x);
+  Tensor y = torch::stable::new_empty(x, {batch, d});
+  const LayerNormStep step{data(xs, {batch, d}, "x"), data(scale, {d}, "norm_scale"), data(shift, {d}, "norm_shift"),
+                           y.mutable_data_ptr<float>(), d};
+  run_step([&](int64_t begin, int64_t end) { layer_norm_step_cpu(step, begin, end); }, batch, d);
+  return y;
+}
 
 std::tuple<Tensor, Tensor> average_step(Tensor x, Tensor decay_high, Tensor decay_low, Tensor expansion,
                                         Tensor projection, Tensor omega, std::optional<Tensor> state) {
@@ -74,27 +85,29 @@ Tensor mix_step(Tensor residual, Tensor gates, Tensor projected) {
 }
 
 std::tuple<Tensor, Tensor> gated_attention_step(
-    Tensor x, Tensor residual, Tensor value_weight, std::optional<Tensor> value_scale, std::optional<Tensor> value_bias,
-    Tensor gate_weight, std::optional<Tensor> gate_scale, std::optional<Tensor> gate_bias, Tensor output_weight,
+    Tensor x, Tensor residual, bool norm, std::optional<Tensor> norm_scale, std::optional<Tensor> norm_shift,
+    Tensor value_weight, std::optional<Tensor> value_scale, std::optional<Tensor> value_bias, Tensor gate_weight,
+    std::optional<Tensor> gate_scale, std::optional<Tensor> gate_bias, Tensor output_weight,
     std::optional<Tensor> output_scale, std::optional<Tensor> output_bias, Tensor kappa, Tensor mu, Tensor decay_high,
     Tensor decay_low, Tensor expansion, Tensor projection, Tensor omega, std::optional<Tensor> state, Tensor bias,
     Tensor keys, Tensor values, int64_t past, int64_t function) {
-  const Tensor value = packed_linear(x, value_weight, value_scale, value_bias);
+  const Tensor normed = norm ? layer_norm_step("gated_attention_step", x, norm_scale, norm_shift) : x;
+  const Tensor value = packed_linear(normed, value_weight, value_scale, value_bias);
   const auto [average, new_state] =
-      average_step(x, decay_high, decay_low, expansion, projection, omega, state);
+      average_step(normed, decay_high, decay_low, expansion, projection, omega, state);
   const Tensor gates = packed_linear(average, gate_weight, gate_scale, gate_bias);
   const Tensor attended = attention_step(gates, value, kappa, mu, bias, keys, values, past, function);
   const Tensor projected = packed_linear(attended, output_weight, output_scale, output_bias);
   return {mix_step(residual, gates, projected), new_state};
 }
 
-}  // namespace
-
-Tensor feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, std::optional<Tensor> input_scale,
+Tensor feed_forward_step(Tensor x, Tensor residual, bool norm, std::optional<Tensor> norm_scale,
+                         std::optional<Tensor> norm_shift, Tensor input_weight, std::optional<Tensor> input_scale,
                          std::optional<Tensor> input_bias, Tensor output_weight, std::optional<Tensor> output_scale,
                          std::optional<Tensor> output_bias, std::optional<Tensor> layer_scale) {
   const char* op = "feed_forward_step";
-  const Tensor inner = packed_linear(x, input_weight, input_scale, input_bias);
+  const Tensor inner =
+      packed_linear(norm ? layer_norm_step(op, x, norm_scale, norm_shift) : x, input_weight, input_scale, input_bias);
   const int64_t batch = inner.size(0), width = output_weight.size(1);
   STD_TORCH_CHECK(inner.size(1) == width || inner.size(1) == 2 * width, op, ": the inner widths ", inner.size(1), " and ",
                   width, " do not fit");
@@ -112,18 +125,20 @@ Tensor feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, std::op
   return out;
 }
 
+}  // namespace
 }  // namespace fm
 
 FM_LIBRARY(m) {
   m.def(
-      "gated_attention_step(Tensor x, Tensor residual, Tensor value_weight, Tensor? value_scale, Tensor? value_bias, "
-      "Tensor gate_weight, Tensor? gate_scale, Tensor? gate_bias, Tensor output_weight, Tensor? output_scale, "
-      "Tensor? output_bias, Tensor kappa, Tensor mu, Tensor decay_high, Tensor decay_low, Tensor expansion, "
-      "Tensor projection, Tensor omega, Tensor? state, Tensor bias, Tensor(a!) keys, Tensor(b!) values, int past, "
-      "int function) -> (Tensor, Tensor)");
+      "gated_attention_step(Tensor x, Tensor residual, bool norm, Tensor? norm_scale, Tensor? norm_shift, "
+      "Tensor value_weight, Tensor? value_scale, Tensor? value_bias, Tensor gate_weight, Tensor? gate_scale, "
+      "Tensor? gate_bias, Tensor output_weight, Tensor? output_scale, Tensor? output_bias, Tensor kappa, Tensor mu, "
+      "Tensor decay_high, Tensor decay_low, Tensor expansion, Tensor projection, Tensor omega, Tensor? state, "
+      "Tensor bias, Tensor(a!) keys, Tensor(b!) values, int past, int function) -> (Tensor, Tensor)");
   m.def(
-      "feed_forward_step(Tensor x, Tensor residual, Tensor input_weight, Tensor? input_scale, Tensor? input_bias, "
-      "Tensor output_weight, Tensor? output_scale, Tensor? output_bias, Tensor? layer_scale) -> Tensor");
+      "feed_forward_step(Tensor x, Tensor residual, bool norm, Tensor? norm_scale, Tensor? norm_shift, "
+      "Tensor input_weight, Tensor? input_scale, Tensor? input_bias, Tensor output_weight, Tensor? output_scale, "
+      "Tensor? output_bias, Tensor? layer_scale) -> Tensor");
   m.def(
       "average_step(Tensor x, Tensor decay_high, Tensor decay_low, Tensor expansion, Tensor projection, Tensor omega, "
       "Tensor? state) -> (Tensor, Tensor)");

@@ -10,6 +10,13 @@
 namespace fm {
 namespace {
 
+FM_INLINE void layer_norm_step(const LayerNormStep& s, int64_t begin, int64_t end) {
+  for (int64_t b = begin; b < end; ++b) {
+    const float* x = s.x + b * s.width;
+    normalize(x, s.width, moments(x, s.width), s.scale, s.shift, s.y + b * s.width);
+  }
+}
+
 FM_INLINE void average_step(const AverageStep& s, int64_t begin, int64_t end) {
   for (int64_t element = begin; element < end; ++element) {
     const int64_t d = element % s.width, first = d * s.n, own = element * s.n;
@@ -99,6 +106,10 @@ FM_INLINE void add_step(const AddStep& s, int64_t begin, int64_t end) {
 }
 
 }  // namespace
+
+void layer_norm_step_cpu(const LayerNormStep& step, int64_t begin, int64_t end) {
+  FM_AT_CPU_LEVEL(layer_norm_step(step, begin, end));
+}
 
 void average_step_cpu(const AverageStep& step, int64_t begin, int64_t end) {
   FM_AT_CPU_LEVEL(average_step(step, begin, end));

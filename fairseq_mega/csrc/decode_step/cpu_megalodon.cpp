@@ -9,35 +9,6 @@
 namespace fm {
 namespace {
 
-constexpr float kEps = 1e-5f;
-
-struct Moments {
-  double mean, variance;
-};
-
-// Of some features, measured from the first of them: a large mean costs no digits.
-FM_INLINE Moments moments(const float* x, int64_t size) {
-  const double origin = x[0];
-  double sum = 0., square = 0.;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < size; ++i) sum += x[i] - origin;
-  const double centre = sum / static_cast<double>(size);
-#pragma omp simd reduction(+ : square)
-  for (int64_t i = 0; i < size; ++i) {
-    const double apart = x[i] - origin - centre;
-    square += apart * apart;
-  }
-  return {origin + centre, square / static_cast<double>(size)};
-}
-
-// y = (x - mean) / sqrt(variance + eps) (weight + 1) + bias
-FM_INLINE void normalize(const float* x, int64_t size, Moments by, const float* weight, const float* bias, float* y) {
-  const double inverse = 1. / std::sqrt(by.variance + static_cast<double>(kEps));
-  for (int64_t i = 0; i < size; ++i) y[i] = static_cast<float>((x[i] - by.mean) * inverse);
-  for (int64_t i = 0; weight && i < size; ++i) y[i] *= weight[i] + 1.f;
-  for (int64_t i = 0; bias && i < size; ++i) y[i] += bias[i];
-}
-
 FM_INLINE void timestep_norm_step(const TimestepNormStep& s, int64_t begin, int64_t end) {
   const int64_t features = s.width / s.groups;
   for (int64_t b = begin; b < end; ++b) {
@@ -53,16 +24,9 @@ FM_INLINE void timestep_norm_step(const TimestepNormStep& s, int64_t begin, int6
                         variance + (now.variance - variance) * share + (1. - share) * share * apart * apart};
       s.new_mean[group] = all.mean;
       s.new_variance[group] = all.variance;
-      normalize(s.x + at, features, all, s.weight ? s.weight + first : nullptr, s.bias ? s.bias + first : nullptr,
+      normalize(s.x + at, features, all, s.scale ? s.scale + first : nullptr, s.shift ? s.shift + first : nullptr,
                 s.y + at);
     }
-  }
-}
-
-FM_INLINE void layer_norm_step(const LayerNormStep& s, int64_t begin, int64_t end) {
-  for (int64_t b = begin; b < end; ++b) {
-    const float* x = s.x + b * s.width;
-    normalize(x, s.width, moments(x, s.width), s.weight, s.bias, s.y + b * s.width);
   }
 }
 
@@ -156,10 +120,6 @@ FM_INLINE void candidate_step(const CandidateStep& s, int64_t begin, int64_t end
 
 void timestep_norm_step_cpu(const TimestepNormStep& step, int64_t begin, int64_t end) {
   FM_AT_CPU_LEVEL(timestep_norm_step(step, begin, end));
-}
-
-void layer_norm_step_cpu(const LayerNormStep& step, int64_t begin, int64_t end) {
-  FM_AT_CPU_LEVEL(layer_norm_step(step, begin, end));
 }
 
 void complex_average_step_cpu(const ComplexAverageStep& step, int64_t begin, int64_t end) {

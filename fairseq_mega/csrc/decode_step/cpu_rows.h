@@ -1,6 +1,7 @@
 #pragma once
 // Rows of floats, eight at a time: what the kernels of decoding on the CPU share.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "attention/attention.h"
@@ -108,6 +109,35 @@ FM_INLINE void combine(const float* rows, int64_t stride, int64_t width, int64_t
   int64_t j = 0;
   for (; j + kRows <= count; j += kRows) add_rows<kRows>(rows + j * stride, stride, width, weights + j, out);
   for (; j < count; ++j) add_rows<1>(rows + j * stride, stride, width, weights + j, out);
+}
+
+constexpr float kEps = 1e-5f;  // of every norm
+
+struct Moments {
+  double mean, variance;
+};
+
+// Of some features, measured from the first of them: a large mean costs no digits.
+FM_INLINE Moments moments(const float* x, int64_t size) {
+  const double origin = x[0];
+  double sum = 0., square = 0.;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < size; ++i) sum += x[i] - origin;
+  const double centre = sum / static_cast<double>(size);
+#pragma omp simd reduction(+ : square)
+  for (int64_t i = 0; i < size; ++i) {
+    const double apart = x[i] - origin - centre;
+    square += apart * apart;
+  }
+  return {origin + centre, square / static_cast<double>(size)};
+}
+
+// y = (x - mean) / sqrt(variance + eps) scale + shift; null for a scale of one and a shift of zero
+FM_INLINE void normalize(const float* x, int64_t size, Moments by, const float* scale, const float* shift, float* y) {
+  const double inverse = 1. / std::sqrt(by.variance + static_cast<double>(kEps));
+  for (int64_t i = 0; i < size; ++i) y[i] = static_cast<float>((x[i] - by.mean) * inverse);
+  for (int64_t i = 0; scale && i < size; ++i) y[i] *= scale[i];
+  for (int64_t i = 0; shift && i < size; ++i) y[i] += shift[i];
 }
 
 }  // namespace fm

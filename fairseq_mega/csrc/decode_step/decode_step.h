@@ -1,11 +1,21 @@
 #pragma once
-// One step of decoding on the CPU: MEGA's gated attention (Eq. 5 to 15) between its linear maps, in three parts instead of
-// some thirty operators. All tensors are float32.
+// One step of decoding on the CPU: the layer norm, MEGA's gated attention (Eq. 5 to 15) between its linear maps, in three
+// parts instead of some thirty operators, and the feed-forward sub-layer. All tensors are float32.
 #include <cstdint>
 
 #include "attention/attention.h"
 
 namespace fm {
+
+// y = (x - m) / sqrt(mean((x - m)^2) + eps) scale + shift with the mean m of a row.
+struct LayerNormStep {
+  const float* x;              // (B, D)
+  const float *scale, *shift;  // (D), or null for one and zero
+  float* y;                    // (B, D)
+  int64_t width;
+};
+
+void layer_norm_step_cpu(const LayerNormStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
 
 // h' = q h + p x and y = SiLU(sum_n g h' + omega x). q is the sum of its float32 rounding and of what that left out.
 struct AverageStep {

@@ -2,7 +2,6 @@
 #include "decode_step/megalodon_step.h"
 
 #include "decode_step/arguments.h"
-#include "decode_step/operator.h"
 #include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)
@@ -12,13 +11,13 @@ namespace {
 const char* const kOp = "normalized_attention_step";
 
 // The step x (B, D) normalised, and the statistics with it: count, mean, variance.
-std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_step(Tensor x, std::optional<Tensor> weight,
-                                                              std::optional<Tensor> bias, Tensor count, Tensor mean,
+std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_step(Tensor x, std::optional<Tensor> scale,
+                                                              std::optional<Tensor> shift, Tensor count, Tensor mean,
                                                               Tensor variance) {
   const char* op = "timestep_norm_step";
   check_devices(op, {{"x", x},
-                     {"weight", weight},
-                     {"bias", bias},
+                     {"scale", scale},
+                     {"shift", shift},
                      {"the state's count", count},
                      {"the state's mean", mean},
                      {"the state's variance", variance}});
@@ -35,8 +34,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_step(Tensor x, std::opt
   Tensor new_mean = torch::stable::new_empty(mean, {batch, groups});
   Tensor new_variance = torch::stable::new_empty(mean, {batch, groups});
   const TimestepNormStep step{data(xs, {batch, d}, "x"),
-                              data(weight, {d}, "the norm's weight"),
-                              data(bias, {d}, "the norm's bias"),
+                              data(scale, {d}, "the norm's scale"),
+                              data(shift, {d}, "the norm's shift"),
                               counts.const_data_ptr<int64_t>(),
                               means.const_data_ptr<double>(),
                               variances.const_data_ptr<double>(),
@@ -48,24 +47,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_step(Tensor x, std::opt
                               groups};
   run_step([&](int64_t begin, int64_t end) { timestep_norm_step_cpu(step, begin, end); }, batch, d);
   return {y, new_count, new_mean, new_variance};
-}
-
-Tensor normalized_feed_forward_step(Tensor x, Tensor residual, std::optional<Tensor> norm_weight,
-                                    std::optional<Tensor> norm_bias, Tensor input_weight,
-                                    std::optional<Tensor> input_scale, std::optional<Tensor> input_bias,
-                                    Tensor output_weight, std::optional<Tensor> output_scale,
-                                    std::optional<Tensor> output_bias, std::optional<Tensor> layer_scale) {
-  const char* op = "normalized_feed_forward_step";
-  check_devices(op, {{"x", x}, {"residual", residual}, {"norm_weight", norm_weight}, {"norm_bias", norm_bias}});
-  STD_TORCH_CHECK(x.dim() == 2, op, ": x must be (B, D)");
-  const int64_t batch = x.size(0), d = x.size(1);
-  const Tensor xs = packed(x);
-  Tensor y = torch::stable::new_empty(x, {batch, d});
-  const LayerNormStep step{data(xs, {batch, d}, "x"), data(norm_weight, {d}, "the norm's weight"),
-                           data(norm_bias, {d}, "the norm's bias"), y.mutable_data_ptr<float>(), d};
-  run_step([&](int64_t begin, int64_t end) { layer_norm_step_cpu(step, begin, end); }, batch, d);
-  return feed_forward_step(y, residual, input_weight, input_scale, input_bias, output_weight, output_scale,
-                           output_bias, layer_scale);
 }
 
 std::tuple<Tensor, Tensor> complex_average(const Tensor& x, const Tensor& decay, const Tensor& expansion,
@@ -110,7 +91,7 @@ Tensor attend(const Tensor& gates, const Tensor& value, const Tensor& scale, con
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> normalized_attention_step(
-    Tensor x, std::optional<Tensor> norm_weight, std::optional<Tensor> norm_bias, Tensor count, Tensor mean,
+    Tensor x, std::optional<Tensor> norm_scale, std::optional<Tensor> norm_shift, Tensor count, Tensor mean,
     Tensor variance, Tensor value_weight, std::optional<Tensor> value_scale, std::optional<Tensor> value_bias,
     Tensor gate_weight, std::optional<Tensor> gate_scale, std::optional<Tensor> gate_bias, Tensor output_weight,
     std::optional<Tensor> output_scale, std::optional<Tensor> output_bias, Tensor scale, Tensor offset, Tensor turns,
@@ -130,7 +111,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> normalized_attention_step(
                       {"keys", keys},
                       {"values", values}});
   const auto [normed, new_count, new_mean, new_variance] =
-      timestep_norm_step(x, norm_weight, norm_bias, count, mean, variance);
+      timestep_norm_step(x, norm_scale, norm_shift, count, mean, variance);
   const Tensor value = packed_linear(normed, value_weight, value_scale, value_bias);
   const auto [average, new_state] = complex_average(normed, decay, expansion, projection, omega, ema_scale, rms, state);
   const Tensor gates = packed_linear(average, gate_weight, gate_scale, gate_bias);
@@ -152,23 +133,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> normalized_attention_step(
 
 FM_LIBRARY(m) {
   m.def(
-      "normalized_attention_step(Tensor x, Tensor? norm_weight, Tensor? norm_bias, Tensor count, Tensor mean, "
-      "Tensor variance, Tensor value_weight, Tensor? value_scale, Tensor? value_bias, Tensor gate_weight, Tensor? gate_scale, Tensor? gate_bias, Tensor output_weight, "
-      "Tensor? output_scale, Tensor? output_bias, Tensor scale, Tensor offset, Tensor turns, Tensor decay, "
-      "Tensor expansion, Tensor projection, Tensor omega, Tensor? ema_scale, bool rms, Tensor? state, "
-      "Tensor(a!) keys, Tensor(b!) values, int past) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "normalized_attention_step(Tensor x, Tensor? norm_scale, Tensor? norm_shift, Tensor count, Tensor mean, "
+      "Tensor variance, Tensor value_weight, Tensor? value_scale, Tensor? value_bias, Tensor gate_weight, "
+      "Tensor? gate_scale, Tensor? gate_bias, Tensor output_weight, Tensor? output_scale, Tensor? output_bias, "
+      "Tensor scale, Tensor offset, Tensor turns, Tensor decay, Tensor expansion, Tensor projection, Tensor omega, "
+      "Tensor? ema_scale, bool rms, Tensor? state, Tensor(a!) keys, Tensor(b!) values, int past) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
-      "normalized_feed_forward_step(Tensor x, Tensor residual, Tensor? norm_weight, Tensor? norm_bias, "
-      "Tensor input_weight, Tensor? input_scale, Tensor? input_bias, Tensor output_weight, Tensor? output_scale, "
-      "Tensor? output_bias, Tensor? layer_scale) -> Tensor");
-  m.def(
-      "timestep_norm_step(Tensor x, Tensor? weight, Tensor? bias, Tensor count, Tensor mean, Tensor variance) -> "
+      "timestep_norm_step(Tensor x, Tensor? scale, Tensor? shift, Tensor count, Tensor mean, Tensor variance) -> "
       "(Tensor, Tensor, Tensor, Tensor)");
 }
 
 FM_LIBRARY_CPU(m) {
   m.impl("normalized_attention_step", TORCH_BOX(&fm::normalized_attention_step));
-  m.impl("normalized_feed_forward_step", TORCH_BOX(&fm::normalized_feed_forward_step));
   m.impl("timestep_norm_step", TORCH_BOX(&fm::timestep_norm_step));
 }
 #endif

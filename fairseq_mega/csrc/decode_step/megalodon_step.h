@@ -1,7 +1,7 @@
 #pragma once
-// One step of decoding on the CPU: MEGALODON's norms (Eq. 4 and the layer norm of the FFN) and, in two parts, its
-// normalised gated attention (Eq. 2, 5 to 9, 16 to 18) between its linear maps. All tensors are float32 but the decay and
-// the statistics of the timestep norm.
+// One step of decoding on the CPU: MEGALODON's timestep norm (Eq. 4) and, in two parts, its normalised gated
+// attention (Eq. 2, 5 to 9, 16 to 18) between its linear maps. All tensors are float32 but the decay and the statistics of
+// the timestep norm.
 #include <cstdint>
 
 namespace fm {
@@ -9,7 +9,7 @@ namespace fm {
 // The statistics with one more step, and the step normalised by them; see timestep_norm.h.
 struct TimestepNormStep {
   const float* x;                 // (B, D)
-  const float *weight, *bias;     // (D), the scale minus one, or null for zeros
+  const float *scale, *shift;     // (D), or null for one and zero
   const int64_t* count;           // (B)
   const double *mean, *variance;  // (B, G)
   float* y;                       // (B, D)
@@ -19,16 +19,6 @@ struct TimestepNormStep {
 };
 
 void timestep_norm_step_cpu(const TimestepNormStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
-
-// y = (x - m) / sqrt(mean((x - m)^2) + eps) (weight + 1) + bias with the mean m of a row.
-struct LayerNormStep {
-  const float* x;              // (B, D)
-  const float *weight, *bias;  // (D), or null for zeros
-  float* y;                    // (B, D)
-  int64_t width;
-};
-
-void layer_norm_step_cpu(const LayerNormStep& step, int64_t begin, int64_t end);  // batch rows [begin, end)
 
 // h' = q h + p x, y = Re(sum_n g h') + omega x, then the RMS norm over the features, or SiLU.
 struct ComplexAverageStep {

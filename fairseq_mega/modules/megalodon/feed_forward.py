@@ -69,14 +69,14 @@ class FeedForward(nn.Module):
         self, x: Tensor, residual: Tensor, functions: Optional[StepFunctions], prepared: Prepared
     ) -> Optional[Tensor]:
         """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
-        if functions is None or functions.normalized_feed_forward is None:
+        if functions is None or functions.feed_forward is None:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
         weights = prepared.get_of_all(self, "feed-forward", self._step_weights)
         if weights is None:
             return None
-        return functions.normalized_feed_forward(x[:, 0], residual[:, 0], *weights).unsqueeze(1)
+        return functions.feed_forward(x[:, 0], residual[:, 0], *weights).unsqueeze(1)
 
     def _step_weights(self) -> Optional[Tuple[StepNorm, Tuple[StepMap, ...], Optional[Tensor]]]:
         """Norm, linear maps and scale as a kernel for single steps takes them, None where it is not for such."""

@@ -40,10 +40,10 @@ class ScaledNorm(nn.Module):
         return None if self.weight is None else at_least_float32(self.weight) + 1
 
     def of_step(self) -> Optional[StepNorm]:
-        """Scale minus one and shift as kernels for single steps take them, None where they are not of float32."""
+        """Scale and shift as kernels for single steps take them, None where they are not of float32."""
         if self.weight is not None and self.weight.dtype != torch.float32:
             return None
-        return StepNorm(self.weight, self.bias)
+        return StepNorm(self.scale, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, affine={self.weight is not None}"

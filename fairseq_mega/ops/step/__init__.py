@@ -10,8 +10,8 @@ maps between them are the caller's::
     y = step.mix(residual, gates, output_proj(attended))
 
 The kernels also compute whole sub-layers in one call, linear maps included, as calling them takes a good part of a
-step's time: ``gated_attention`` all five lines, ``feed_forward`` a feed-forward sub-layer; MEGALODON's with the norms
-before them, ``normalized_attention`` and ``normalized_feed_forward``; ``timestep_norm`` the norm after its last layer.
+step's time, with the norm before them: ``gated_attention`` all five lines, ``normalized_attention`` MEGALODON's,
+``feed_forward`` a feed-forward sub-layer of either; ``timestep_norm`` the norm after MEGALODON's last layer.
 """
 
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
@@ -54,7 +54,6 @@ class StepFunctions(NamedTuple):
     gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
     feed_forward: Optional[Callable[..., Tensor]] = None
     normalized_attention: Optional[Callable[..., Tuple[Any, ...]]] = None
-    normalized_feed_forward: Optional[Callable[..., Tensor]] = None
     timestep_norm: Optional[Callable[..., Tuple[Tensor, TimestepNormState]]] = None
 
 
@@ -65,7 +64,6 @@ NATIVE_STEPS = StepFunctions(
     native.gated_attention_step,
     native.feed_forward_step,
     native.normalized_attention_step,
-    native.normalized_feed_forward_step,
     native.timestep_norm_step,
 )
 FUNCTIONS: Dict[str, StepFunctions] = {
@@ -73,9 +71,7 @@ FUNCTIONS: Dict[str, StepFunctions] = {
     "native": NATIVE_STEPS,
 }
 # Of more rows than the kernels' linear maps are for; these are PyTorch's then.
-NATIVE_OF_MANY = NATIVE_STEPS._replace(
-    gated_attention=None, feed_forward=None, normalized_attention=None, normalized_feed_forward=None
-)
+NATIVE_OF_MANY = NATIVE_STEPS._replace(gated_attention=None, feed_forward=None, normalized_attention=None)
 
 
 def step_functions(x: Tensor) -> Optional[StepFunctions]:

@@ -49,9 +49,17 @@ def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
     return native.operators.mix_step(residual, gates, projected)
 
 
+class StepNorm(NamedTuple):
+    """Scale and shift of a norm, (D,) float32 each, None for one and zero."""
+
+    scale: Optional[Tensor]
+    shift: Optional[Tensor]
+
+
 def gated_attention_step(
     x: Tensor,
     residual: Tensor,
+    norm: Optional[StepNorm],
     maps: Tuple[StepMap, ...],
     kappa: Tensor,
     mu: Tensor,
@@ -63,10 +71,11 @@ def gated_attention_step(
     function: str,
     most: Optional[int],
 ) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
-    """One step of a gated attention, from its normalised input to its residual sum, in one call.
+    """One step of a gated attention, from its input to its residual sum, in one call.
 
     Args:
         x, residual: (B, D).
+        norm: the layer norm (eps 1e-5) that x still needs, None where it needs none.
         maps: of value, gates and output.
         kappa, mu, bias, keys, values, function, most: of the attention.
         coefficients, state: of the EMA.
@@ -78,16 +87,23 @@ def gated_attention_step(
     keys, values = keys.grow(1, most), values.grow(1, most)
     value, gates, output = maps
     out, state = native.operators.gated_attention_step(
-        x, residual, *value, *gates, *output, kappa, mu, *coefficients, state, bias, keys.room, values.room, past, index
+        x,
+        residual,
+        *norm_arguments(norm),
+        *value,
+        *gates,
+        *output,
+        kappa,
+        mu,
+        *coefficients,
+        state,
+        bias,
+        keys.room,
+        values.room,
+        past,
+        index,
     )
     return out, state, keys, values
-
-
-class StepNorm(NamedTuple):
-    """Scale minus one and shift of a norm, (D,) float32 each, None for zeros."""
-
-    weight: Optional[Tensor]
-    bias: Optional[Tensor]
 
 
 class ComplexStepCoefficients(NamedTuple):
@@ -165,20 +181,25 @@ def timestep_norm_step(x: Tensor, norm: StepNorm, statistics: TimestepNormState)
     return y, TimestepNormState(*now)
 
 
-def feed_forward_step(x: Tensor, residual: Tensor, maps: Tuple[StepMap, ...]) -> Tensor:
-    """``residual + W2 SiLU(W1 x)``, with SiLU of one half times the other where W1 has twice W2's inputs.
+def feed_forward_step(
+    x: Tensor,
+    residual: Tensor,
+    norm: Optional[StepNorm],
+    maps: Tuple[StepMap, ...],
+    scale: Optional[Tensor] = None,
+) -> Tensor:
+    """``residual + scale * W2 SiLU(W1 x)``, with SiLU of one half times the other where W1 has twice W2's inputs.
 
     Args:
         x, residual: (B, D).
+        norm: as in :func:`gated_attention_step`.
         maps: W1 and W2.
+        scale: (D,), None for one.
     """
     first, second = maps
-    return native.operators.feed_forward_step(x, residual, *first, *second, None)
+    return native.operators.feed_forward_step(x, residual, *norm_arguments(norm), *first, *second, scale)
 
 
-def normalized_feed_forward_step(
-    x: Tensor, residual: Tensor, norm: StepNorm, maps: Tuple[StepMap, ...], scale: Optional[Tensor]
-) -> Tensor:
-    """As :func:`feed_forward_step` of the layer norm of x (B, D) (eps 1e-5), W2's outputs times scale (D,)."""
-    first, second = maps
-    return native.operators.normalized_feed_forward_step(x, residual, *norm, *first, *second, scale)
+def norm_arguments(norm: Optional[StepNorm]) -> Tuple[bool, Optional[Tensor], Optional[Tensor]]:
+    """Whether there is a norm, its scale and its shift."""
+    return (False, None, None) if norm is None else (True, *norm)
