@@ -60,10 +60,19 @@ def _name_precision(original: typing.Callable, self: typing.Any) -> typing.Dict[
 
 
 def evaluate_under_autocast() -> None:
-    """Let the flags of such a training have the same meaning for fairseq's other commands, which know --fp16 alone."""
+    """Let the flags of such a training have the same meaning for fairseq's other commands, which know --fp16 alone.
+
+    fairseq-generate calls its main function by itself: its models remember what was asked for.
+    """
     from fairseq.distributed import utils
+    from fairseq.models import BaseFairseqModel
+    from fairseq.sequence_generator import SequenceGenerator
+    from fairseq.sequence_scorer import SequenceScorer
 
     wrap(utils, "call_main", _call_evaluation)
+    wrap(BaseFairseqModel, "prepare_for_inference_", _remember_autocast)
+    wrap(SequenceGenerator, "generate", _generate)
+    wrap(SequenceScorer, "generate", _generate)
 
 
 def _call_evaluation(original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any) -> None:
@@ -71,3 +80,23 @@ def _call_evaluation(original: typing.Callable, cfg: typing.Any, main: typing.Ca
     if wanted(cfg.common, device) and main.__module__ != "fairseq_cli.train":
         main = functools.partial(under_autocast, main, device)
     original(cfg, main, **kwargs)
+
+
+def _remember_autocast(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:
+    common = getattr(cfg, "common", None)  # code of others may hand over the options of a command
+    device = None if common is None else device_of(common)
+    model.autocast_device = device if device is not None and wanted(common, device) else None
+    return original(model, cfg)
+
+
+def _generate(
+    original: typing.Callable,
+    self: typing.Any,
+    models: typing.Sequence[typing.Any],
+    *args: typing.Any,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    device = getattr(models[0], "autocast_device", None)
+    if device is None:
+        return original(self, models, *args, **kwargs)
+    return under_autocast(original, device, self, models, *args, **kwargs)

@@ -140,7 +140,23 @@ def products(monkeypatch):
     return found
 
 
-def test_commands(tiny_corpus, products, tmp_path):
+@pytest.fixture
+def scored(monkeypatch):
+    """The dtypes of the logits of every step that is generated or scored."""
+    from fairseq.models.fairseq_decoder import FairseqDecoder
+
+    found = []
+    original = FairseqDecoder.get_normalized_probs
+
+    def get_normalized_probs(self, net_output, *args, **kwargs):
+        found.append(net_output[0].dtype)
+        return original(self, net_output, *args, **kwargs)
+
+    monkeypatch.setattr(FairseqDecoder, "get_normalized_probs", get_normalized_probs)
+    return found
+
+
+def test_commands(tiny_corpus, products, scored, tmp_path):
     """Training, validating and translating with products in bfloat16, from the same kind of checkpoint as ever."""
     common = [tiny_corpus, "--cpu", "--num-workers", 0]
     stop = ["--max-update", 3, "--save-dir", tmp_path, "--no-epoch-checkpoints"]
@@ -158,5 +174,9 @@ def test_commands(tiny_corpus, products, tmp_path):
         options_given = ["--task", "translation", "--max-tokens", 200, "--precision", chosen]
         helpers.run_fairseq("validate", [*common, *path, *options_given])
         assert set(products) == {dtype}
-    translated = helpers.run_fairseq("generate", [*common, *path, "--max-tokens", 800, "--precision", "bf16"])
-    assert len(helpers.hypotheses(translated)) == 461
+    for chosen, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        translating = [*common, *path, "--gen-subset", "valid", "--max-tokens", 800, "--precision", chosen]
+        for command in ([], ["--score-reference"]):
+            scored.clear()
+            helpers.run_fairseq("generate", [*translating, *command])
+            assert set(scored) == {dtype}
