@@ -17,6 +17,7 @@ from . import (
     interactive,
     loading,
     master_weights,
+    ngrams,
     numpy_names,
     precision,
     safe_globals,
@@ -64,4 +65,5 @@ def apply() -> None:
     arguments.name_missing_arguments()
     precision.add_precision_option()
     interactive.drop_byte_order_marks()
+    ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
