@@ -8,11 +8,9 @@ from fairseq_mega.tasks.families import kind_of
 
 from .usage import UsageError, alternatives
 
+CHECKPOINT = "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"
 # Options that a command needs; fairseq finds some of them missing in a traceback.
-REQUIRED = {
-    command: {"--path": "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"}
-    for command in ("generate", "interactive", "eval-lm", "validate")
-}
+REQUIRED = {command: {"--path": CHECKPOINT} for command in ("generate", "interactive", "eval-lm", "validate")}
 
 
 def option_value(arguments: typing.Sequence[str], option: str) -> typing.Optional[str]:

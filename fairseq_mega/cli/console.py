@@ -16,7 +16,7 @@ from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
-from .arguments import check_arguments, option_value, with_task
+from .arguments import CHECKPOINT, check_arguments, option_value, with_task
 from .usage import UsageError, explained_errors, plugin_flags
 
 COMMANDS = {
@@ -66,6 +66,21 @@ def check_files(arguments: typing.Sequence[str]) -> None:
         raise FileNotFoundError(f"--restore-file {restore} does not exist")
 
 
+def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
+    """What the checkpoint of --path says of itself: a file that cannot be read is an error before anything else is.
+
+    Of checkpoints in several files, whose names fairseq puts together, nothing is known.
+    """
+    several = any(option_value(arguments, option) for option in ("--checkpoint-suffix", "--checkpoint-shard-count"))
+    if command == "train" or several or {"-h", "--help"} & set(arguments):
+        return Origin()
+    path = option_value(arguments, "--path")
+    try:
+        return origin_of(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"--path {path} does not exist: give {CHECKPOINT}") from None
+
+
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:
     """Run the fairseq command `command` (a key of COMMANDS) and return the exit status.
 
@@ -77,7 +92,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         warnings.filterwarnings("ignore", module=r"(fairseq|hydra|omegaconf|torch)\b")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
     try:
-        origin = Origin() if command == "train" else origin_of(option_value(given, "--path"))
+        origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
         check_files(given)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]

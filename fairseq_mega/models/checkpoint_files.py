@@ -41,12 +41,15 @@ class Origin(NamedTuple):
 def origin_of(paths: Optional[str]) -> Origin:
     """Origin of the first checkpoint of a --path, without reading its weights.
 
-    A file that cannot be read has no origin: the command that opens it explains the error.
+    Raises:
+        OSError, UnreadableFile, RefusedContents: as :func:`fairseq_mega.compat.loading.load`.
     """
+    if not paths or "://" in paths:
+        return Origin()
+    state = load(paths.split(os.pathsep)[0], "cpu", mmap=True)
     try:
-        state = load((paths or "").split(os.pathsep)[0], "cpu", mmap=True)
         if state.get("cfg"):
             return Origin(state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name"))
         return Origin(getattr(state["args"], "arch", None), getattr(state["args"], "task", None))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (LookupError, TypeError, AttributeError):
         return Origin()

@@ -1,6 +1,7 @@
 """Command lines that forget something or are ill-typed: one line each, which says what to do."""
 
 import pytest
+import torch
 from fairseq_cli import train
 
 from fairseq_mega.cli import console
@@ -124,9 +125,17 @@ def test_a_checkpoint_is_opened_once_before_fairseq_opens_it(tiny_model, device_
     assert opened == [str(tiny_model.checkpoint)]
 
 
-def test_checkpoints_that_cannot_be_read_say_nothing(tmp_path):
-    (tmp_path / "model.pt").write_text("no model")
-    for path in (None, "", str(tmp_path), str(tmp_path / "model.pt"), str(tmp_path / "none.pt")):
+def test_a_checkpoint_that_cannot_be_read_is_named_before_the_data(tmp_path, capsys):
+    """Without its task, fairseq would look for the data of another one, and complain about that."""
+    (tmp_path / "text.pt").write_text("no model")
+    (tmp_path / "empty.pt").touch()
+    wrong = {"none.pt": "none.pt does not exist", "text.pt": "text.pt cannot be read: it is truncated or is no check"}
+    for name, expected in {**wrong, "empty.pt": "empty.pt cannot be read", ".": "Is a directory"}.items():
+        for command in ("generate", "interactive", "eval-lm", "validate"):
+            assert console.run(command, [str(tmp_path), "--path", str(tmp_path / name), "--cpu"]) == 1
+            said = capsys.readouterr().err
+            assert expected in said and "Traceback" not in said, said
+    for path in (None, "", "https://example.com/model.pt"):
         assert origin_of(path) == (None, None)
 
 
@@ -148,6 +157,7 @@ def test_checkpoints_of_another_family(command, options, expected, tiny_model, c
 
 
 def test_validation_without_a_task(capsys, monkeypatch, tmp_path):
+    torch.save({"model": {}}, tmp_path / "x.pt")  # which does not say
     message = error_of(capsys, monkeypatch, tmp_path, "validate", "data", "--path", "x.pt")
     assert message.startswith("--task is missing: give that of the training")
 
