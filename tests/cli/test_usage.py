@@ -62,6 +62,7 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
         (["data", "--arch", "mega_tiny", "--optimizer", "adamw"], "--optimizer adamw is unknown: give adam, "),
         (["data", "--arch", "mega_tiny", "--adam-betas", "0.9"], "--adam-betas 0.9: two numbers in brackets"),
         (["data", "--arch", "mega_tiny", "--task", "trnaslation"], "--task trnaslation is unknown: give translation"),
+        (["data", "--arch", "mega_tiny", "--update-freq", "2,0"], "--update-freq 2,0: give a whole number above 0"),
         (["data", "--arch", "mega_lm_tiny"], "give --task mega_language_modeling (without --task it is translation)"),
         (["data", "--arch", "mega_lra_imdb"], "is a classifier: give --task lra-text, lra-image or speech_commands"),
         (["data", "--arch=mega_tiny", "--task=lra-image"], "a translator: give --task translation (found lra-image)"),
@@ -154,6 +155,29 @@ def test_a_checkpoint_that_cannot_be_read_is_named_before_the_data(tmp_path, cap
 def test_checkpoints_of_another_family(command, options, expected, tiny_model, capsys, monkeypatch, tmp_path):
     given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), *options]
     assert expected in error_of(capsys, monkeypatch, tmp_path, command, *given)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--beam", "0"], "--beam 0: give a whole number above 0"),
+        (["--beam=-1"], "--beam -1: give a whole number above 0"),
+        (["--model-overrides", "{broken"], "--model-overrides {broken: a dictionary is needed, for instance "),
+        (["--decode-weights=int8", "--model-overrides", "[1]"], "--model-overrides [1]: a dictionary is needed"),
+        (["--print-step"], "--print-step is for models that refine what they wrote"),
+    ],
+)
+@pytest.mark.parametrize("command", ["generate", "interactive"])
+def test_generation(command, options, expected, tiny_model, capsys, monkeypatch, tmp_path):
+    given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", *options]
+    assert error_of(capsys, monkeypatch, tmp_path, command, *given).startswith(expected)
+
+
+@pytest.mark.parametrize("option", ["--constraints", "--score-reference"])
+def test_what_a_language_model_cannot_do(option, capsys, monkeypatch, tmp_path):
+    torch.save({"cfg": {"model": {"_name": "mega_lm"}, "task": {"_name": "mega_language_modeling"}}}, tmp_path / "x.pt")
+    message = error_of(capsys, monkeypatch, tmp_path, "interactive", "data", "--path", "x.pt", option)
+    assert message.startswith(f"{option} is for translators, and --path holds a language model: leave it out")
 
 
 def test_validation_without_a_task(capsys, monkeypatch, tmp_path):

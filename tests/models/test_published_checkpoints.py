@@ -11,6 +11,7 @@ import torch
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.published_checkpoints import convert_checkpoint, convert_name
+from fairseq_mega.models.published_checkpoints.options import flat_options
 from tests.support.tiny_mega import dictionary
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -110,3 +111,8 @@ def test_other_files_are_refused(model):
     ):
         encoder = {"encoder.layers.0.mega_layer.gamma": torch.zeros(2, 4)}
         convert_checkpoint({"model": encoder, "args": SimpleNamespace(arch="mega_encoder")}, "x.pt")
+
+
+def test_a_configuration_may_lack_a_part():
+    found = flat_options({"cfg": {"model": {"_name": "megalodon_lm", "dropout": 0.1}}})
+    assert found == {"arch": "megalodon_lm", "dropout": 0.1, "task": None}

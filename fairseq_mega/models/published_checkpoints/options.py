@@ -46,7 +46,7 @@ def flat_options(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         return dict(vars(checkpoint.get("args") or Namespace()))
     values: Dict[str, Any] = {}
     for part, name in (("task", "task"), ("model", "arch")):
-        given = cfg[part]
+        given = cfg.get(part) or {}
         given = vars(given) if isinstance(given, Namespace) else {key: given[key] for key in given}
         values.update({key: value for key, value in given.items() if key != "_name"}, **{name: given.get("_name")})
     return values
