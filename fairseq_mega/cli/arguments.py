@@ -3,12 +3,11 @@
 import ast
 import typing
 
-from fairseq_mega.models.checkpoint_files import Origin
+from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
 from fairseq_mega.tasks.families import kind_of
 
 from .usage import UsageError, alternatives
 
-CHECKPOINT = "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"
 # Options that a command needs; fairseq finds some of them missing in a traceback.
 REQUIRED = {command: {"--path": CHECKPOINT} for command in ("generate", "interactive", "eval-lm", "validate")}
 
@@ -40,14 +39,6 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
     betas = option_value(arguments, "--adam-betas")
     if betas is not None and not is_pair(betas):
         raise UsageError(f"--adam-betas {betas}: two numbers in brackets are needed, for instance '(0.9, 0.98)'")
-    check_counts(arguments)
-    overrides = option_value(arguments, "--model-overrides")
-    if overrides is not None and not isinstance(literal(overrides or "{}"), dict):
-        raise UsageError(f"--model-overrides {overrides}: a dictionary is needed, for instance \"{{'dropout': 0.1}}\"")
-    if "--print-step" in arguments:
-        raise UsageError(
-            "--print-step is for models that refine what they wrote, of which there are none: leave it out"
-        )
     task = option_value(arguments, "--task")
     if command == "train":
         arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
@@ -74,26 +65,12 @@ def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> 
     return [*arguments, "--task", origin.task]
 
 
-def check_counts(arguments: typing.Sequence[str]) -> None:
-    """Refuse whole numbers below one where there has to be something to do; raises UsageError."""
-    for option in ("--beam", "--nbest", "--update-freq"):
-        value = option_value(arguments, option)
-        numbers = literal(f"[{value}]") or []
-        if any(isinstance(number, int) and number < 1 for number in numbers):
-            raise UsageError(f"{option} {value}: give a whole number above 0")
-
-
-def literal(text: str) -> typing.Any:
-    """The value that a text writes down, None where it is none."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None
-
-
 def is_pair(text: str) -> bool:
     """Whether a text holds two numbers in brackets."""
-    value = literal(text)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
     return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
 
 

@@ -16,7 +16,7 @@ from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
-from .arguments import CHECKPOINT, check_arguments, option_value, with_task
+from .arguments import check_arguments, option_value, with_task
 from .usage import UsageError, explained_errors, plugin_flags
 
 COMMANDS = {
@@ -74,11 +74,7 @@ def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
     several = any(option_value(arguments, option) for option in ("--checkpoint-suffix", "--checkpoint-shard-count"))
     if command == "train" or several or {"-h", "--help"} & set(arguments):
         return Origin()
-    path = option_value(arguments, "--path")
-    try:
-        return origin_of(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"--path {path} does not exist: give {CHECKPOINT}") from None
+    return origin_of(option_value(arguments, "--path"))
 
 
 def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -> int:

@@ -63,6 +63,7 @@ def apply() -> None:
     finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
+    arguments.refuse_what_cannot_be()
     precision.add_precision_option()
     interactive.drop_byte_order_marks()
     ngrams.look_at_what_was_generated()

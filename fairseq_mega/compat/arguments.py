@@ -1,5 +1,6 @@
 """How fairseq reads its command line."""
 
+import ast
 import sys
 
 from .patching import wrap
@@ -39,6 +40,37 @@ def _parse_named(original, parser, *args, **kwargs):
         if error.args != (None,):
             raise
         parser.error("--task is missing: give that of the training, such as translation")
+
+
+def refuse_what_cannot_be() -> None:
+    """Refuse values that fairseq takes and ends over in a traceback."""
+    from fairseq import options
+
+    wrap(options, "parse_args_and_arch", _parse_checked)
+
+
+def _parse_checked(original, parser, *args, **kwargs):
+    parsed = original(parser, *args, **kwargs)
+    given = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
+    for name in ("beam", "nbest", "update_freq"):
+        value = given.get(name)
+        values = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(number, int) and number < 1 for number in values):
+            shown = ",".join(map(str, values))
+            parser.error(f"--{name.replace('_', '-')} {shown}: give a whole number above 0")
+    overrides = given.get("model_overrides")
+    if isinstance(overrides, str) and not _is_dictionary(overrides or "{}"):
+        parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")
+    if given.get("print_step"):
+        parser.error("--print-step is for models that refine what they wrote, of which there are none: leave it out")
+    return parsed
+
+
+def _is_dictionary(text: str) -> bool:
+    try:
+        return isinstance(ast.literal_eval(text), dict)
+    except (ValueError, SyntaxError):
+        return False
 
 
 def _ours():

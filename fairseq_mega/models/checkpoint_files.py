@@ -31,6 +31,9 @@ def save(checkpoint: Dict[str, Any], path: Path) -> None:
         raise
 
 
+CHECKPOINT = "the checkpoint; training leaves checkpoint_best.pt in its --save-dir"
+
+
 class Origin(NamedTuple):
     """Architecture and task of a checkpoint; None where it does not say."""
 
@@ -46,7 +49,10 @@ def origin_of(paths: Optional[str]) -> Origin:
     """
     if not paths or "://" in paths:
         return Origin()
-    state = load(paths.split(os.pathsep)[0], "cpu", mmap=True)
+    try:
+        state = load(paths.split(os.pathsep)[0], "cpu", mmap=True)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"--path {paths} does not exist: give {CHECKPOINT}") from None
     try:
         if state.get("cfg"):
             return Origin(state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name"))
