@@ -19,7 +19,7 @@ from torch import Tensor
 from . import native
 from .gpus import gpu_obstacle
 
-VARIABLE = "FAIRSEQ_MEGA_PATHS"
+VARIABLE = native.PATHS_VARIABLE
 BLANKETS = ("auto", "reference", "native")
 
 # Every operator, with the names that its paths had before; they are still accepted. So are the variables of that time,

@@ -9,14 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import native
+from .recomputing import inputs_of
+
 Keep = Callable[[Any, Tuple[Any, ...], Any], None]  # context, inputs, output
-
-
-def inputs_of(node: Any) -> Tuple[Any, ...]:
-    """The inputs a node has kept; torch's recomputation of layers gives them once only, so that they are noted."""
-    if node.inputs is None:
-        node.inputs = (*node.saved_tensors, *node.options)
-    return node.inputs
 
 
 def register_gated_residual(namespace: str, keep: Keep) -> None:
@@ -36,7 +32,7 @@ def register_gated_residual(namespace: str, keep: Keep) -> None:
 
     torch.library.register_fake(f"{namespace}::gated_residual")(fake)
     torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)
-    torch.library.register_autograd(f"{namespace}::gated_residual", backward, setup_context=keep)
+    native.register_gradients(f"{namespace}::gated_residual", backward, keep)
 
 
 def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
@@ -93,7 +89,7 @@ def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
     torch.library.register_fake(f"{namespace}::row_norm")(fake_norm)
     torch.library.register_fake(f"{namespace}::row_norm_backward")(fake_norm_backward)
     for name, backward in (("silu", silu_backward), ("query_key", query_key_backward), ("row_norm", norm_backward)):
-        torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep(getattr(operators, name)))
+        native.register_gradients(f"{namespace}::{name}", backward, keep(getattr(operators, name)))
 
 
 def _gradients_of_a_map(
@@ -146,7 +142,7 @@ def register_linear(namespace: str, keep: Keep) -> None:
         torch.library.register_fake(f"{namespace}::{name}")(of_forward)
         torch.library.register_fake(f"{namespace}::{name}_backward")(of_backward)
         backward = backward_by(getattr(operators, f"{name}_backward"))
-        torch.library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep)
+        native.register_gradients(f"{namespace}::{name}", backward, keep, twice=True)
     _register_silu_linear(namespace, keep)
 
 
@@ -180,4 +176,4 @@ def _register_silu_linear(namespace: str, keep: Keep) -> None:
 
     torch.library.register_fake(f"{namespace}::silu_linear")(fake)
     torch.library.register_fake(f"{namespace}::silu_linear_backward")(fake_backward)
-    torch.library.register_autograd(f"{namespace}::silu_linear", backward, setup_context=keep)
+    native.register_gradients(f"{namespace}::silu_linear", backward, keep, twice=True)

@@ -1,5 +1,6 @@
 """The compiled extension: loading it once, its operators, and how to get it where it is missing."""
 
+import functools
 import hashlib
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ NAMESPACE = "fairseq_mega"
 VARIABLE = "FAIRSEQ_MEGA_NATIVE"
 MODES = ("auto", "off", "require")
 LEVEL_VARIABLE = "FAIRSEQ_MEGA_CPU_LEVEL"
+PATHS_VARIABLE = "FAIRSEQ_MEGA_PATHS"
 REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -84,6 +86,30 @@ SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is No
 
 if PROBLEM is None:
     _choose_cpu_level()
+
+
+def register_gradients(
+    name: str, backward: Callable[..., Any], setup_context: Callable[..., None], *, twice: bool = False
+) -> None:
+    """Let torch differentiate an operator, given as "namespace::operator".
+
+    Args:
+        name, backward, setup_context: as torch.library.register_autograd takes them.
+        twice: ``backward`` can be differentiated, too. A kernel cannot: torch would take its gradients for constants,
+            so that a second derivative is an error.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *grads: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                f"{name} has no second derivatives, which create_graph=True asks for: set {PATHS_VARIABLE}=reference, "
+                "which chooses operators of PyTorch"
+            )
+        return backward(ctx, *grads)
+
+    torch.library.register_autograd(name, backward if twice else once, setup_context=setup_context)
+
 
 # Each op's Python half (shapes for the compiler, gradients) as a function of the library's namespace.
 _REGISTRATIONS: List[Callable[[str], None]] = []

@@ -1,15 +1,15 @@
 """Rotary positions: queries and keys turned by angles that grow with the position."""
 
-from functools import lru_cache
-from typing import Any, Optional, Tuple
+from functools import lru_cache, wraps
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate import keep_operator, row_norm
-from .gate_backward import inputs_of
+from .gate import row_norm
+from .recomputing import inputs_of, keep_operator
 
 PATHS = Operator("rotary", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
 
@@ -27,7 +27,7 @@ def normalized_query_key(
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
 
-    A CPU's kernel keeps nothing but its inputs; :func:`fairseq_mega.ops.gate.recomputing` can do without its results.
+    A CPU's kernel keeps nothing but its inputs; :mod:`.recomputing` can do without its results.
 
     Args:
         x: (B, L, H E), their shared representation, E even.
@@ -90,7 +90,21 @@ def _reach(last: int, chunk_size: int) -> int:
     return chunk_size if 0 < chunk_size < last else 1 << max(last - 1, 0).bit_length()
 
 
-@lru_cache(maxsize=16)
+def _kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Keep the last tables. Those of a model that is being traced (torch.export) are of that trace alone."""
+    cached = lru_cache(maxsize=16)(table)
+
+    @wraps(table)
+    def find(*arguments: Any) -> Tensor:
+        found = cached(*arguments)
+        if type(found) is not Tensor:
+            cached.cache_clear()
+        return found
+
+    return find
+
+
+@_kept
 def rotations(half: int, length: int, base: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Turns ``exp(i t base^(-k / half))`` of positions t < length, (length, half) complex; shared by all layers."""
     with torch.inference_mode(False), torch.no_grad():  # the table outlives the call
@@ -99,7 +113,7 @@ def rotations(half: int, length: int, base: float, dtype: torch.dtype, device: t
         return torch.polar(torch.ones_like(angle), angle).to(torch.promote_types(dtype, torch.complex64))
 
 
-@lru_cache(maxsize=16)
+@_kept
 def _signed_turns(half: int, length: int, base: float, device: torch.device) -> Tensor:
     """:func:`rotations` as the kernel takes them (length, 2, 2 half): cosines, and sines whose sign is that of the
     other feature of the pair in the result."""
@@ -129,7 +143,7 @@ def _register(namespace: str) -> None:
     torch.library.register_fake(f"{namespace}::rotary_query_key")(fake)
     torch.library.register_fake(f"{namespace}::rotary_query_key_backward")(fake_backward)
     keep = keep_operator(operators.rotary_query_key)
-    torch.library.register_autograd(f"{namespace}::rotary_query_key", backward, setup_context=keep)
+    native.register_gradients(f"{namespace}::rotary_query_key", backward, keep)
 
 
 native.register(_register)

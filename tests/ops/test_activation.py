@@ -10,7 +10,8 @@ import torch.utils.checkpoint
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from fairseq_mega.ops import native
-from fairseq_mega.ops.gate import query_key, recomputing, silu
+from fairseq_mega.ops.gate import query_key, silu
+from fairseq_mega.ops.recomputing import recomputing
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
@@ -235,3 +236,28 @@ def test_less_is_kept_and_gradients_stay(checkpointed, twice):
     assert checkpointed or after < before
     for gradient, other in zip(gained, wanted):
         assert torch.equal(gradient, other)
+
+
+def test_what_was_written_to_is_kept_as_it_is():
+    """A hook that sets a feature to zero, which takes no part in the gradients."""
+    x = tensors((4, 37), ("x",))["x"].float().requires_grad_()
+    weight = torch.ones(37, requires_grad=True)
+    found = []
+    for path in ("native", "reference"):
+        activated = silu(x, path=path)
+        with torch.no_grad():
+            activated[:, 3] = 0
+        (gradient,) = torch.autograd.grad(recomputing(torch.mul, activated, weight).sum(), weight)
+        found.append(gradient)
+    assert found[0][3] == 0
+    torch.testing.assert_close(*found)
+
+
+def test_an_input_that_is_written_to_between_two_gradients():
+    x = tensors((4, 37), ("x",))["x"].float().requires_grad_()
+    factor, weight = torch.randn(4, 37), torch.ones(37, requires_grad=True)
+    y = recomputing(torch.mul, silu(x, factor, path="native"), weight).sum()
+    torch.autograd.grad(y, weight, retain_graph=True)
+    factor.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(y, weight)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops import native
-from fairseq_mega.ops.gate import recomputing
+from fairseq_mega.ops.recomputing import recomputing
 from fairseq_mega.ops.rotary import normalized_query_key, rotate
 from tests.support.numerics import (
     GRADIENT_FACTOR,
@@ -139,3 +139,16 @@ def test_rotation_keeps_lengths_and_depends_on_distances_alone():
     for distance in (0, 3, 17):
         diagonal = scores.diagonal(distance, 1, 2)
         torch.testing.assert_close(diagonal, diagonal[:, :1].expand_as(diagonal))
+
+
+@torch.no_grad()
+def test_an_export_leaves_nothing_behind():
+    """The tables of its tensors without numbers belong to it alone."""
+
+    class Turned(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return rotate(x, 0, -1, 77.0)  # a base that no other test has
+
+    x = torch.randn(1, 5, 1, 6)
+    exported = torch.export.export(Turned(), (x,)).module()(x)
+    torch.testing.assert_close(rotate(x, 0, -1, 77.0), exported)

@@ -170,7 +170,7 @@ def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[T
     return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 7
 
 
-_attention.register_autograd(_gradients, setup_context=_save)
+native.register_gradients(f"{native.NAMESPACE}::attention", _gradients, _save)
 
 
 def _register(namespace: str) -> None:

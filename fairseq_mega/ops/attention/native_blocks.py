@@ -96,4 +96,4 @@ if native.PROBLEM is None:  # the simulator of the tests has kernels for GPUs on
     _NAME = f"{native.NAMESPACE}::attention_groups"
     torch.library.register_fake(_NAME, _fake)
     torch.library.register_fake(f"{_NAME}_backward", _fake_backward)
-    torch.library.register_autograd(_NAME, _gradients, setup_context=_keep)
+    native.register_gradients(_NAME, _gradients, _keep)

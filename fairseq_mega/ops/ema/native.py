@@ -191,7 +191,7 @@ def _register(namespace: str) -> None:
     torch.library.register_fake(f"{namespace}::ema_scan")(fake_scan)
     torch.library.register_fake(f"{namespace}::ema_scan_backward")(fake_backward)
     torch.library.register_fake(f"{namespace}::ema_step")(fake_step)
-    torch.library.register_autograd(f"{namespace}::ema_scan", backward, setup_context=_setup_context)
+    native.register_gradients(f"{namespace}::ema_scan", backward, _setup_context)
 
 
 def _states(x: Tensor, log_decay: Tensor, expansion: Tensor, bidirectional: bool) -> Tensor:

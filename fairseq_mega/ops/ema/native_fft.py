@@ -146,7 +146,7 @@ def _register(namespace: str) -> None:
 
     torch.library.register_fake(name)(fake)
     torch.library.register_fake(f"{name}_backward")(fake_backward)
-    torch.library.register_autograd(name, backward, setup_context=_setup_context)
+    native.register_gradients(name, backward, _setup_context)
 
 
 native.register(_register)

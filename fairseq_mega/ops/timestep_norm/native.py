@@ -69,7 +69,7 @@ def _register(namespace: str) -> None:
 
     torch.library.register_fake(f"{namespace}::timestep_norm", shapes)
     torch.library.register_fake(f"{namespace}::timestep_norm_backward", backward_shapes)
-    torch.library.register_autograd(f"{namespace}::timestep_norm", gradient, setup_context=keep)
+    native.register_gradients(f"{namespace}::timestep_norm", gradient, keep)
 
 
 native.register(_register)
