@@ -89,6 +89,27 @@ def test_a_single_row_of_any_size(size, kind):
 
 
 @needs_kernels
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("size", [1e-3, 1e-30])
+def test_large_weights_of_small_inputs(size, rows):
+    """The scale of a row comes last: before it, nothing is large."""
+    x, packed = matrix(rows, 130, seed=2) * size, pack(matrix(9, 130) * 1e30, "int8")
+    want = F.linear(x.double(), unpack(packed, torch.float64))
+    assert_close("output", packed_linear(x, packed, path="native"), want, packed_linear(x, packed, path="reference"))
+
+
+@needs_kernels
+def test_small_inputs_beside_a_large_one_are_rounded():
+    """Not cut off, which would add up."""
+    x = torch.full((1, 4001), 0.75)
+    x[0, 0] = 2.0**30
+    packed = PackedMatrix(torch.ones(1, 4001, dtype=torch.int8), torch.ones(1))
+    packed.data[0, 0] = 0
+    for sign in (1.0, -1.0):
+        assert packed_linear(sign * x, packed, path="native").item() == pytest.approx(sign * 3000, abs=1e3 + 1)
+
+
+@needs_kernels
 @pytest.mark.parametrize("inputs", [1 << 20, 1 << 21])
 def test_the_largest_sums_of_one_row(inputs):
     """Weights and inputs all of one size.

@@ -50,7 +50,7 @@ struct ByteTask {
     for (int64_t block = 0; block < m.inputs; block += kBlock, to += kBytes * kBlock) {
       const int64_t count = std::min(kBlock, m.inputs - block);
       for (int64_t i = 0; i < count; ++i) {
-        const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(m.x[block + i] * units)) + (128u << 24);
+        const uint32_t q = static_cast<uint32_t>(static_cast<int32_t>(__builtin_rintf(m.x[block + i] * units))) + (128u << 24);
         for (int byte = 0; byte < kBytes; ++byte) to[byte * kBlock + i] = static_cast<uint8_t>(q >> 8 * byte);
       }
     }
@@ -110,7 +110,7 @@ struct ByteTask {
 #pragma GCC unroll 4
     for (int o = 0; o < kOutputs; ++o) {
       const float scale = m.scale ? m.scale[output + o] : 1.f, bias = m.bias ? m.bias[output + o] : 0.f;
-      m.y[output + o] = total(sums[o]) * scale * unit + bias;
+      m.y[output + o] = total(sums[o]) * unit * scale + bias;  // in that order nothing overflows in between
     }
   }
 
