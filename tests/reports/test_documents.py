@@ -16,6 +16,7 @@ from fairseq_mega.reports.documents import (
     markers,
     numbers,
     pictures,
+    precisions,
     registry,
     shared_sequences,
 )
@@ -210,3 +211,14 @@ def test_a_picture_is_drawn_anew_where_its_results_are_others(checkout: Path, ca
         assert run(capsys, "--write", "--root", checkout)[1] == f"changed: {image}\n"
         assert run(capsys, "--check", "--root", checkout)[0] == 0
         assert image.read_bytes().startswith(b"\x89PNG") and image.stat().st_size < 20000
+
+
+def test_precisions_beside_each_other(tmp_path: Path) -> None:
+    scores = {("fp32", 1): 30.0, ("fp32", 2): 32.0, ("bf16", 1): 31.0, ("bf16", 2): 31.5}
+    for (precision, seed), value in scores.items():
+        settings = {"precision": precision, "test": "some"}
+        result = make_result("pairs", "mega", {"sacrebleu": value}, 9, "train", seed, settings)
+        write_result(tmp_path / "results" / precision / f"seed{seed}.json", result)
+    table = precisions.of_seeds(tmp_path, ["results"])
+    assert table.columns == ["model", "text", "score, 2 seeds", "float32", "bfloat16"]
+    assert table.rows == [["MEGA", "some", "BLEU", "31.00 ±1.41", "31.25 ±0.35"]]

@@ -13,6 +13,7 @@ from . import (
     layers,
     operators,
     papers,
+    precisions,
     shared_sequences,
     sizes,
     translation,
@@ -43,4 +44,5 @@ TABLES: Dict[str, Builder] = {
     "miniature-classifiers": classification.miniatures,
     "classifier-speed": classification.speed,
     "test-sets": translation.test_sets,
+    "precisions": precisions.of_seeds,
 }
