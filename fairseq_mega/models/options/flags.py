@@ -27,6 +27,7 @@ OF_BOTH_SIDES = {
     "activation_dropout": "activation_dropout",
     "norm_groups": "norm_num_groups",
     "rope_base": "rope_base",
+    "residual_hops": "residual_hops",
     "attention_drops": "attention_drops",
     "ema_norm": "ema_norm",
     "init_mode": "init_mode",
