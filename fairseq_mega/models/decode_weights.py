@@ -82,7 +82,8 @@ def pack_weights(model: nn.Module, kind: str) -> None:
         kind: "bf16" or "int8".
 
     Raises:
-        ValueError: for another kind, or a model on another device than the CPU, for which there are no kernels.
+        ValueError: for another kind, weights that are not finite, or a model on another device than the CPU, for
+            which there are no kernels.
     """
     device = next(model.parameters()).device
     if device.type != "cpu":
@@ -90,6 +91,13 @@ def pack_weights(model: nn.Module, kind: str) -> None:
             f"--decode-weights {kind}: there are kernels for CPUs only, the model is on {device.type}; leave the "
             f"option out, or add --cpu"
         )
+    try:
+        _pack(model, kind)
+    except ValueError as error:
+        raise ValueError(f"--decode-weights {kind}: {error}") from error
+
+
+def _pack(model: nn.Module, kind: str) -> None:
     for part in list(model.modules()):
         if isinstance(part, Trunk):
             pack_linear_maps(part.layers, kind)

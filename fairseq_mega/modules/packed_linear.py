@@ -97,9 +97,16 @@ def pack_linear_maps(
         module: what holds them; it is changed.
         kind: one of :data:`fairseq_mega.ops.packed_linear.KINDS`.
         linear_map_of: tells which parts are linear maps.
+
+    Raises:
+        ValueError: for a matrix that is not finite; the message begins with the name of its linear map.
     """
-    for parent in list(module.modules()):
+    for path, parent in list(module.named_modules()):
         for name, child in list(parent.named_children()):
             found = linear_map_of(child)
-            if found is not None:
+            if found is None:
+                continue
+            try:
                 setattr(parent, name, PackedLinear(found.matrix, found.bias, kind))
+            except ValueError as error:
+                raise ValueError(f"{path}.{name}: {error}") from error

@@ -138,6 +138,10 @@ def test_the_option_reaches_the_configuration(name):
 def test_what_cannot_be_packed_is_refused():
     with pytest.raises(ValueError, match="'int4': choose from bf16, int8"):
         pack_weights(tiny_lm.build(), "int4")
+    damaged = tiny_lm.build()
+    damaged.decoder.layers[1].feed_forward.fc1.weight.data[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"--decode-weights bf16: 1\.feed_forward\.fc1: a matrix with infinite"):
+        pack_weights(damaged, "bf16")
     with pytest.raises(ValueError, match=r"--decode-weights int8: there are kernels for CPUs only"):
         pack_weights(tiny_lm.build().to("meta"), "int8")
     with pytest.raises(ValueError, match=r"--decode-weights bf16: BaseFairseqModel is no MEGA model that generates"):
