@@ -8,6 +8,7 @@ for each: the likeliest label, its probability, and the line or the name of the 
 """
 
 import argparse
+import io
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
@@ -47,6 +48,9 @@ def run(args: argparse.Namespace) -> None:
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):  # bytes that are no text go through as they are
+            stream.reconfigure(errors="surrogateescape")
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
     for name, inputs in items:
         with precision.evaluating(args.precision, device.type):

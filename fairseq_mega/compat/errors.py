@@ -30,6 +30,8 @@ def remedy(error: BaseException, text: str) -> str:
             "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
             "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
         )
+    if isinstance(error, UnicodeDecodeError):
+        return "the text is not UTF-8: convert it, for instance with iconv -f latin1 -t utf-8"
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
     if "does not exist: " in text:

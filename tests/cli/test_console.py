@@ -60,6 +60,7 @@ class TestErrors:
             (Exception("Could not infer language pair, please provide it explicitly"), 2, "fairseq-preprocess"),
             (pickle.UnpicklingError("invalid load key"), 2, "truncated"),
             (EOFError(), 1, "truncated"),
+            (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "invalid byte"), 2, "iconv -f latin1 -t utf-8"),
         ],
     )
     def test_of_the_user_take_one_line(self, error, status, expected, monkeypatch, capsys) -> None:

@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import random
+import subprocess
+import sys
 import wave
 from pathlib import Path
 from typing import Dict, List, Tuple
@@ -47,6 +50,16 @@ def texts(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Tuple[Path,
     options = ["--task", "lra-text", "--arch", "mega_lra_imdb", *MODEL, "--chunk-size", 16, "--max-epoch", 12]
     helpers.run_fairseq("train", [data, *options, *TRAINING, *device_flags, "--save-dir", folder])
     return data, folder / "checkpoint_best.pt"
+
+
+def test_lines_that_are_no_utf8(texts) -> None:
+    """As files do, they go through as they are, where a terminal's locale would refuse them."""
+    data, checkpoint = map(str, texts)
+    command = [sys.executable, "-m", "fairseq_mega.cli.classify", data, "--path", checkpoint, "--cpu"]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    line = "Der Film 7 ist übel.\n".encode("latin-1")
+    done = subprocess.run(command, input=line, capture_output=True, env=environment)
+    assert done.returncode == 0 and done.stdout.startswith(b"tadel\t") and done.stdout.endswith(line), done
 
 
 def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
