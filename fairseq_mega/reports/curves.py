@@ -18,13 +18,11 @@ def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
     """The points of each panel in a log; lines that are cut off are left out."""
     curves: Dict[str, Points] = {panel: {} for panel in PANELS}
     for line in lines:
-        if "| train_inner |" in line:
-            add(curves[PANELS[0]], parse_statistics(line), "num_updates", "loss")
-        elif "| valid |" in line:
-            found = parse_statistics(line)
-            add(curves[PANELS[1]], found, "valid_num_updates", "valid_loss")
-            score = next((key for key in SCORES if key in found), "")
-            add(curves[PANELS[2]], found, "valid_num_updates", score)
+        found = parse_statistics(line)  # whose names tell what a line of fairseq's --log-file does not say
+        add(curves[PANELS[0]], found, "num_updates", "loss")
+        add(curves[PANELS[1]], found, "valid_num_updates", "valid_loss")
+        score = next((key for key in SCORES if key in found), "")
+        add(curves[PANELS[2]], found, "valid_num_updates", score)
     return curves
 
 

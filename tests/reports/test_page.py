@@ -187,10 +187,11 @@ def test_folders_that_are_missing(tmp_path: Path, capsys: Any) -> None:
 def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> None:
     lines = [log_line("train_inner", num_updates=step, loss=5 - step) for step in (1, 2, 2)]
     lines[2] = log_line("train_inner", num_updates=2, loss=0.5)  # trained again; this one counts
-    lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", num_updates=9, loss=1)]
+    lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", train_num_updates=9, train_loss=1)]
     lines += [log_line("valid", valid_num_updates=2, valid_loss=2.5, valid_bleu=12.5, valid_ppl=5.6)]
     found = curves.read_curves(lines)
     assert list(found.values()) == [{1: 4.0, 2: 0.5}, {2: 2.5}, {2: 12.5}]
+    assert curves.read_curves(line[line.index("{") :] for line in lines) == found  # as --log-file has them
     log, image = tmp_path / "run" / "train.log", tmp_path / "curves.png"
     log.parent.mkdir()
     log.write_text("".join(lines))
