@@ -8,7 +8,6 @@ for each: the likeliest label, its probability, and the line or the name of the 
 """
 
 import argparse
-import io
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
@@ -49,8 +48,7 @@ def run(args: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
     for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):  # bytes that are no text go through as they are
-            stream.reconfigure(errors="surrogateescape")
+        getattr(stream, "reconfigure", dict)(errors="surrogateescape")  # bytes that are no text go through
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
     for name, inputs in items:
         with precision.evaluating(args.precision, device.type):

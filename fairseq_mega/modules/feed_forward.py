@@ -4,8 +4,7 @@ from typing import Optional, Tuple
 
 from torch import Tensor, nn
 
-from fairseq_mega.ops.gate import after_silu, silu
-from fairseq_mega.ops.recomputing import recomputing
+from fairseq_mega.ops.gate import after_silu, recomputing, silu
 from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .activation import get_activation

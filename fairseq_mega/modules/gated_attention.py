@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts, query_key, silu
-from fairseq_mega.ops.recomputing import recomputing
+from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts, query_key, recomputing, silu
 from fairseq_mega.ops.step import (
     StepCoefficients,
     StepFunctions,

@@ -2,13 +2,13 @@
 
 :func:`gated_residual` is the update gate, :func:`silu` the activation with what stands beside it, :func:`query_key` the
 two views of the shared representation, :func:`row_norm` layer and RMS norm. The last three are cheap: they need not be
-kept for a backward pass (:mod:`.recomputing`); most often they go to :func:`linear`, whose products use all of a CPU's
+kept for a backward pass (:func:`recomputing`); most often they go to :func:`linear`, whose products use all of a CPU's
 vectors. Sub-layers call their maps by :func:`in_parts` and
 :func:`after_silu`, which join a map with what stands beside it.
 """
 
 import math
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +16,10 @@ from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate_backward import register_gated_residual, register_linear, register_recomputed
-from .recomputing import keep_operator, recomputing
+from .gate_backward import inputs_of, register_gated_residual, register_linear, register_recomputed
 
-__all__ = ["after_silu", "gated_residual", "in_parts", "linear", "linear_map", "linear_parts", "query_key"]
-__all__ += ["row_norm", "silu", "silu_linear"]
+__all__ = ["after_silu", "gated_residual", "in_parts", "keep_operator", "linear", "linear_map", "linear_parts"]
+__all__ += ["query_key", "recomputing", "row_norm", "silu", "silu_linear"]
 
 # With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
 FEWEST_ROWS = 48
@@ -314,8 +313,77 @@ def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Opti
     return inputs.reshape(_rows(x), x.size(-1))
 
 
-def _keep_inputs(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs)
+class _Again:
+    """One output of an operator, by the node that knows its inputs."""
+
+    def __init__(self, output: Tensor) -> None:
+        self.node: Any = output.grad_fn
+        self.index, self.size, self.stride = output.output_nr, output.size(), output.stride()
+
+    def view(self, size: Any, stride: Any) -> "_Again":
+        self.size, self.stride = size, stride
+        return self
+
+    def compute(self) -> Tensor:
+        with torch.no_grad():
+            outputs = self.node.operator(*inputs_of(self.node))
+        output = outputs if isinstance(outputs, Tensor) else outputs[self.index]
+        return output.as_strided(self.size, self.stride)
+
+
+def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]]:
+    """What packs and unpacks the tensors that are kept now: the innermost hooks alone are called by PyTorch.
+
+    None where there are none, or PyTorch is too old to tell. A result must not be kept as it is: its node would keep
+    the result, which keeps the node, and a graph that is never run backward would never be freed.
+    """
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return None if top is None else top(True)
+
+
+def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function; what it keeps of its arguments is, where an operator made them that is cheap, how.
+
+    The backward pass of the function then computes them again, from what their own backward pass needs in any case.
+    Whatever else it keeps goes through the hooks around the call, such as those of activation checkpointing.
+
+    Args:
+        function: whose backward pass needs some of the arguments.
+        arguments: of any kind; results of such operators have to be contiguous, as they are.
+    """
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return function(*arguments)
+    made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
+    made = [a for a in made if a._version == 0]  # else somebody has written to it
+    if not made:
+        return function(*arguments)
+    outer_pack, outer_unpack = _hooks() or (torch.Tensor.detach, lambda kept: kept)
+
+    def pack(kept: Tensor) -> Any:
+        for output in made:
+            if kept.data_ptr() == output.data_ptr() and kept.numel() == output.numel() and kept.dtype == output.dtype:
+                return _Again(output).view(kept.size(), kept.stride())
+        return outer_pack(kept)
+
+    def unpack(kept: Any) -> Tensor:
+        return kept.compute() if isinstance(kept, _Again) else outer_unpack(kept)
+
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            return function(*arguments)
+    finally:
+        made.clear()  # the graph keeps the hooks, and with them what they refer to
+
+
+def keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
+    """What keeps an operator and its inputs, so that :func:`recomputing` can call it again."""
+
+    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        ctx.operator, ctx.inputs = operator, None
+        ctx.options = tuple(value for value in inputs if isinstance(value, (int, float)))  # they come last
+        ctx.save_for_backward(*inputs[: len(inputs) - len(ctx.options)])
+
+    return keep
 
 
 def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
@@ -324,6 +392,8 @@ def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*factors)
 
 
-native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
+native.register(
+    lambda namespace: register_gated_residual(namespace, lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+)
 native.register(lambda namespace: register_recomputed(namespace, keep_operator))
 native.register(lambda namespace: register_linear(namespace, _keep_factors))

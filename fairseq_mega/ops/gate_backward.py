@@ -3,16 +3,32 @@
 What an operator keeps for its backward pass is gate.py's to say (``keep``): it is part of the forward pass.
 """
 
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from . import native
-from .recomputing import inputs_of
 
 Keep = Callable[[Any, Tuple[Any, ...], Any], None]  # context, inputs, output
+
+
+def inputs_of(node: Any) -> Tuple[Any, ...]:
+    """The inputs a node has kept; torch's recomputation of layers gives them once only, so that they are noted.
+
+    Raises RuntimeError where one has been written to since, as PyTorch does for what it keeps itself.
+    """
+    if node.inputs is None:
+        node.inputs = (*node.saved_tensors, *node.options)
+        node.versions = _versions(node.inputs)
+    elif node.versions != _versions(node.inputs):
+        raise RuntimeError("a tensor needed for the gradients has been modified by an inplace operation")
+    return node.inputs
+
+
+def _versions(inputs: Tuple[Any, ...]) -> List[int]:
+    return [value._version for value in inputs if isinstance(value, Tensor)]
 
 
 def register_gated_residual(namespace: str, keep: Keep) -> None:
