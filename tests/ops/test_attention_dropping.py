@@ -7,6 +7,7 @@ import torch
 
 from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights
 from tests.ops.attention_cases import assert_all_close, block_size, named, output_and_gradients, tensors
+from tests.support.dropping import HASHES, hash_of, mix
 from tests.support.numerics import leaves, once
 
 __all__ = ["block_size"]  # a fixture
@@ -89,23 +90,6 @@ def test_dropping_is_the_formula_with_its_mask(kernel_device, block_size, functi
     assert_all_close(got, want, baseline)
 
 
-def expected_hash(seed, group, query, key):
-    """The kernels' number below 2^24, in Python's integers."""
-    wide, narrow = (1 << 64) - 1, (1 << 32) - 1
-
-    def mix(x):
-        x &= wide
-        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & wide
-        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & wide
-        return x ^ (x >> 31)
-
-    row = mix(mix(seed + group) + 0x9E3779B97F4A7C15 * (query + 1))
-    x = (key * 0x9E3779B1 + (row & narrow)) & narrow
-    x = ((x ^ (x >> 16)) * 0x7FEB352D + (row >> 32)) & narrow
-    x = (x ^ (x >> 15)) * 0x846CA68B & narrow
-    return (x ^ (x >> 16)) >> 8
-
-
 def test_every_device_drops_the_same_weights(kernel_device, block_size):
     """The mask is a function of seed, group, query and key alone."""
     constant = {
@@ -115,10 +99,9 @@ def test_every_device_drops_the_same_weights(kernel_device, block_size):
     }
     weights = dropped_weights(constant, kernel_device, function="relu2", dropout=0.25)
     torch.manual_seed(11)
-    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=kernel_device).item()
-    want = [
-        [[expected_hash(seed, g, i, j) >= 0.25 * (1 << 24) for j in range(35)] for i in range(20)] for g in range(3)
-    ]
+    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=kernel_device)
+    rows = [[(mix(int(seed) + group), query) for query in range(20)] for group in range(3)]
+    want = [[[hash_of(*row, key) >= 0.25 * HASHES for key in range(35)] for row in group] for group in rows]
     assert (weights.cpu() != 0).tolist() == want
 
 

@@ -56,7 +56,6 @@ AttentionBlock attention_block(Named first, BlockSize size, const AttentionArgum
   block.padding = data_or_null<bool>(a.padding);
   block.counts = data_or_null<int32_t>(a.counts);
   block.seed = data_or_null<int64_t>(a.seed);
-  constexpr double kHashes = 16777216.;
   block.drop_key = static_cast<int32_t>(std::lround(a.drop_key * kHashes));
   block.drop = block.drop_key + static_cast<int32_t>(std::lround(a.dropout * (kHashes - block.drop_key)));
   block.kept = a.dropout < 1. ? static_cast<float>(1. / (1. - a.dropout)) : 0.f;

@@ -16,12 +16,7 @@
 // Dropout: a weight becomes zero with some probability, the others are divided by the probability to stay. Both read
 // one number between 0 and 2^24, a hash of (seed, group, query, key): blocks, devices and recomputation change nothing.
 #include "common/common.h"
-
-#if defined(__CUDACC__)
-#define FM_EVERYWHERE __host__ __device__ __forceinline__
-#else
-#define FM_EVERYWHERE FM_INLINE
-#endif
+#include "common/random.h"
 
 namespace fm {
 
@@ -64,24 +59,8 @@ struct AttentionRow {
   const float* bias;   // of the row's first key
   const bool* padding;  // of the row's keys, or null
   float scale;
-  uint32_t low, high;  // of its hashes
+  RowBits bits;  // of its hashes
 };
-
-FM_EVERYWHERE uint64_t attention_mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;  // the finaliser of SplitMix64
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-// Uniform number below 2^24 for one key, or for a vector of keys. 32-bit arithmetic only, which vectorises everywhere;
-// the row's 64 bits enter in two places.
-template <class Word>
-FM_EVERYWHERE Word attention_hash(uint32_t low, uint32_t high, Word key) {
-  Word x = key * 0x9e3779b1u + low;
-  x = (x ^ (x >> 16)) * 0x7feb352du + high;
-  x = (x ^ (x >> 15)) * 0x846ca68bu;
-  return (x ^ (x >> 16)) >> 8;
-}
 
 FM_EVERYWHERE AttentionRow attention_row(const AttentionBlock& block, int64_t g, int64_t r) {
   const int64_t group = block.first_group + g, query = block.first_row + r;
@@ -92,13 +71,7 @@ FM_EVERYWHERE AttentionRow attention_row(const AttentionBlock& block, int64_t g,
   row.bias = block.bias + block.queries - 1 - query;
   row.padding = block.padding && count > 0 ? block.padding + group * block.keys : nullptr;
   row.scale = block.scale > 0.f ? block.scale : 1.f / static_cast<float>(count > 0 ? count : limit);
-  row.low = row.high = 0;
-  if (block.seed) {
-    const uint64_t one = attention_mix(static_cast<uint64_t>(*block.seed) + static_cast<uint64_t>(group));
-    const uint64_t key = attention_mix(one + 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(query + 1));
-    row.low = static_cast<uint32_t>(key);
-    row.high = static_cast<uint32_t>(key >> 32);
-  }
+  if (block.seed) row.bits = row_bits(mix_bits(static_cast<uint64_t>(*block.seed + group)), query);
   return row;
 }
 

@@ -58,7 +58,7 @@ template <bool kDropped>
 FM_INLINE Ints hashes(const AttentionRow& row, Keys keys) {
   if (!kDropped) return Ints{};
   const Words key = Words{0, 1, 2, 3, 4, 5, 6, 7} + static_cast<uint32_t>(keys.first);
-  return reinterpret_cast<Ints>(attention_hash(row.low, row.high, key));
+  return reinterpret_cast<Ints>(hash_of(row.bits, key));
 }
 
 // x, or kUnseen. kHidden: some keys are padding. kDropped: DropKey, dropout or both.

@@ -30,7 +30,7 @@ __device__ __forceinline__ AttentionElement attention_element(const AttentionBlo
   if (j >= row.seen || (row.padding && row.padding[j])) return element;
   int32_t hash = 0;
   if (block.seed) {
-    hash = static_cast<int32_t>(attention_hash(row.low, row.high, static_cast<uint32_t>(j)));
+    hash = static_cast<int32_t>(hash_of(row.bits, static_cast<uint32_t>(j)));
     element.factor = hash < block.drop ? 0.f : block.kept;
   }
   if (!block.seed || hash >= block.drop_key) element.x = product * row.scale + row.bias[j];

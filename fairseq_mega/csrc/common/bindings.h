@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/common.h"
+#include "common/random.h"
 
 #ifndef FM_NAMESPACE
 #define FM_NAMESPACE fairseq_mega
@@ -91,6 +92,14 @@ inline DType element_type(const Tensor& t, const char* what) {
 template <class T>
 const T* data_or_null(const std::optional<Tensor>& t) {
   return t.has_value() ? static_cast<const T*>(t->const_data_ptr()) : nullptr;
+}
+
+// Elements dropped with probability p, by a seed that is one number; `op` names the operator in errors.
+inline Dropping dropping_of(const Tensor& seed, double p, const char* op) {
+  STD_TORCH_CHECK(seed.scalar_type() == ScalarType::Long && seed.numel() == 1, op, ": the seed must be one int64");
+  STD_TORCH_CHECK(p >= 0. && p <= 1., op, ": p must be a probability, found ", p);
+  return {static_cast<const int64_t*>(seed.const_data_ptr()), static_cast<uint32_t>(p * kHashes + 0.5),
+          p < 1. ? static_cast<float>(1. / (1. - p)) : 0.f};
 }
 
 // A tensor and its name in errors; null where an optional one is absent.

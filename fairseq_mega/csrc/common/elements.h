@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/cpu_level.h"
+#include "common/random.h"
 #include "common/tiles.h"
 #include "common/vector_math.h"
 
@@ -173,6 +174,16 @@ FM_INLINE void write(void* row, WideSpan<kN, kCount> span, Type<kDType> type,
                      typename WideSpan<kN, kCount>::Floats x) {
 #pragma GCC unroll 4
   for (int i = 0; i < kCount; ++i) write(row, span.part(i), type, x.parts[i]);
+}
+
+// What dropout multiplies the elements of a span with, in a row of such hashes.
+template <int kN, bool kAll>
+FM_INLINE typename Lanes<kN>::Floats factors(const Dropping& dropping, RowBits row, Span<kN, kAll> span) {
+  using Floats = typename Lanes<kN>::Floats;
+  typename Lanes<kN>::Words columns = {};
+  for (int i = 0; i < kN; ++i) columns[i] = static_cast<uint32_t>(i);
+  const auto hashes = hash_of(row, columns + static_cast<uint32_t>(span.column));
+  return select(hashes < dropping.limit, Floats{}, Floats{} + dropping.kept);
 }
 
 // A row of a matrix whose rows are `stride` elements apart.
