@@ -5,6 +5,7 @@ reach each fairseq command: those import the plugin before they parse arguments 
 """
 
 from . import (
+    adam,
     apex,
     architectures,
     arguments,
@@ -68,3 +69,4 @@ def apply() -> None:
     interactive.drop_byte_order_marks()
     ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
+    adam.step_at_once()

@@ -1,0 +1,108 @@
+"""fairseq's Adam in one pass: its own steps in float64, whatever the parameters are."""
+
+import copy
+
+import pytest
+import torch
+from fairseq.optim.adam import Adam
+
+import fairseq_mega  # noqa: F401 (takes the steps at once)
+
+OPTIONS = {"lr": 0.01, "betas": (0.9, 0.98)}
+
+
+def parameters(dtype=torch.float32, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [(40, 7), (1000,), (1,), (0, 3)]
+    return [torch.nn.Parameter(torch.randn(size, generator=generator).to(dtype)) for size in sizes]
+
+
+def take_steps(optimizer, numbers, without=()):
+    """Steps with gradients of their own; the parameters ``without`` one miss the second of them."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for number in numbers:
+        generator = torch.Generator().manual_seed(100 + number)
+        for index, p in enumerate(params):
+            grad = 10.0 ** (-number) * torch.randn(p.shape, generator=generator)
+            p.grad = None if number == 1 and index in without else grad.to(p.dtype)
+        optimizer.step()
+    return params
+
+
+@pytest.fixture
+def fused(monkeypatch):
+    """Numbers of parameters of each call of PyTorch's kernel."""
+    calls, kernel = [], torch._fused_adamw_
+
+    def count(params, *args, **kwargs):
+        calls.append(len(params))
+        return kernel(params, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "_fused_adamw_", count)
+    return calls
+
+
+@pytest.mark.parametrize(("eps", "decay"), [(1e-8, 0.0), (1e-8, 0.1), (0.1, 0.0)])
+def test_the_steps_are_fairseqs(fused, eps, decay):
+    """A large eps tells where it is added."""
+    options = {**OPTIONS, "eps": eps, "weight_decay": decay}
+    got = take_steps(Adam(parameters(), **options), range(5), without=(1,))
+    assert fused == [4, 3, 3, 1, 3, 1, 3, 1]  # by the number of steps of a parameter
+    want = take_steps(Adam(parameters(torch.float64), **options), range(5), without=(1,))
+    assert len(fused) == 8
+    for one, other in zip(got, want):
+        torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
+
+
+def test_groups_have_options_of_their_own(fused):
+    def build(dtype):
+        first, *rest = parameters(dtype)
+        return Adam([{"params": [first], "lr": 0.1, "weight_decay": 0.5}, {"params": rest}], **OPTIONS)
+
+    got, want = take_steps(build(torch.float32), range(3)), take_steps(build(torch.float64), range(3))
+    assert fused == [1, 3] * 3
+    for one, other in zip(got, want):
+        torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
+
+
+def test_a_training_goes_on_where_either_way_left_it():
+    """The state that is saved is fairseq's, and the one it saved is taken up."""
+    whole = take_steps(Adam(parameters(), **OPTIONS), range(4))
+    for first, second in ((False, True), (True, False)):
+        optimizer = Adam(parameters(), amsgrad=False, **OPTIONS)
+        take_steps(optimizer, range(2)) if first else by_fairseq(optimizer, range(2))
+        saved = copy.deepcopy(optimizer.state_dict())
+        assert all(type(state["step"]) is int and len(state) == 3 for state in saved["state"].values())
+        later = Adam([torch.nn.Parameter(p.detach().clone()) for p in optimizer.param_groups[0]["params"]], **OPTIONS)
+        later.load_state_dict(saved)
+        params = take_steps(later, range(2, 4)) if second else by_fairseq(later, range(2, 4))
+        for one, other in zip(params, whole):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def by_fairseq(optimizer, numbers):
+    """The same by fairseq's own function."""
+    step = Adam.step
+    while hasattr(step, "__wrapped__"):
+        step = step.__wrapped__
+    optimizer.step = lambda: step(optimizer)
+    return take_steps(optimizer, numbers)
+
+
+@pytest.mark.parametrize("case", ["bfloat16", "amsgrad", "strided", "subclass"])
+def test_other_parameters_are_left_to_fairseq(fused, case):
+    params = parameters(torch.bfloat16 if case == "bfloat16" else torch.float32)
+    if case == "strided":
+        params[0] = torch.nn.Parameter(params[0].detach().t())
+    if case == "subclass":
+        params[0] = torch.nn.Parameter(params[0].detach().as_subclass(type("Other", (torch.Tensor,), {})))
+    before = [p.detach().clone() for p in params]
+    take_steps(Adam(params, amsgrad=case == "amsgrad", **OPTIONS), range(2))
+    assert fused == []
+    assert all(not torch.equal(p, old) for p, old in zip(params[:3], before))
+
+
+def test_a_closure_is_called():
+    params = parameters()
+    loss = Adam(params, **OPTIONS).step(lambda: 3.0)
+    assert loss == 3.0
