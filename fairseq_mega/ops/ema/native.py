@@ -102,20 +102,20 @@ def _coefficient_gradients(
         return torch.view_as_complex(tensor) if is_complex else tensor
 
     q, p, g = torch.exp(exact(log_decay)), expansion.double(), exact(projection)
-    xv, xz, first, slope = exact(moments)  # each (B, K, N)
-    total_v, total_z = xv.sum(0), xz.sum(0)
+    total_v, total_z = exact(moments[:2].sum(1, dtype=torch.float64))  # over the batch
     grad_p, grad_g, grad_q = g * total_v, p * total_v, p * g * total_z
     grad_state = None
     if state is not None:
-        h = exact(state)
+        h, (first, slope) = exact(state), exact(moments[2:])  # each (B, K, N)
         grad_g = grad_g + (h * q * first).sum(0)
         grad_q = grad_q + (g * h * (first + q * slope)).sum(0)
         grad_state = g * q * first
     if state_moments is not None:
-        xv, xz, first, slope = exact(state_moments)
-        grad_p = grad_p + xv.sum(0)
-        grad_q = grad_q + p * xz.sum(0)
+        total_v, total_z = exact(state_moments[:2].sum(1, dtype=torch.float64))
+        grad_p = grad_p + total_v
+        grad_q = grad_q + p * total_z
         if state is not None and grad_state is not None:
+            first, slope = exact(state_moments[2:])
             grad_q = grad_q + (exact(state) * (first + q * slope)).sum(0)
             grad_state = grad_state + q * first
 
