@@ -69,23 +69,29 @@ def test_compiles_as_one_graph(function, path):
 
 
 @pytest.mark.parametrize(
-    ("groups", "queries", "dtype", "path"),
+    ("threads", "groups", "queries", "weights", "dtype", "path"),
     [
-        (2, 300, torch.float32, "native_blocks"),
-        (1, 300, torch.float32, "native"),  # fewer groups than threads
-        (2, 15, torch.float32, "native"),
-        (2, 40, torch.float16, "native"),
-        (2, 40, torch.bfloat16, "native_blocks"),
-        (2, 300, torch.float64, "torch"),
+        (2, 2, 300, 1 << 20, torch.float32, "native_blocks"),
+        (2, 1, 300, 1 << 20, torch.float32, "native"),  # fewer groups than threads
+        (2, 2, 40, 1 << 20, torch.float16, "native"),
+        (2, 2, 300, 1 << 20, torch.float64, "torch"),
+        (2, 2, 4, 40, torch.float32, "native_blocks"),  # few queries, one of many sentences
+        (1, 2, 4, 40, torch.float32, "torch"),
+        (1, 2, 15, 1 << 20, torch.float32, "native"),
+        (1, 2, 16, 1 << 20, torch.float32, "native_blocks"),
+        (1, 2, 4, 40, torch.bfloat16, "native_blocks"),
+        (1, 2, 3, 40, torch.bfloat16, "torch"),
+        (1, 2, 4, 0, torch.bfloat16, "torch"),
+        (1, 2, 40, 40, torch.float16, "torch"),
     ],
 )
-def test_where_it_is_chosen(groups, queries, dtype, path, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_where_it_is_chosen(threads, groups, queries, weights, dtype, path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(ops, "FAST", True)
     q = torch.zeros(groups, queries, 4, dtype=dtype)
-    assert ops.PATHS.choose("auto", q, 1 << 20) == path
+    assert ops.PATHS.choose("auto", q, weights) == path
     monkeypatch.setattr(ops, "FAST", False)
-    assert ops.PATHS.choose("auto", q, 1 << 20) != "native_blocks"
+    assert ops.PATHS.choose("auto", q, weights) != "native_blocks"
 
 
 def test_other_devices_have_other_kernels():

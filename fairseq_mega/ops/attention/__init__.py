@@ -28,8 +28,10 @@ NATIVE_FROM = (1 << 16, 1 << 12)
 
 # Without vectors of eight numbers the products of "native_blocks" are slower than torch's.
 FAST = cpu_level() not in (None, "baseline")
-# From this many queries on it pays to pack a group's keys and values; float16 has to be widened first. (Measured.)
+# From this many queries on it pays to pack a group's keys and values; float16 has to be widened first. Where PyTorch's
+# dozen calls run on several threads or in bfloat16, the kernel's one is faster from few on, of any batch. (Measured.)
 BLOCKS_FROM = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
+FEW = 4
 
 
 def _prefers_native(q: Tensor, weights: int) -> bool:
@@ -46,9 +48,11 @@ _threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 def _prefers_blocks(q: Tensor, weights: int) -> bool:
     """Whether there is a group for every thread, and work enough in each."""
-    if not FAST or not _prefers_native(q, weights) or q.size(-2) < BLOCKS_FROM.get(q.dtype, math.inf):
+    if not FAST or q.dtype not in BLOCKS_FROM or math.prod(q.shape[:-2]) < _threads():
         return False
-    return math.prod(q.shape[:-2]) >= _threads()
+    if q.dtype == torch.bfloat16 or (q.dtype == torch.float32 and _threads() > 1):
+        return q.size(-2) >= FEW and weights > 0
+    return _prefers_native(q, weights) and q.size(-2) >= BLOCKS_FROM[q.dtype]
 
 
 def _prefers_dense(q: Tensor, weights: int) -> bool:
