@@ -100,8 +100,11 @@ class GatedCrossAttention(nn.Module):
         else:
             attended = attention(query, key, value, dropout=dropout, **options)
         projected = after_silu(self.output_proj, reset, attended)
-        candidate = self.dropout(self.activation(projected))
-        out = gated_residual(residual, update, candidate)
+        candidate = self.activation(projected)
+        if self.dropout.feature:
+            out = gated_residual(residual, update, self.dropout(candidate))
+        else:
+            out = gated_residual(residual, update, candidate, dropout=self.dropout.rate)
         if not self.prenorm:
             out = self.norm(out)
         return out, source._replace(step=step + x.size(1)), weights

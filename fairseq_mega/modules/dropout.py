@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.gate import dropout
+
 
 class Dropout(nn.Module):
     """Inverted dropout on (B, L, D): of single elements, or of whole features for all time steps of a sample.
@@ -63,7 +65,7 @@ class Dropout(nn.Module):
         if not self.active:
             return x
         if not self.feature:
-            return F.dropout(x, self.p)
+            return dropout(x, self.p)
         return x * F.dropout(torch.ones_like(x[:, :1]), self.p)
 
     def extra_repr(self) -> str:

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.ops.attention import attention, chunked_attention
-from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts, query_key, recomputing, silu
+from fairseq_mega.ops.attention import attention, chunked_attention, query_key
+from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts, recomputing, silu
 from fairseq_mega.ops.step import (
     StepCoefficients,
     StepFunctions,
@@ -147,8 +147,8 @@ class GatedAttention(nn.Module):
             attended = documents.attend(self._attend, *seen, self.chunk_size)
 
         projected = after_silu(self.output_proj, reset, attended)
-        if self.activation is silu and not self.dropout.active and not self.stochastic_depth.active:
-            out = gated_residual(residual, update, candidate, projected)
+        if self.activation is silu and not self.dropout.feature and not self.stochastic_depth.active:
+            out = gated_residual(residual, update, candidate, projected, dropout=self.dropout.rate)
         else:
             dropped = self.dropout(self.activation(candidate + projected))
             out = gated_residual(residual, update, self.stochastic_depth(dropped))

@@ -1,10 +1,9 @@
 """MEGA's linear maps, what its sub-layers do to single rows between them, and the Python half of the kernels.
 
-:func:`gated_residual` is the update gate, :func:`silu` the activation with what stands beside it, :func:`query_key` the
-two views of the shared representation, :func:`row_norm` layer and RMS norm. The last three are cheap: they need not be
-kept for a backward pass (:func:`recomputing`); most often they go to :func:`linear`, whose products use all of a CPU's
-vectors. Sub-layers call their maps by :func:`in_parts` and
-:func:`after_silu`, which join a map with what stands beside it.
+:func:`gated_residual` is the update gate, :func:`silu` the activation with what stands beside it, :func:`row_norm`
+layer or RMS norm, :func:`dropout` what it says. The last three are cheap: they need not be kept for a backward pass
+(:func:`recomputing`); most often they go to :func:`linear`, whose products use all of a CPU's vectors. Sub-layers call
+their maps by :func:`in_parts` and :func:`after_silu`, which join a map with what stands beside it.
 """
 
 import math
@@ -14,12 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import gate_reference as reference
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate_backward import inputs_of, register_gated_residual, register_linear, register_recomputed
-
-__all__ = ["after_silu", "gated_residual", "in_parts", "keep_operator", "linear", "linear_map", "linear_parts"]
-__all__ += ["query_key", "recomputing", "row_norm", "silu", "silu_linear"]
+from .gate_backward import inputs_of, register_dropout, register_gated_residual, register_linear, register_recomputed
 
 # With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
 FEWEST_ROWS = 48
@@ -69,7 +66,13 @@ LINEAR_PATHS = Operator("linear", Path("reference"), NATIVE_LINEAR)
 
 
 def gated_residual(
-    residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor] = None, *, path: Optional[str] = None
+    residual: Tensor,
+    update: Tensor,
+    candidate: Tensor,
+    addend: Optional[Tensor] = None,
+    *,
+    dropout: float = 0.0,
+    path: Optional[str] = None,
 ) -> Tensor:
     """Mix the candidate into the residual: ``residual + sigmoid(update) (candidate - residual)``.
 
@@ -78,6 +81,7 @@ def gated_residual(
         update: (..., D), logits of the update gate.
         candidate: (..., D).
         addend: (..., D); where given, the candidate is ``SiLU(candidate + addend)``.
+        dropout: probability of dropping an element of the candidate, see :func:`dropout`.
         path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever its kernels can
             run, None for the environment's choice (see :mod:`fairseq_mega.ops.dispatch`).
 
@@ -93,10 +97,9 @@ def gated_residual(
     """
     check_devices("gate", residual=residual, update=update, candidate=candidate, addend=addend)
     if PATHS.choose(path, residual, update, candidate, addend) == "native":
-        return native.operators.gated_residual(residual, update, candidate, addend)
-    if addend is not None:
-        candidate = F.silu(candidate + addend)
-    return torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
+        seed = _seed(residual) if dropout > 0.0 else None
+        return native.operators.gated_residual(residual, update, candidate, addend, seed, dropout)
+    return reference.gated_residual(residual, update, candidate, addend, dropout)
 
 
 def silu(
@@ -126,30 +129,7 @@ def silu(
     check_devices("gate", x=x, factor=factor, skip=skip, omega=omega)
     if ACTIVATION_PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
-    if skip is not None and omega is not None:
-        x = torch.addcmul(x, skip, omega.to(skip.dtype))
-    return F.silu(x) if factor is None else factor * F.silu(x)
-
-
-def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
-    """Queries and keys ``kappa SiLU(x) + mu`` from the logits of their shared representation.
-
-    Args:
-        x: (..., z).
-        kappa, mu: (2, z), of queries and of keys.
-        path: as in :func:`silu`.
-
-    Returns:
-        Two times (..., z), of the type of x.
-
-    Source: MEGA, Eq. 9 and 10.
-    """
-    check_devices("gate", x=x, kappa=kappa, mu=mu)
-    if ACTIVATION_PATHS.choose(path, x) == "native" and x.device.type == "cpu":
-        return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
-    shared = F.silu(x)
-    query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])
-    return query.to(x.dtype), key.to(x.dtype)
+    return reference.silu(x, factor, skip, omega)
 
 
 def row_norm(
@@ -178,27 +158,33 @@ def row_norm(
     Source: Ba et al., 2016; Zhang and Sennrich, NeurIPS 2019.
     """
     if path is None and not torch.is_grad_enabled():
-        return _torch_norm(x, weight, bias, centred, eps, dtype)  # a single step is over sooner than a path is chosen
+        return reference.row_norm(x, weight, bias, centred, eps, dtype)  # sooner over than a path is chosen
     check_devices("gate", x=x, weight=weight, bias=bias)
     if NORM_PATHS.choose(path, x, dtype) == "native" and x.device.type == "cpu":
         columns = (None if column is None else column.to(torch.float32) for column in (weight, bias))
         return native.operators.row_norm(x, *columns, centred, eps, dtype not in (None, x.dtype))
-    return _torch_norm(x, weight, bias, centred, eps, dtype)
+    return reference.row_norm(x, weight, bias, centred, eps, dtype)
 
 
-def _torch_norm(
-    x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], centred: bool, eps: float, dtype: Optional[torch.dtype]
-) -> Tensor:
-    """By torch's functions; its layer norm computes in float32 inside where all types are one."""
-    shape = x.shape[-1:]
-    wide = torch.promote_types(x.dtype, torch.float32)
-    if centred and (weight is None or weight.dtype == x.dtype):
-        y = F.layer_norm(x, shape, weight, bias, eps)
-    else:
-        w, b = (None if column is None else column.to(wide) for column in (weight, bias))
-        y = F.layer_norm(x.to(wide), shape, w, b, eps) if centred else F.rms_norm(x.to(wide), shape, w, eps)
-        y = y.to(x.dtype)
-    return y if dtype is None else y.to(dtype)
+def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
+    """Zero in the place of each element with probability p, ``x / (1 - p)`` in that of the others.
+
+    The kernel keeps one random number in place of a mask: it drops by a hash of that, the row and the column.
+
+    Args:
+        x: (..., D).
+        p: in [0, 1].
+        path: as in :func:`silu`; PyTorch's function draws the mask in one thread.
+
+    Source: Srivastava et al., 2014.
+    """
+    if torch.compiler.is_compiling() or ACTIVATION_PATHS.choose(path, x) == "reference" or x.device.type != "cpu":
+        return F.dropout(x, p)
+    return recomputing(native.operators.dropout, x, _seed(x), p)
+
+
+def _seed(x: Tensor) -> Tensor:
+    return torch.randint(1 << 62, (), dtype=torch.int64, device=x.device)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None) -> Tensor:
@@ -386,14 +372,25 @@ def keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
     return keep
 
 
+def _keep_inputs(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    *tensors, ctx.p = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _keep_seed(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    x, *ctx.options = inputs
+    if hasattr(x.grad_fn, "operator"):  # else whoever needs the result keeps it, and nobody x
+        ctx.operator, ctx.inputs = native.operators.dropout, None
+        ctx.save_for_backward(x)
+
+
 def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     *factors, bias = (value for value in inputs if not isinstance(value, int))
     ctx.bias_type = None if bias is None else bias.dtype
     ctx.save_for_backward(*factors)
 
 
-native.register(
-    lambda namespace: register_gated_residual(namespace, lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
-)
+native.register(lambda namespace: register_gated_residual(namespace, _keep_inputs))
 native.register(lambda namespace: register_recomputed(namespace, keep_operator))
+native.register(lambda namespace: register_dropout(namespace, _keep_seed))
 native.register(lambda namespace: register_linear(namespace, _keep_factors))

@@ -42,9 +42,9 @@ def register_gated_residual(namespace: str, keep: Keep) -> None:
         return x.new_empty(x.shape), rest[0].new_empty(x.shape), rest[1].new_empty(x.shape)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, update, candidate, addend = ctx.saved_tensors
-        found = operators.gated_residual_backward(grad, x, update, candidate, addend)
-        return (*found, None if addend is None else found[2])
+        x, update, candidate, addend, seed = ctx.saved_tensors
+        found = operators.gated_residual_backward(grad, x, update, candidate, addend, seed, ctx.p)
+        return (*found, None if addend is None else found[2], None, None)
 
     torch.library.register_fake(f"{namespace}::gated_residual")(fake)
     torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)
@@ -106,6 +106,21 @@ def register_recomputed(namespace: str, keep: Callable[[Any], Keep]) -> None:
     torch.library.register_fake(f"{namespace}::row_norm_backward")(fake_norm_backward)
     for name, backward in (("silu", silu_backward), ("query_key", query_key_backward), ("row_norm", norm_backward)):
         native.register_gradients(f"{namespace}::{name}", backward, keep(getattr(operators, name)))
+
+
+def register_dropout(namespace: str, keep: Keep) -> None:
+    """Register that of dropout, whose gradient drops the same elements."""
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, seed: Tensor, p: float) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        ctx.inputs = None
+        return operators.dropout(grad, *ctx.options), None, None
+
+    torch.library.register_fake(f"{namespace}::dropout")(fake)
+    native.register_gradients(f"{namespace}::dropout", backward, keep, twice=True)
 
 
 def _gradients_of_a_map(

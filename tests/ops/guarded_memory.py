@@ -21,9 +21,9 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import native
-from fairseq_mega.ops.attention import FUNCTIONS, attention
+from fairseq_mega.ops.attention import FUNCTIONS, attention, query_key
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
-from fairseq_mega.ops.gate import gated_residual, linear, linear_parts, query_key, row_norm, silu, silu_linear
+from fairseq_mega.ops.gate import dropout, gated_residual, linear, linear_parts, row_norm, silu, silu_linear
 from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
 from fairseq_mega.ops.rotary import normalized_query_key
 from fairseq_mega.ops.timestep_norm import timestep_norm
@@ -145,7 +145,10 @@ def run_rows(dtype: torch.dtype) -> None:
     """The gates and the timestep norm, whose rows end in the middle of a vector."""
     for width in (1, 7, 33):
         for count in (3, 4):
-            backward(gated_residual(*(draw(2, 5, width, dtype=dtype) for _ in range(count)), path="native"))
+            for p in (0.0, 0.3):
+                inputs = (draw(2, 5, width, dtype=dtype) for _ in range(count))
+                backward(gated_residual(*inputs, dropout=p, path="native"))
+        backward(dropout(draw(2, 5, width, dtype=dtype), 0.3, path="native"))
         x, factor, skip = (draw(2, 5, width, dtype=dtype) for _ in range(3))
         backward(silu(x, factor, skip=skip, omega=draw(width), path="native"))
         backward(*query_key(x, draw(2, width), draw(2, width), path="native"))

@@ -10,7 +10,8 @@ import torch.utils.checkpoint
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from fairseq_mega.ops import native
-from fairseq_mega.ops.gate import query_key, recomputing, silu
+from fairseq_mega.ops.attention import query_key
+from fairseq_mega.ops.gate import recomputing, silu
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")

@@ -11,9 +11,9 @@ from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import native
-from fairseq_mega.ops.attention import attention
+from fairseq_mega.ops.attention import attention, query_key
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
-from fairseq_mega.ops.gate import gated_residual, query_key, row_norm, silu
+from fairseq_mega.ops.gate import gated_residual, row_norm, silu
 from fairseq_mega.ops.rotary import normalized_query_key
 from fairseq_mega.ops.timestep_norm import timestep_norm
 

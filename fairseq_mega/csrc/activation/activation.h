@@ -3,12 +3,14 @@
 //
 //   silu:       out = f SiLU(x + omega s)                         f a factor, s a skip with a weight per column
 //   query_key:  s = SiLU(x), query = kappa_0 s + mu_0, key = kappa_1 s + mu_1
+//   dropout:    out = 0 or x / (1 - p), as a hash of (seed, row, column) has it; its gradient is that of the gradient
 //
 // All tensors are (rows, width) and of one type, what a column has (omega, kappa, mu) float32; the rows of inputs may
 // lie apart, the gradients of outputs and most results are contiguous. Sums over rows are written per part of kPartRows.
 #include <algorithm>
 
 #include "common/common.h"
+#include "common/random.h"
 
 namespace fm {
 
@@ -55,5 +57,6 @@ void silu_forward_cpu(const ActivationShape&, const SiluInputs&, void* out, int6
 void silu_backward_cpu(const ActivationShape&, const SiluInputs&, const SiluGradients&, int64_t part);
 void query_key_forward_cpu(const ActivationShape&, const QueryKey&, void* query, void* key, int64_t part);
 void query_key_backward_cpu(const ActivationShape&, const QueryKey&, const QueryKeyGradients&, int64_t part);
+void dropout_cpu(const ActivationShape&, const Dropping&, const RowsIn& x, void* out, int64_t part);
 
 }  // namespace fm

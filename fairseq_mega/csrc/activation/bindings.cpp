@@ -135,6 +135,18 @@ std::tuple<Tensor, Tensor> query_key_backward(Tensor grad_query, Tensor grad_key
   return {grad_x, total(sums, shape.parts(), {2, 2, shape.width})};
 }
 
+Tensor dropout(Tensor x, Tensor seed, double p) {
+  const char* op = "dropout";
+  const ActivationShape shape = shape_of(x, op);
+  check_devices(op, {{"x", x}, {"seed", seed}});
+  const Dropping dropping = dropping_of(seed, p, op);
+  const RowView rows = rows_of(x);
+  Tensor out = like(x);
+  void* to = out.mutable_data_ptr();
+  for_parts(shape, [&](int64_t part) { dropout_cpu(shape, dropping, Silu::rows(rows), to, part); });
+  return out;
+}
+
 }  // namespace
 }  // namespace fm
 #endif
@@ -146,6 +158,7 @@ FM_LIBRARY(m) {
       "(Tensor, Tensor, Tensor, Tensor)");
   m.def("query_key(Tensor x, Tensor kappa, Tensor mu) -> (Tensor, Tensor)");
   m.def("query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor kappa) -> (Tensor, Tensor)");
+  m.def("dropout(Tensor x, Tensor seed, float p) -> Tensor");
 }
 
 #if defined(FM_LIBRARY_CPU)
@@ -154,5 +167,6 @@ FM_LIBRARY_CPU(m) {
   m.impl("silu_backward", TORCH_BOX(&fm::silu_backward));
   m.impl("query_key", TORCH_BOX(&fm::query_key));
   m.impl("query_key_backward", TORCH_BOX(&fm::query_key_backward));
+  m.impl("dropout", TORCH_BOX(&fm::dropout));
 }
 #endif

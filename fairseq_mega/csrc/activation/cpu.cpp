@@ -134,6 +134,22 @@ FM_INLINE void query_key_backward(const ActivationShape& shape, const QueryKey& 
   });
 }
 
+template <CpuLevel kLevel>
+FM_INLINE void dropout(const ActivationShape& shape, const Dropping& dropping, const RowsIn& in, void* out,
+                       int64_t part) {
+  with_type(shape.dtype, [&](auto type) __attribute__((always_inline)) {
+    for (int64_t i = shape.begin(part); i < shape.end(part); ++i) {
+      prefetch_row(shape, in, i, part, type);
+      const RowBits bits = dropping.row(i);
+      const void* x = row_of(in, i, type);
+      void* to = row_of(out, i, shape.width, type);
+      for_each_vector<kVector<kLevel>>(shape.width, [&](auto span) __attribute__((always_inline)) {
+        write(to, span, type, read(x, span, type) * factors(dropping, bits, span));
+      });
+    }
+  });
+}
+
 }  // namespace
 
 void silu_forward_cpu(const ActivationShape& shape, const SiluInputs& in, void* out, int64_t part) {
@@ -152,6 +168,10 @@ void query_key_forward_cpu(const ActivationShape& shape, const QueryKey& in, voi
 void query_key_backward_cpu(const ActivationShape& shape, const QueryKey& in, const QueryKeyGradients& gradients,
                             int64_t part) {
   FM_AT_CPU_LEVEL(query_key_backward<kLevel>(shape, in, gradients, part));
+}
+
+void dropout_cpu(const ActivationShape& shape, const Dropping& dropping, const RowsIn& x, void* out, int64_t part) {
+  FM_AT_CPU_LEVEL(dropout<kLevel>(shape, dropping, x, out, part));
 }
 
 }  // namespace fm

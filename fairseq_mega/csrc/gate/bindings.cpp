@@ -9,6 +9,7 @@ struct Views {
   GateShape shape;
   RowView x, update, candidate;
   std::optional<RowView> addend;
+  Dropping dropping;
 
   GateInputs inputs() const {
     return {x.tensor.const_data_ptr(),
@@ -18,27 +19,29 @@ struct Views {
             x.stride,
             update.stride,
             candidate.stride,
-            addend ? addend->stride : 0};
+            addend ? addend->stride : 0,
+            dropping};
   }
 };
 
 Views views(const Tensor& x, const Tensor& update, const Tensor& candidate, const std::optional<Tensor>& addend,
-            const char* op) {
+            const std::optional<Tensor>& seed, double p, const char* op) {
   GateShape shape;
   STD_TORCH_CHECK(x.dim() >= 1, op, ": x must have at least one axis");
   shape.dtype = element_type(update, "update");
   shape.residual_dtype = element_type(x, "x");
   shape.width = x.size(x.dim() - 1);
   shape.rows = shape.width > 0 ? x.numel() / shape.width : 0;
-  check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}});
+  check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}, {"seed", seed}});
   const bool types = shape.residual_dtype == shape.dtype || shape.residual_dtype == DType::kFloat32;
   const Tensor* others[] = {&update, &candidate, addend ? &*addend : &update};
   for (const Tensor* t : others) {
     STD_TORCH_CHECK(types && same_shape(*t, x) && t->scalar_type() == update.scalar_type(), op,
                     ": residual, update, candidate and addend must have one shape and type, or the residual float32");
   }
-  Views found{shape, rows_of(x), rows_of(update), rows_of(candidate), std::nullopt};
+  Views found{shape, rows_of(x), rows_of(update), rows_of(candidate), std::nullopt, {}};
   if (addend) found.addend = rows_of(*addend);
+  if (seed) found.dropping = dropping_of(*seed, p, op);
   return found;
 }
 
@@ -73,8 +76,9 @@ struct Cuda {
 #endif
 
 template <class Device>
-Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<Tensor> addend) {
-  const Views v = views(x, update, candidate, addend, "gated_residual");
+Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<Tensor> addend,
+                      std::optional<Tensor> seed, double p) {
+  const Views v = views(x, update, candidate, addend, seed, p, "gated_residual");
   Tensor out = like(x);
   if (x.numel() > 0) Device::forward(v, x, out.mutable_data_ptr());
   return out;
@@ -82,9 +86,10 @@ Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<T
 
 template <class Device>
 std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate,
-                                                           std::optional<Tensor> addend) {
+                                                           std::optional<Tensor> addend, std::optional<Tensor> seed,
+                                                           double p) {
   const char* op = "gated_residual_backward";
-  const Views v = views(x, update, candidate, addend, op);
+  const Views v = views(x, update, candidate, addend, seed, p, op);
   STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type() && grad.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
   check_devices(op, {{"residual", x}, {"the gradient", grad}});
@@ -101,10 +106,11 @@ std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x
 }  // namespace fm
 
 FM_LIBRARY(m) {
-  m.def("gated_residual(Tensor x, Tensor update, Tensor candidate, Tensor? addend) -> Tensor");
   m.def(
-      "gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate, Tensor? addend) -> "
-      "(Tensor, Tensor, Tensor)");
+      "gated_residual(Tensor x, Tensor update, Tensor candidate, Tensor? addend, Tensor? seed, float p) -> Tensor");
+  m.def(
+      "gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate, Tensor? addend, Tensor? seed, "
+      "float p) -> (Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)

@@ -8,18 +8,21 @@ namespace {
 
 template <class Floats>
 struct Element {
-  Floats x, gate, sum, slope, candidate;  // slope: sigmoid(sum), for the SiLU
+  Floats x, gate, sum, slope, kept, candidate;  // slope: sigmoid(sum), for the SiLU; kept: what dropout multiplies with
 };
 
 struct Row {
   const void *x, *update, *candidate, *addend;
+  const Dropping* dropping;  // or null
+  RowBits bits;
 };
 
 template <class Residual, class Other>
 FM_INLINE Row row_of(const GateInputs& in, int64_t row, Residual residual, Other other) {
   return {row_of(in.x, row, in.x_stride, residual), row_of(in.update, row, in.update_stride, other),
           row_of(in.candidate, row, in.candidate_stride, other),
-          in.addend ? row_of(in.addend, row, in.addend_stride, other) : nullptr};
+          in.addend ? row_of(in.addend, row, in.addend_stride, other) : nullptr,
+          in.dropping.seed ? &in.dropping : nullptr, in.dropping.row(row)};
 }
 
 template <class Span, class Residual, class Other>
@@ -32,6 +35,11 @@ FM_INLINE Element<typename Span::Floats> element(const Row& row, Span span, Resi
     e.sum += read(row.addend, span, other);
     e.slope = sigmoid(e.sum);
     e.candidate = e.sum * e.slope;
+  }
+  e.kept += 1.f;
+  if (row.dropping) {
+    e.kept = factors(*row.dropping, row.bits, span);
+    e.candidate *= e.kept;
   }
   return e;
 }
@@ -86,6 +94,7 @@ FM_INLINE void backward(const GateShape& shape, const GateInputs& in, const Gate
         auto candidate = g * e.gate;
         write(grad_x, span, residual, g - candidate);
         write(grad_update, span, other, candidate * (1.f - e.gate) * (e.candidate - e.x));
+        candidate *= e.kept;
         if (row.addend) candidate *= e.slope * (1.f + e.sum * (1.f - e.slope));
         write(grad_candidate, span, other, candidate);
       });

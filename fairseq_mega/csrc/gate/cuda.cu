@@ -24,7 +24,7 @@ __device__ __forceinline__ void put(void* data, int64_t index, float value) {
 __device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 
 struct Element {
-  float x, gate, sum, slope, candidate;
+  float x, gate, sum, slope, kept, candidate;
 };
 
 template <class Residual, class T>
@@ -38,6 +38,12 @@ __device__ __forceinline__ Element element(const GateInputs& in, int64_t row, in
     e.sum += get<T>(in.addend, row * in.addend_stride + column);
     e.slope = sigmoid(e.sum);
     e.candidate = e.sum * e.slope;
+  }
+  e.kept = 1.f;
+  if (in.dropping.seed) {
+    const bool dropped = hash_of(in.dropping.row(row), static_cast<uint32_t>(column)) < in.dropping.limit;
+    e.kept = dropped ? 0.f : in.dropping.kept;
+    e.candidate *= e.kept;
   }
   return e;
 }
@@ -60,6 +66,7 @@ __global__ void __launch_bounds__(kThreads)
   float candidate = g * e.gate;
   put<Residual>(gradients.x, index, g - candidate);
   put<T>(gradients.update, index, candidate * (1.f - e.gate) * (e.candidate - e.x));
+  candidate *= e.kept;
   if (in.addend) candidate *= e.slope * (1.f + e.sum * (1.f - e.slope));
   put<T>(gradients.candidate, index, candidate);
 }

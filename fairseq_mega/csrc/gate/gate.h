@@ -2,10 +2,11 @@
 // The update gate of MEGA's sub-layers in one pass over memory:
 //
 //   out = x + sigmoid(u) (c - x)      x residual, u logits of the update gate
-//   c = candidate, or SiLU(candidate + addend) where there is an addend
+//   c = candidate, or SiLU(candidate + addend) where there is an addend; of it dropout may drop elements
 //
 // All are (rows, width); the rows of inputs may lie apart (u and candidate are parts of one projection's output).
 #include "common/common.h"
+#include "common/random.h"
 
 namespace fm {
 
@@ -18,6 +19,7 @@ struct GateShape {
 struct GateInputs {
   const void *x, *update, *candidate, *addend;  // addend may be null
   int64_t x_stride, update_stride, candidate_stride, addend_stride;  // from row to row, in elements
+  Dropping dropping;
 };
 
 struct GateGradients {  // contiguous; each has the type of what it is a gradient of

@@ -1,13 +1,15 @@
-"""Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and their paths."""
+"""Single-head attention of MEGA (section 3.2): queries and keys, :func:`attention`, its chunked form, and paths."""
 
 import math
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.native import DTYPES, cpu_level
+from fairseq_mega.ops.gate import ACTIVATION_PATHS
+from fairseq_mega.ops.native import DTYPES, cpu_level, operators
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
@@ -16,7 +18,7 @@ from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
 
-__all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
+__all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "query_key", "toeplitz"]
 
 # Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
 # blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
@@ -74,6 +76,27 @@ PATHS = Operator(
     Path("native", kernels_obstacle, DTYPES, suits=_prefers_native),
     Path("native_blocks", blocks_obstacle, DTYPES, suits=_prefers_blocks),
 )
+
+
+def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
+    """Queries and keys ``kappa SiLU(x) + mu`` from the logits of their shared representation.
+
+    Args:
+        x: (..., z).
+        kappa, mu: (2, z), of queries and of keys.
+        path: as in :func:`fairseq_mega.ops.gate.silu`.
+
+    Returns:
+        Two times (..., z), of the type of x.
+
+    Source: MEGA, Eq. 9 and 10.
+    """
+    check_devices("gate", x=x, kappa=kappa, mu=mu)
+    if ACTIVATION_PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+        return operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
+    shared = F.silu(x)
+    query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])
+    return query.to(x.dtype), key.to(x.dtype)
 
 
 def attention(

@@ -1,22 +1,23 @@
 """Cases of the update gate."""
 
-from typing import Iterator
+from typing import Iterator, Optional
 
 import torch
 from torch import Tensor
 
 from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
+from tests.support.dropping import kept
 
 
 def cases() -> Iterator[Case]:
-    for size, dtype, addend, mixed in (
-        ((1, 1), FLOAT, True, False),
-        ((3, 7), FLOAT, False, False),
-        ((2, 600), FLOAT, True, False),
-        ((130, 33), HALF, True, False),
-        ((5, 64), torch.float16, False, False),
-        ((5, 65), HALF, True, True),  # beside a residual of float32
-        ((4, 30), torch.float16, False, True),
+    for size, dtype, addend, mixed, p in (
+        ((1, 1), FLOAT, True, False, 0.0),
+        ((3, 7), FLOAT, False, False, 0.5),
+        ((2, 600), FLOAT, True, False, 0.0),
+        ((130, 33), HALF, True, False, 0.1),
+        ((5, 64), torch.float16, False, False, 0.0),
+        ((5, 65), HALF, True, True, 0.3),  # beside a residual of float32
+        ((4, 30), torch.float16, False, True, 0.0),
     ):
         wide = normal(1, size[0], 4 * size[1], dtype=dtype)  # rows lie apart
         names = ("x", "update", "candidate", "addend")[: 4 if addend else 3]
@@ -28,13 +29,16 @@ def cases() -> Iterator[Case]:
         candidate = leaves["candidate"]
         if addend:
             candidate = torch.nn.functional.silu(candidate + leaves["addend"])
+        seed = torch.tensor(9) if p > 0.0 else None
+        if seed is not None:
+            candidate = torch.where(kept(seed, torch.Size(size), p), candidate / (1 - p), 0 * candidate)
         gate = torch.sigmoid(leaves["update"])
         wanted = with_gradients({"y": gate * candidate + (1 - gate) * leaves["x"]}, {"y": grad}, leaves)
 
-        def run(inputs: Results = inputs, grad: Tensor = grad) -> Results:
-            given = [inputs.get(name) for name in ("x", "update", "candidate", "addend")]
+        def run(inputs: Results = inputs, grad: Tensor = grad, seed: Optional[Tensor] = seed, p: float = p) -> Results:
+            given = [*(inputs.get(name) for name in ("x", "update", "candidate", "addend")), seed, p]
             found = ops().gated_residual_backward(grad, *given)
             gradients = {f"gradient of {name}": value for name, value in zip(inputs, (*found, found[2]))}
             return {"y": ops().gated_residual(*given), **gradients}
 
-        yield Case(f"gate {size} {dtype} addend {addend} mixed {mixed}", run, wanted)
+        yield Case(f"gate {size} {dtype} addend {addend} mixed {mixed} dropout {p}", run, wanted)
