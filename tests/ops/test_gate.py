@@ -88,10 +88,11 @@ def test_extremes_stay_finite(kernel_device, scale):
 
 def test_operator_keeps_torchs_rules(kernel_device):
     inputs = leaves({name: tensor.to(kernel_device) for name, tensor in tensors(2, 5).items()}, torch.float32)
-    torch.library.opcheck(native.operators.gated_residual.default, tuple(inputs.values()))
-    torch.library.opcheck(native.operators.gated_residual.default, (*list(inputs.values())[:3], None))
+    seed = torch.ones((), dtype=torch.int64, device=kernel_device)
+    torch.library.opcheck(native.operators.gated_residual.default, (*inputs.values(), seed, 0.2))
+    torch.library.opcheck(native.operators.gated_residual.default, (*list(inputs.values())[:3], None, None, 0.0))
     plain = [tensor.detach() for tensor in inputs.values()]
-    torch.library.opcheck(native.operators.gated_residual_backward.default, (plain[0], *plain))
+    torch.library.opcheck(native.operators.gated_residual_backward.default, (plain[0], *plain, seed, 0.2))
 
 
 def test_errors(kernel_device):

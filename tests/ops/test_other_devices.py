@@ -63,7 +63,8 @@ def linear_map(name: str, outputs: int, inputs: int) -> Dict[str, Any]:
 
 def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     """Valid arguments of an operator, with every tensor it may be given."""
-    gate = {name: floats(B, D) for name in ("x", "update", "candidate", "addend")}
+    dropping = {"seed": torch.ones((), dtype=torch.int64), "p": 0.1}
+    gate = {**{name: floats(B, D) for name in ("x", "update", "candidate", "addend")}, **dropping}
     activation = {**{name: floats(B, D) for name in ("x", "factor", "skip")}, "omega": floats(D)}
     grads = {"grad_y": floats(B, L, D)}
     rows = {"x": floats(B, D), "weight": floats(D), "centred": True, "eps": 1e-5, "narrow": False}
@@ -92,6 +93,7 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "attention_groups": groups(),
         "attention_groups_backward": {"grad_out": floats(B, L, V), "statistics": floats(B, L, 2), **groups()},
         "gated_residual": gate,
+        "dropout": {"x": floats(B, D), **dropping},
         "silu": activation,
         "silu_backward": {"grad": floats(B, D), **activation},
         "query_key": {"x": floats(B, D), "kappa": floats(2, D), "mu": floats(2, D)},

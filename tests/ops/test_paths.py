@@ -109,7 +109,7 @@ def test_activations_follow_the_gate(monkeypatch):
     x, columns = torch.randn(2, 5, 3), torch.randn(2, 3)
     for name in gate.PATHS.names:
         assert name in gate.ACTIVATION_PATHS.names and gate.ACTIVATION_PATHS.name == gate.PATHS.name
-    on_meta = gate.silu(x.to("meta")), *gate.query_key(x.to("meta"), columns.to("meta"), columns.to("meta"))
+    on_meta = gate.silu(x.to("meta")), *attention.query_key(x.to("meta"), columns.to("meta"), columns.to("meta"))
     assert all(out.shape == x.shape and out.device.type == "meta" for out in on_meta)
     with pytest.raises(TypeError, match="^gate path 'native' computes float32, .* found torch.float64"):
         monkeypatch.setattr(native, "PROBLEM", None)
