@@ -18,7 +18,7 @@ def mega_layer_bytes(config: MegaLayerConfig, bf16: bool = False) -> int:
     Of width d both sub-layers' sums and the normed input of the first, the EMA, two gates and the projected attention;
     of width v the values, their gate and the attended ones; of width z the shared representation, and the queries in
     whole chunks; of width f the hidden layer. SiLU, keys and the FFN's norm are computed again. Without chunks a rotary
-    bias is made of vectors as long as the sequence. What dropout makes is kept, with its mask.
+    bias is made of vectors as long as the sequence. Dropout keeps a seed.
     """
     d, v, z, f = config.embed_dim, config.hidden_dim, config.z_dim, config.ffn_dim
     number, chunks = NARROW if bf16 else WIDE, config.chunk_size > 0
@@ -30,8 +30,7 @@ def mega_layer_bytes(config: MegaLayerConfig, bf16: bool = False) -> int:
     kept += number * (3 * v + (2 if chunks else 1) * z + f)
     kept += 2 * WIDE if config.attention_function == "softmax" else 0
     kept += WIDE * (2 * z + 2) if config.relative_bias == "rotary" and not chunks else 0
-    dropped = ((config.dropout, 5 * d), (config.hidden_dropout, 2 * v), (config.activation_dropout, 2 * f))
-    return kept + number * sum(numbers for probability, numbers in dropped if probability > 0)
+    return kept
 
 
 def megalodon_layer_bytes(config: MegalodonLayerConfig, bf16: bool = False) -> int:
@@ -46,5 +45,4 @@ def megalodon_layer_bytes(config: MegalodonLayerConfig, bf16: bool = False) -> i
     kept = (5 * WIDE + (2 * NARROW if bf16 else 0)) * d + number * 3 * v + number * (2 if chunks else 1) * z
     kept += number * (z + v) if heads > 1 and chunks else 0
     kept += number * (2 if config.swiglu else 1) * f + 2 * WIDE * heads + (number * d if config.layer_scale else 0)
-    kept += number * 2 * d if config.dropout > 0 else 0
-    return kept + (2 * number * (d + v + f) if config.hidden_dropout > 0 else 0)
+    return kept

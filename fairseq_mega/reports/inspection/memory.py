@@ -83,7 +83,7 @@ def step_of(
     around = adaptive_output_bytes(cfg, symbols, shares) if adaptive else WIDE * OUTPUT * symbols
     around += adaptive_input_bytes(cfg, symbols, shares) if cfg.adaptive_input else 0
     around += (NARROW if bf16 else WIDE) * width
-    around += WIDE * width * (int(pre_norm) + int(cfg.dropout > 0))
+    around += WIDE * width * int(pre_norm)
     return Step((STATE + (NARROW if bf16 else 0)) * parameters, cfg.decoder_layers * layer + round(around))
 
 
