@@ -33,6 +33,7 @@ FORMER_NAMES: Dict[str, Dict[str, str]] = {
     "packed_linear": {},
     "linear": {},
     "rotary": {},
+    "cross_entropy": {},
 }
 
 

@@ -1,0 +1,65 @@
+"""The cross entropy of symbols, whose kernel never holds the probabilities of all symbols of all rows."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import native
+from .dispatch import Operator, Path, check_devices, kernels_obstacle
+
+
+def _suits(logits: Tensor, target: Tensor) -> bool:
+    return logits.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+PATHS = Operator("cross_entropy", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_suits))
+
+
+def cross_entropy(logits: Tensor, target: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
+    """Losses of predictions: ``-log p(target)``, and the sum of ``-log p`` of all symbols, for label smoothing.
+
+    Args:
+        logits: (n, V).
+        target: (n,) long, each below V.
+        path: "reference" (PyTorch's log_softmax) or "native" (a CPU's kernel, PyTorch's on other devices) to force a
+            path, None for the environment's choice.
+
+    Returns:
+        Two times (n,), natural logarithm, in float32 (float64 for float64 logits).
+
+    Raises:
+        RuntimeError: for a target that is no symbol, or tensors on several devices.
+
+    Source: Szegedy et al., CVPR 2016 (label smoothing).
+    """
+    check_devices("cross_entropy", logits=logits, target=target)
+    if PATHS.choose(path, logits, target) == "native" and logits.device.type == "cpu":
+        return native.operators.cross_entropy(logits, target)[:2]
+    log_p = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    return -log_p.gather(1, target[:, None])[:, 0], -log_p.sum(1)
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake(logits: Tensor, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        rows = (logits.new_empty(logits.size(0), dtype=torch.float32) for _ in range(3))
+        return next(rows), next(rows), next(rows)
+
+    def fake_backward(grad_nll: Tensor, grad_smooth: Tensor, logits: Tensor, *rest: Tensor) -> Tensor:
+        return logits.new_empty(logits.shape)
+
+    def keep(ctx: Any, inputs: Tuple[Tensor, Tensor], output: Tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs, output[2])
+
+    def backward(ctx: Any, grad_nll: Tensor, grad_smooth: Tensor, _: Tensor) -> Tuple[Tensor, None]:
+        return operators.cross_entropy_backward(grad_nll, grad_smooth, *ctx.saved_tensors), None
+
+    torch.library.register_fake(f"{namespace}::cross_entropy")(fake)
+    torch.library.register_fake(f"{namespace}::cross_entropy_backward")(fake_backward)
+    native.register_gradients(f"{namespace}::cross_entropy", backward, keep)
+
+
+native.register(_register)
