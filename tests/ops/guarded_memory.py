@@ -22,6 +22,7 @@ from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention, query_key
+from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import dropout, gated_residual, linear, linear_parts, row_norm, silu, silu_linear
 from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
@@ -149,6 +150,7 @@ def run_rows(dtype: torch.dtype) -> None:
                 inputs = (draw(2, 5, width, dtype=dtype) for _ in range(count))
                 backward(gated_residual(*inputs, dropout=p, path="native"))
         backward(dropout(draw(2, 5, width, dtype=dtype), 0.3, path="native"))
+        backward(*cross_entropy(draw(5, width, dtype=dtype), torch.arange(5) % width, path="native"))
         x, factor, skip = (draw(2, 5, width, dtype=dtype) for _ in range(3))
         backward(silu(x, factor, skip=skip, omega=draw(width), path="native"))
         backward(*query_key(x, draw(2, width), draw(2, width), path="native"))

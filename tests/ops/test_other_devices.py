@@ -64,6 +64,7 @@ def linear_map(name: str, outputs: int, inputs: int) -> Dict[str, Any]:
 def arguments(operator: str, kernels: str) -> Dict[str, Any]:
     """Valid arguments of an operator, with every tensor it may be given."""
     dropping = {"seed": torch.ones((), dtype=torch.int64), "p": 0.1}
+    scored = {"logits": floats(B, D), "target": torch.ones(B, dtype=torch.int64)}
     gate = {**{name: floats(B, D) for name in ("x", "update", "candidate", "addend")}, **dropping}
     activation = {**{name: floats(B, D) for name in ("x", "factor", "skip")}, "omega": floats(D)}
     grads = {"grad_y": floats(B, L, D)}
@@ -93,6 +94,11 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "attention_groups": groups(),
         "attention_groups_backward": {"grad_out": floats(B, L, V), "statistics": floats(B, L, 2), **groups()},
         "gated_residual": gate,
+        "cross_entropy": scored,
+        "cross_entropy_backward": {
+            **scored,
+            **{name: floats(B) for name in ("grad_nll", "grad_smooth", "log_total")},
+        },
         "dropout": {"x": floats(B, D), **dropping},
         "silu": activation,
         "silu_backward": {"grad": floats(B, D), **activation},

@@ -5,7 +5,7 @@ from typing import Any, Dict
 import pytest
 import torch
 
-from fairseq_mega.ops import attention, ema, gate, native, packed_linear, rotary, step, timestep_norm
+from fairseq_mega.ops import attention, cross_entropy, ema, gate, native, packed_linear, rotary, step, timestep_norm
 from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
@@ -13,6 +13,7 @@ MODULES = (ema, attention, gate, timestep_norm, step, packed_linear)
 OPERATORS = {module.PATHS.name: module.PATHS for module in MODULES}
 OPERATORS["linear"] = gate.LINEAR_PATHS
 OPERATORS["rotary"] = rotary.PATHS
+OPERATORS["cross_entropy"] = cross_entropy.PATHS
 
 
 def call(operator, path, dtype=torch.float32):
@@ -29,6 +30,8 @@ def call(operator, path, dtype=torch.float32):
         return packed_linear.packed_linear(x, packed_linear.pack(x[0], "bf16"), path=path)
     if operator == "linear":
         return gate.linear(x, x[0], path=path)
+    if operator == "cross_entropy":
+        return cross_entropy.cross_entropy(x[0], torch.ones(5, dtype=torch.int64), path=path)[0]
     if operator == "rotary":
         x, columns = torch.ones(2, 5, 4, dtype=dtype), torch.ones(2, 1, 4, dtype=dtype)
         options: Dict[str, Any] = {"first": 0, "chunk_size": 3, "base": 10.0, "eps": 1e-5}
@@ -38,7 +41,7 @@ def call(operator, path, dtype=torch.float32):
 
 NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
 NATIVE += [("attention", "native_blocks"), ("timestep_norm", "native"), ("packed_linear", "native")]
-NATIVE += [("linear", "native"), ("rotary", "native")]
+NATIVE += [("linear", "native"), ("rotary", "native"), ("cross_entropy", "native")]
 
 
 def test_one_vocabulary():

@@ -12,6 +12,7 @@ from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import attention, query_key
+from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import gated_residual, row_norm, silu
 from fairseq_mega.ops.rotary import normalized_query_key
@@ -39,6 +40,7 @@ OPERATORS = {
     "silu": lambda x, path: silu(x, path=path),
     "query_key": lambda x, path: query_key(x, COLUMNS, COLUMNS, path=path)[0],
     "row_norm": lambda x, path: row_norm(x, COLUMNS[0], centred=True, eps=1e-5, path=path),
+    "cross_entropy": lambda x, path: cross_entropy(x.flatten(0, -2), (0 * x[..., 0]).flatten().long(), path=path)[0],
     "gated_residual": lambda x, path: gated_residual(x, x, x, path=path),
     "attention": lambda x, path: attention(x, x, x, function="laplace", path=path),
     "ema_scan": ema,
