@@ -4,6 +4,6 @@ from fairseq_mega.compat.imports import import_fairseq
 
 import_fairseq()
 
-from . import adaptive_loss, lra_cross_entropy  # noqa: E402
+from . import adaptive_loss, cross_entropy, lra_cross_entropy  # noqa: E402
 
-__all__ = ["adaptive_loss", "lra_cross_entropy"]
+__all__ = ["adaptive_loss", "cross_entropy", "lra_cross_entropy"]

@@ -13,6 +13,8 @@ from fairseq import utils
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from torch import Tensor
 
+from fairseq_mega.ops.cross_entropy import PATHS, cross_entropy
+
 
 def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Tensor:
     """Sum of -log p(target), natural logarithm, in float32.
@@ -27,7 +29,10 @@ def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Te
     for band, (logits, classes) in enumerate(zip(*softmax(features, target))):
         if classes is not None:
             ignored = pad if band == 0 else -1
-            total = total + F.cross_entropy(logits.float(), classes, ignore_index=ignored, reduction="sum")
+            if PATHS.choose(None, logits, classes) == "native":
+                total = total + cross_entropy(logits, classes)[0].masked_fill(classes == ignored, 0.0).sum()
+            else:
+                total = total + F.cross_entropy(logits.float(), classes, ignore_index=ignored, reduction="sum")
     return total
 
 

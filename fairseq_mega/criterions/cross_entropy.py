@@ -1,0 +1,77 @@
+"""fairseq's ``cross_entropy`` and ``label_smoothed_cross_entropy`` by a kernel that reads logits once.
+
+fairseq writes the log probability of every symbol of every row and goes through them about ten times. Importing this
+module changes both criterions where a CPU computes them; losses and gradients are the same up to rounding.
+"""
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.models import BaseFairseqModel, FairseqDecoder
+from torch import Tensor
+
+from fairseq_mega.compat.patching import wrap
+from fairseq_mega.ops.cross_entropy import PATHS, cross_entropy
+
+MAKE_PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
+
+
+def _is_plain(owner: Any, base: type) -> bool:
+    """Whether probabilities are fairseq's: the softmax of all symbols."""
+    return all(getattr(getattr(owner, name, None), "__func__", None) is vars(base)[name] for name in MAKE_PROBABILITIES)
+
+
+def _logits(model: Any, output: Any) -> Optional[Tensor]:
+    """The logits (n, V) of an output whose loss the kernel computes, else None."""
+    decoder = getattr(model, "decoder", None)
+    if decoder is None or getattr(decoder, "adaptive_softmax", None) is not None:
+        return None
+    if not (_is_plain(model, BaseFairseqModel) and _is_plain(decoder, FairseqDecoder)):
+        return None
+    logits = output[0]
+    if not isinstance(logits, Tensor) or logits.device.type != "cpu" or logits.numel() == 0:
+        return None
+    logits = logits.reshape(-1, logits.size(-1))
+    return logits if PATHS.choose(None, logits, logits) == "native" else None
+
+
+def _losses(logits: Tensor, target: Tensor, padding: int, reduce: bool) -> Tuple[Tensor, Tensor]:
+    nll, smooth = (rows.masked_fill(target == padding, 0.0) for rows in cross_entropy(logits, target))
+    return (nll.sum(), smooth.sum()) if reduce else (nll, smooth)
+
+
+def _compute_loss(
+    original: Callable,
+    self: CrossEntropyCriterion,
+    model: Any,
+    output: Any,
+    sample: Dict[str, Any],
+    reduce: bool = True,
+) -> Tuple[Tensor, Tensor]:
+    logits = _logits(model, output)
+    if logits is None:
+        return original(self, model, output, sample, reduce)
+    nll, _ = _losses(logits, model.get_targets(sample, output).reshape(-1), self.padding_idx, reduce)
+    return nll, nll
+
+
+def _compute_smoothed_loss(
+    original: Callable,
+    self: LabelSmoothedCrossEntropyCriterion,
+    model: Any,
+    output: Any,
+    sample: Dict[str, Any],
+    reduce: bool = True,
+) -> Tuple[Tensor, Tensor]:
+    logits = None if self.ignore_prefix_size > 0 else _logits(model, output)
+    if logits is None:
+        return original(self, model, output, sample, reduce)
+    nll, smooth = _losses(logits, model.get_targets(sample, output).reshape(-1), self.padding_idx, reduce)
+    share = self.eps / (logits.size(-1) - 1)
+    loss = (1.0 - self.eps - share) * nll + share * smooth
+    return (loss, nll) if reduce else (loss[:, None], nll[:, None])
+
+
+wrap(CrossEntropyCriterion, "compute_loss", _compute_loss)
+wrap(LabelSmoothedCrossEntropyCriterion, "compute_loss", _compute_smoothed_loss)
