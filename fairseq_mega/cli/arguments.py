@@ -1,8 +1,8 @@
 """Arguments of fairseq's commands: those that are refused before fairseq sees them, and the task of a checkpoint."""
 
-import ast
 import typing
 
+from fairseq_mega.compat.expressions import literal
 from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
 from fairseq_mega.tasks.families import kind_of
 
@@ -67,10 +67,7 @@ def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> 
 
 def is_pair(text: str) -> bool:
     """Whether a text holds two numbers in brackets."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return False
+    value = literal(text)
     return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
 
 

@@ -1,8 +1,8 @@
 """How fairseq reads its command line."""
 
-import ast
 import sys
 
+from .expressions import literal
 from .patching import wrap
 
 
@@ -59,18 +59,11 @@ def _parse_checked(original, parser, *args, **kwargs):
             shown = ",".join(map(str, values))
             parser.error(f"--{name.replace('_', '-')} {shown}: give a whole number above 0")
     overrides = given.get("model_overrides")
-    if isinstance(overrides, str) and not _is_dictionary(overrides or "{}"):
+    if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
         parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")
     if given.get("print_step"):
         parser.error("--print-step is for models that refine what they wrote, of which there are none: leave it out")
     return parsed
-
-
-def _is_dictionary(text: str) -> bool:
-    try:
-        return isinstance(ast.literal_eval(text), dict)
-    except (ValueError, SyntaxError):
-        return False
 
 
 def _ours():

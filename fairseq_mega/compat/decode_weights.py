@@ -4,9 +4,9 @@ fairseq's configurations have no place for it: it travels to the models as an en
 a text that fairseq hands on as it is.
 """
 
-import ast
 import typing
 
+from .expressions import literal
 from .patching import wrap
 
 NAME = "decode_weights"
@@ -36,10 +36,7 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
 def asked_for(cfg: typing.Any) -> typing.Optional[str]:
     """The kind of weights that the configuration of a command asks for, None for those of the checkpoint."""
     text = getattr(getattr(cfg, "common_eval", None), "model_overrides", None)
-    try:
-        overrides = ast.literal_eval(text or "{}")
-    except (ValueError, SyntaxError):  # eval-lm takes any expression there
-        return None
+    overrides = literal(text or "{}")  # eval-lm takes any expression there
     return overrides.get(NAME) if isinstance(overrides, dict) else None
 
 
@@ -48,7 +45,7 @@ def _parse_into_overrides(original: typing.Callable, *args: typing.Any, **kwargs
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     kind = getattr(namespace, NAME, None)
     if kind is not None:
-        overrides = ast.literal_eval(namespace.model_overrides or "{}")
+        overrides = literal(namespace.model_overrides or "{}")
         namespace.model_overrides = repr({**overrides, NAME: kind})
     return parsed
 

@@ -41,6 +41,14 @@ def evaluate(text: typing.Any, *_namespaces: typing.Any) -> typing.Any:
         raise UnsafeExpression(text, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
+def literal(text: str) -> typing.Any:
+    """The value of a text that is a literal of Python, such as "{'dropout': 0.1}"; None for any other text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
 def _value(node: ast.AST) -> typing.Any:
     if isinstance(node, ast.BinOp):
         left, right = _value(node.left), _value(node.right)

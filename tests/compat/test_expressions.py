@@ -10,7 +10,7 @@ import fairseq
 import pytest
 from fairseq import options, utils
 
-from fairseq_mega.compat.expressions import UnsafeExpression, evaluate
+from fairseq_mega.compat.expressions import UnsafeExpression, evaluate, literal
 
 CODE = "__import__('pathlib').Path('{}').touch() or [5]"
 
@@ -124,3 +124,9 @@ def test_no_module_of_fairseq_opens_files_in_another_way() -> None:
     for name in calls:
         function = importlib.import_module(name).torch.load
         assert function.__module__ == "fairseq_mega.compat.loading", name
+
+
+@pytest.mark.parametrize("text", ["foo", "(", "{[]: 1}", "1 + [2]", "(" * 9999, ""], ids=range(6))
+def test_what_is_no_literal_has_no_value(text: str) -> None:
+    assert literal("{'dropout': 0.1}") == {"dropout": 0.1}
+    assert literal(text) is None
