@@ -4,7 +4,7 @@ import typing
 
 from fairseq_mega.compat.expressions import literal
 from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
-from fairseq_mega.tasks.families import kind_of
+from fairseq_mega.tasks.families import LANGUAGE_MODEL, kind_of
 
 from .usage import UsageError, alternatives
 
@@ -52,7 +52,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
                 f"--path holds {kind.name} (--arch {arch}): give it to fairseq-mega-{alternatives(kind.commands)}"
             )
         for option in ("--constraints", "--score-reference"):
-            if command == "interactive" and kind.name == "a language model" and option in arguments:
+            if command == "interactive" and kind is LANGUAGE_MODEL and option in arguments:
                 raise UsageError(f"{option} is for translators, and --path holds {kind.name}: leave it out")
         if task is not None:
             check_family(f"--path holds a model of --arch {arch}, which", arch, task)

@@ -26,27 +26,42 @@ class Kind(NamedTuple):
     commands: Sequence[str]
 
 
+def _of_sequences(task: type) -> bool:
+    return issubclass(task, ClassificationTask) and not issubclass(task, ImageClassificationTask)
+
+
+def _of_images(task: type) -> bool:
+    return issubclass(task, ImageClassificationTask)
+
+
+def _of_language_models(task: type) -> bool:
+    return issubclass(task, LanguageModelingTask)
+
+
+def _of_masked_language_models(task: type) -> bool:
+    return issubclass(task, MaskedLMTask)
+
+
+def _of_translators(task: type) -> bool:
+    return not issubclass(task, (ClassificationTask, LanguageModelingTask, MaskedLMTask))
+
+
+GENERATING = ("generate", "interactive", "validate")
+CLASSIFIER = Kind("a classifier", TASKS, _of_sequences, ["validate"])
+IMAGE_CLASSIFIER = Kind("an image classifier", "image-classification", _of_images, ["validate"])
+LANGUAGE_MODEL = Kind("a language model", "mega_language_modeling", _of_language_models, ["eval-lm", *GENERATING])
+MASKED_LANGUAGE_MODEL = Kind("a masked language model", "masked_lm", _of_masked_language_models, ["validate"])
+TRANSLATOR = Kind("a translator", "translation", _of_translators, GENERATING)
+KINDS = {
+    SequenceClassifier: CLASSIFIER,
+    ImageClassifier: IMAGE_CLASSIFIER,
+    MegaLanguageModel: LANGUAGE_MODEL,
+    MegaMaskedLanguageModel: MASKED_LANGUAGE_MODEL,
+    MegaModel: TRANSLATOR,
+}
+
+
 def kind_of(arch: str) -> Optional[Kind]:
     """The kind of an architecture of this package, None for others."""
     model = ARCH_MODEL_REGISTRY.get(arch, object)
-    if issubclass(model, SequenceClassifier):
-        return Kind("a classifier", TASKS, _of_sequences, ["validate"])
-    if issubclass(model, ImageClassifier):
-        images = "image-classification"
-        return Kind("an image classifier", images, lambda t: issubclass(t, ImageClassificationTask), ["validate"])
-    if issubclass(model, MegaLanguageModel):
-        commands = ["eval-lm", "generate", "interactive", "validate"]
-        return Kind(
-            "a language model", "mega_language_modeling", lambda t: issubclass(t, LanguageModelingTask), commands
-        )
-    if issubclass(model, MegaMaskedLanguageModel):
-        return Kind("a masked language model", "masked_lm", lambda task: issubclass(task, MaskedLMTask), ["validate"])
-    if issubclass(model, MegaModel):
-        others = (ClassificationTask, LanguageModelingTask, MaskedLMTask)
-        commands = ["generate", "interactive", "validate"]
-        return Kind("a translator", "translation", lambda task: not issubclass(task, others), commands)
-    return None
-
-
-def _of_sequences(task: type) -> bool:
-    return issubclass(task, ClassificationTask) and not issubclass(task, ImageClassificationTask)
+    return next((kind for family, kind in KINDS.items() if issubclass(model, family)), None)
