@@ -20,6 +20,7 @@ from fairseq_mega.corpora.classification.new_examples import answers_to, reader_
 from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
+from fairseq_mega.tasks.families import CLASSIFIER, IMAGE_CLASSIFIER, check_model_and_data
 
 PROGRAM = "fairseq-mega-classify"
 
@@ -39,8 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Load the classifier, and print a line for every example; raises OSError and ValueError."""
-    if not args.path.is_file():
-        raise FileNotFoundError(f"--path {args.path} does not exist: training leaves checkpoint_best.pt in --save-dir")
+    check_model_and_data(args.path, args.data, CLASSIFIER, IMAGE_CLASSIFIER)
     with architectures.expect_models_of(SequenceClassifier, ImageClassifier):
         loaded = checkpoint_utils.load_model_ensemble_and_task([str(args.path)], {"data": str(args.data)})
     (model,), _, task = loaded

@@ -1,11 +1,13 @@
 """Kinds of models, with the tasks and the commands that are for them."""
 
+from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Sequence
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMTask
 
+from fairseq_mega.models.checkpoint_files import origin_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.models.mega import MegaModel
@@ -65,3 +67,19 @@ def kind_of(arch: str) -> Optional[Kind]:
     """The kind of an architecture of this package, None for others."""
     model = ARCH_MODEL_REGISTRY.get(arch, object)
     return next((kind for family, kind in KINDS.items() if issubclass(model, family)), None)
+
+
+def check_model_and_data(path: Path, data: Path, *kinds: Kind) -> None:
+    """Refuse a checkpoint of another kind, and data that are no folder, before anything is loaded.
+
+    Raises:
+        ValueError: for a model of this package that is of another kind.
+        OSError: if one does not exist, or the checkpoint cannot be read.
+    """
+    arch = origin_of(str(path)).arch
+    kind = None if arch is None else kind_of(arch)
+    if kind is not None and kind not in kinds:
+        wanted = " or ".join(one.name for one in kinds)
+        raise ValueError(f"--path {path} holds {kind.name} (--arch {arch}), and {wanted} is needed")
+    if not data.is_dir():
+        raise FileNotFoundError(f"{data} is no folder: give that of the data which the model was trained on")

@@ -152,7 +152,15 @@ def test_a_recording_of_another_form_is_refused(clips, capsys, tmp_path) -> None
     assert "fast.wav: one channel of 16 bits at 16000 Hz is needed" in message and "ffmpeg -i" in message
 
 
+def test_other_models_are_refused(clips, tiny_model, capsys) -> None:
+    assert classify.main([str(clips[0]), "--path", str(tiny_model.checkpoint), "--cpu"]) == 1
+    message = f"--path {tiny_model.checkpoint} holds a translator (--arch mega_tiny), and a classifier or an image "
+    assert message + "classifier is needed" in capsys.readouterr().err
+
+
 def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:
+    assert classify.main([str(word) for word in (tmp_path / "gone", "--path", clips[1], "--cpu")]) == 1
+    assert f"{tmp_path / 'gone'} is no folder: give that of the data" in capsys.readouterr().err
     assert classify.main([str(word) for word in (clips[0], "--path", tmp_path / "gone.pt", "--cpu")]) == 1
     assert "gone.pt does not exist" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()

@@ -170,3 +170,10 @@ def test_errors_in_a_line(options, message, files, tmp_path, capsys, monkeypatch
     assert ask((files, files / "some.pt"), "narrative_qa", files, *options) == 1
     error = capsys.readouterr().err
     assert error.startswith("fairseq-mega-qa: error: ") and message in error and error.count("\n") == 1
+
+
+def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):
+    assert ask((tiny_model.data, tiny_model.checkpoint), "narrative_qa", files) == 1
+    assert "holds a translator (--arch mega_tiny), and a language model is needed" in capsys.readouterr().err
+    assert ask((files / "gone", trained[1]), "narrative_qa", files) == 1
+    assert f"{files / 'gone'} is no folder: give that of the data" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from fairseq_mega.compat import precision
 from fairseq_mega.corpora.commands import exit_status
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
 
 from .evaluation import DATA_SETS, Evaluation, evaluate, logger, settings_of
 
@@ -62,8 +63,6 @@ def run(args: argparse.Namespace, command: str) -> None:
             raise ValueError(f"--{option.replace('_', '-')} {value}: must be at least 1")
     if args.output.is_dir():
         raise ValueError(f"--output {args.output} is a folder: name the file of the result, such as scores.json")
-    if not args.path.is_file():
-        raise FileNotFoundError(f"--path {args.path} does not exist: training leaves checkpoint_best.pt in --save-dir")
     data_set = DATA_SETS[args.data_set]
     evaluation = Evaluation(
         args.data_set,
@@ -77,6 +76,7 @@ def run(args: argparse.Namespace, command: str) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
 
     def load() -> Any:
+        check_model_and_data(args.path, args.data, LANGUAGE_MODEL)
         folder, name = str(args.path.parent), args.path.name
         return MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
 
