@@ -52,7 +52,12 @@ class TextGenerator(GeneratorHubInterface):
         Returns:
             The new text, which read after the prompt makes the whole; a line for each ``</s>``. Where it ends within
             a character, that is left out.
+
+        Raises:
+            ValueError: if max_tokens is negative, or as in :meth:`stream`.
         """
+        if max_tokens < 0:
+            raise ValueError(f"max_tokens {max_tokens}: give a number of tokens, 0 or more")
         generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
         tokens: Iterator[int] = self.stream(
             self.tokens_of(prompt), temperature=temperature, top_k=top_k, top_p=top_p, generator=generator
@@ -144,7 +149,7 @@ class TextGenerator(GeneratorHubInterface):
             temperature, top_k, top_p, generator: see :func:`draw`.
 
         Raises:
-            ValueError: if there is no token to begin with, or sampling options are out of range.
+            ValueError: if there is no token to begin with, or tokens or sampling options are out of range.
         """
         if isinstance(prompt, str):
             tokens = self._stream_tokens(self.tokens_of(prompt), temperature, top_k, top_p, generator)
@@ -162,6 +167,9 @@ class TextGenerator(GeneratorHubInterface):
     ) -> Iterator[int]:
         if len(prompt) == 0:
             raise ValueError("prompt: one token at least is needed, for instance </s> at the beginning of a text")
+        symbols = len(self.task.source_dictionary)
+        if not 0 <= min(prompt) <= max(prompt) < symbols:
+            raise ValueError(f"prompt: tokens are numbers below {symbols}, found {min(prompt)} to {max(prompt)}")
         check_sampling(temperature, top_k, top_p)
         states: List[Optional[StreamState]] = [None] * len(self.models)
         unread = torch.tensor([list(prompt)], device=self.device)

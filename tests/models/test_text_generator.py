@@ -59,6 +59,18 @@ def test_an_empty_prompt_is_refused(generator):
         next(generator.stream([]))
 
 
+@pytest.mark.parametrize("tokens", [[2, -1], [2, 1000]])
+def test_tokens_that_no_dictionary_has(generator, tokens):
+    size = len(generator.task.source_dictionary)
+    with pytest.raises(ValueError, match=f"tokens are numbers below {size}, found {min(tokens)} to {max(tokens)}"):
+        next(generator.stream(tokens))
+
+
+def test_a_negative_number_of_tokens(generator):
+    with pytest.raises(ValueError, match="max_tokens -1: give a number of tokens"):
+        generator.complete("w1", -1)
+
+
 def frequencies(options, count=20000):
     scores = torch.tensor([0.5, 0.25, 0.15, 0.1]).log().repeat(count, 1)
     drawn = draw(scores, generator=torch.Generator().manual_seed(1), **options)
