@@ -8,6 +8,7 @@ from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
+from fairseq_mega.ops.dispatch import VARIABLE
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
 
@@ -29,14 +30,19 @@ def layer(function):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_training_and_decoding(threads, function):
-    """Of a layer wide enough, and a batch large enough, that each thread gets a part of every operator."""
+def test_training_and_decoding(threads, function, monkeypatch):
+    """Of a layer wide enough, and a batch large enough, that each thread gets a part of every operator.
+
+    The path of attention is chosen by the number of threads, too; here it is given.
+    """
+    monkeypatch.setenv(VARIABLE, "attention=native_blocks")
 
     def results():
         built, x = layer(function), torch.randn(64, 40, 256, generator=torch.Generator().manual_seed(2))
         x.requires_grad_()
         out = built(x[:5]).hidden
-        found = torch.autograd.grad(out.square().sum(), [x, *built.parameters()], allow_unused=True)
+        weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3))
+        found = torch.autograd.grad((out * weights).sum(), [x, *built.parameters()], allow_unused=True)
         step, steps = LayerOutput(x), []
         with torch.no_grad():
             for t in range(5):

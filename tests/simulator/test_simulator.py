@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of sources that holds nothing but the probe."""
     folder = tmp_path_factory.mktemp("probe")
-    for place in ("common/common.h", "common/launch.h", "common/bindings.h"):
+    for place in ("common/common.h", "common/launch.h", "common/bindings.h", "common/random.h"):
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copy(build.SOURCES / place, folder / place)
     shutil.copytree(PROBE, folder / "probe")
