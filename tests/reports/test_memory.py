@@ -71,7 +71,7 @@ def held(model: torch.nn.Module, task: Any, length: int, tokens: Optional[torch.
 @needs_kernels
 @pytest.mark.parametrize("case", CASES)
 def test_the_formula_is_what_is_held(case: str) -> None:
-    megalodon, task = case.startswith("megalodon"), tiny_lm.task(196)
+    megalodon, task = case.startswith("megalodon"), tiny_lm.task(496)
     options = {**SHAPE, **CASES[case]}
     model = MODEL_REGISTRY["megalodon_lm" if megalodon else "mega_lm"].build_model(Namespace(**options), task).train()
     count = sum(parameter.numel() for parameter in model.parameters())

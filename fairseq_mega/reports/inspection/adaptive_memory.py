@@ -1,8 +1,8 @@
 """Bytes that adaptive tables keep for each token: bands of a dictionary that is sorted by frequency.
 
 A token costs the head, and its own band alone; which share of a text falls into a band is taken from Zipf's law (word n
-comes in proportion to 1 / n), unless it is given. The backward pass begins with all log probabilities, and holds the
-gradients of one band at a time, the widest. Dropout within the tables is left out.
+comes in proportion to 1 / n), unless it is given. The backward pass begins with all logits, and holds the gradients of
+one band at a time, the widest. Dropout within the tables is left out.
 
 Source: AdaptiveSoftmax and AdaptiveInput of fairseq.
 """
@@ -36,7 +36,7 @@ def adaptive_output_bytes(cfg: DictConfig, symbols: int, given: Optional[Sequenc
     widths = [float(ends[0] + len(ends) - 1)]
     widths += [share * (high - low) for share, low, high in zip(shares[1:], ends, ends[1:])]
     rare = [WIDE * (d + d // cfg.adaptive_softmax_factor**band) + INDEX for band in range(1, len(ends))]
-    return WIDE * (sum(widths) + 2 * max(widths)) + sum(share * size for share, size in zip(shares[1:], rare))
+    return WIDE * (sum(widths) + max(widths)) + sum(share * size for share, size in zip(shares[1:], rare))
 
 
 def adaptive_input_bytes(cfg: DictConfig, symbols: int, given: Optional[Sequence[float]] = None) -> float:

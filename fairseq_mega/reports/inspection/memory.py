@@ -1,7 +1,7 @@
 """How long a context a training step of a language model holds in a given memory: a formula, in the models' widths.
 
 What a step needs most of stands at the beginning of the backward pass: weights, their gradients and Adam's two moments,
-and for each token what every layer keeps, the embeddings, and of each symbol logit, log probability and gradient.
+and for each token what every layer keeps, the embeddings, and of each symbol the logit and its gradient.
 Attention computes its weights again, in chunks or without. With few symbols beside the widths the last layer's
 backward pass holds somewhat more, less than another layer would, which the formula leaves out. All of it for one
 sequence, in float32 or under autocast to bfloat16, with the compiled kernels of a CPU, and without recomputation of
@@ -30,7 +30,8 @@ from .parts import parameters_by_part
 STATE = 4 * WIDE  # bytes of a parameter: weight, gradient, two moments
 GIB = 2**30
 SHORTEST = 128  # chunk; the attention of shorter ones takes another path, which keeps less
-OUTPUT = 3  # numbers of each symbol: logit or its gradient, log probability, gradient of that
+OUTPUT = 2  # numbers of each symbol: logit and gradient
+LOSS = 4 * WIDE  # bytes of a token: its losses and their gradients
 
 
 class Step(NamedTuple):
@@ -80,9 +81,10 @@ def step_of(
     else:
         config = layer_config(cfg, "decoder", "max_target_positions")
         layer, pre_norm = mega_layer_bytes(config, bf16), config.normalize_before
-    around = adaptive_output_bytes(cfg, symbols, shares) if adaptive else WIDE * OUTPUT * symbols
+    number = NARROW if bf16 else WIDE
+    around = LOSS + (adaptive_output_bytes(cfg, symbols, shares) if adaptive else number * OUTPUT * symbols)
     around += adaptive_input_bytes(cfg, symbols, shares) if cfg.adaptive_input else 0
-    around += (NARROW if bf16 else WIDE) * width
+    around += number * width
     around += WIDE * width * int(pre_norm)
     return Step((STATE + (NARROW if bf16 else 0)) * parameters, cfg.decoder_layers * layer + round(around))
 
