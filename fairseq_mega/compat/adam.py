@@ -30,7 +30,7 @@ def _step(original: typing.Callable, self: torch.optim.Optimizer, closure: typin
 
 
 def _fits(group: typing.Dict[str, typing.Any], parameters: typing.Sequence[typing.Any]) -> bool:
-    if group.get("amsgrad", False):
+    if group.get("amsgrad", False) or not all(0.0 <= beta < 1.0 for beta in group["betas"]):
         return False
     tensors = [tensor for parameter in parameters for tensor in (parameter, parameter.grad)]
     return all(t.device.type == "cpu" and t.dtype == torch.float32 and _is_dense(t) for t in tensors)
@@ -52,7 +52,10 @@ def _step_group(
         state["step"] = state.get("step", 0) + 1
         by_step[state["step"]].append(parameter)
     beta1, beta2 = group["betas"]
+    decay = group["lr"] * group["weight_decay"]
     for step, some in by_step.items():
+        if decay != 0:  # the kernel multiplies with 1 - decay, which float32 rounds
+            torch._foreach_add_(some, some, alpha=-decay)
         states = [optimizer.state[parameter] for parameter in some]
         torch._fused_adamw_(
             [parameter.data for parameter in some],
@@ -60,11 +63,11 @@ def _step_group(
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],
-            [torch.tensor(float(step))] * len(some),
+            [torch.tensor(float(step), dtype=torch.float32, device="cpu")] * len(some),
             lr=group["lr"],
             beta1=beta1,
             beta2=beta2,
-            weight_decay=group["weight_decay"],
+            weight_decay=0.0,
             eps=group["eps"] / math.sqrt(1 - beta2**step),  # fairseq adds it before the correction of the bias
             amsgrad=False,
             maximize=False,

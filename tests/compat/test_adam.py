@@ -106,3 +106,41 @@ def test_a_closure_is_called():
     params = parameters()
     loss = Adam(params, **OPTIONS).step(lambda: 3.0)
     assert loss == 3.0
+
+
+def test_weight_decay_is_not_rounded_away(fused):
+    """Of 2,000 steps without gradients; one minus the decay of a step is no number of float32."""
+    parameter = torch.nn.Parameter(torch.linspace(0.1, 1.0, 100))
+    wanted = parameter.detach().double().clone()
+    optimizer = Adam([parameter], lr=1e-3, weight_decay=1e-2)
+    for _ in range(2000):
+        parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        wanted *= 1 - 1e-5
+    assert len(fused) == 2000
+    assert abs(parameter.double() / wanted - 1).max() < 2e-5 and abs((parameter.double() / wanted - 1).mean()) < 3e-6
+
+
+@pytest.mark.parametrize("betas", [(0.9, 1.0), (1.0, 0.98)])
+def test_betas_that_the_kernel_divides_by_zero_with(fused, betas):
+    """fairseq moves nothing, or divides by zero as well."""
+    start, optimizer = parameters(), Adam(parameters(), lr=0.01, betas=betas)
+    if betas[0] == 1.0:
+        with pytest.raises(ZeroDivisionError):
+            take_steps(optimizer, range(2))
+    else:
+        assert all(torch.equal(one, other) for one, other in zip(take_steps(optimizer, range(2)), start))
+    assert fused == []
+
+
+def test_the_default_type_and_device_are_not_asked(fused):
+    first, second = parameters(), parameters()
+    take_steps(Adam(first, **OPTIONS), range(2))
+    grads = [p.grad for p in first]
+    optimizer = Adam(second, **OPTIONS)
+    take_steps(optimizer, range(1))
+    for p, grad in zip(second, grads):
+        p.grad = grad
+    with torch.device("meta"):
+        optimizer.step()
+    assert len(fused) == 4 and all(torch.equal(one, other) for one, other in zip(first, second))
