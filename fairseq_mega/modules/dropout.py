@@ -13,8 +13,11 @@ class Dropout(nn.Module):
     """Inverted dropout on (B, L, D): of single elements, or of whole features for all time steps of a sample.
 
     Args:
-        p: probability of dropping, in [0, 1).
+        p: probability of dropping, in [0, 1].
         feature: drop features instead of elements.
+
+    Raises:
+        ValueError: if p is no probability.
 
     Attributes:
         begin: updates of a training without dropout, see :func:`postpone`.
@@ -23,6 +26,8 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float, feature: bool = False) -> None:
         super().__init__()
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"dropout must be a probability, found {p}")
         self.p = p
         self.feature = feature
         self.begin = 0
@@ -76,7 +81,7 @@ class StochasticDepth(Dropout):
     """Leaves what a sub-layer adds to its input, (B, L, D), out of whole samples; the others' is divided by 1 - p.
 
     Args:
-        p: probability of leaving it out, in [0, 1).
+        p: probability of leaving it out, in [0, 1].
 
     Source: Huang et al., 2016; published image classifiers call it "drop path".
     """

@@ -97,7 +97,7 @@ def gated_residual(
     """
     check_devices("gate", residual=residual, update=update, candidate=candidate, addend=addend)
     if PATHS.choose(path, residual, update, candidate, addend) == "native":
-        seed = _seed(residual) if dropout > 0.0 else None
+        seed = draw_seed(residual.device) if dropout != 0.0 else None
         return native.operators.gated_residual(residual, update, candidate, addend, seed, dropout)
     return reference.gated_residual(residual, update, candidate, addend, dropout)
 
@@ -178,13 +178,17 @@ def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
 
     Source: Srivastava et al., 2014.
     """
-    if torch.compiler.is_compiling() or ACTIVATION_PATHS.choose(path, x) == "reference" or x.device.type != "cpu":
+    compiled = ACTIVATION_PATHS.choose(path, x) == "native" and x.device.type == "cpu" and x.dim() > 0
+    if torch.compiler.is_compiling() or not compiled:
         return F.dropout(x, p)
-    return recomputing(native.operators.dropout, x, _seed(x), p)
+    return recomputing(native.operators.dropout, x, draw_seed(x.device), p)
 
 
-def _seed(x: Tensor) -> Tensor:
-    return torch.randint(1 << 62, (), dtype=torch.int64, device=x.device)
+def draw_seed(device: torch.device) -> Tensor:
+    """Draw what one call drops by: () int64, below 2^62; another one in each process, which fairseq seeds alike."""
+    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=device)
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return seed ^ (torch.distributed.get_rank() * 0x1E3779B97F4A7C15 & (1 << 62) - 1) if several else seed
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None) -> Tensor:

@@ -13,7 +13,7 @@ def gated_residual(
     """The update gate."""
     if addend is not None:
         candidate = F.silu(candidate + addend)
-    candidate = F.dropout(candidate, dropout, training=dropout > 0.0)
+    candidate = F.dropout(candidate, dropout, training=dropout != 0.0)
     return torch.addcmul(residual, torch.sigmoid(update), candidate - residual)
 
 

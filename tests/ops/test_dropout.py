@@ -110,6 +110,37 @@ def test_errors(changed, message):
 
 
 @needs_kernels
+@needs_kernels
+@pytest.mark.parametrize("rate", [-0.1, 1.5, torch.nan])
+def test_what_is_no_probability_is_refused(rate):
+    x = draw(2, 3)
+    for call in (lambda: dropout(x, rate, path="native"), lambda: gated_residual(x, x, x, dropout=rate, path="native")):
+        with pytest.raises(RuntimeError, match="p must be a probability"):
+            call()
+    with pytest.raises(ValueError, match="dropout must be a probability, found"):
+        Dropout(rate)
+
+
+def test_a_single_number():
+    torch.manual_seed(1)
+    assert {dropout(torch.tensor(3.0), 0.5).item() for _ in range(20)} == {0.0, 6.0}
+
+
+@needs_kernels
+def test_processes_that_are_seeded_alike_drop_other_elements(monkeypatch):
+    """fairseq gives each process of a training the same seed."""
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    masks, x = [], torch.ones(50, 200)
+    for rank in (0, 1, 2, 2):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)  # noqa: B023 (called in this round)
+        torch.manual_seed(3)
+        masks.append([dropout(x, P, path="native") == 0, dropout(x, P, path="native") == 0])
+    for first, second in zip(*masks[2:]):
+        assert torch.equal(first, second)
+    share = {(one & other).float().mean().item() for rank in (1, 2) for one, other in zip(masks[0], masks[rank])}
+    assert all(abs(both - P * P) < 0.02 for both in share)
+
+
 def test_neither_mask_nor_result_is_kept():
     """After what is computed again, dropout is, too; else it keeps its seed alone."""
     weight = draw(8, 64).requires_grad_()

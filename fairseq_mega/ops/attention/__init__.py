@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.gate import ACTIVATION_PATHS
+from fairseq_mega.ops.gate import ACTIVATION_PATHS, draw_seed
 from fairseq_mega.ops.native import DTYPES, cpu_level, operators
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
@@ -196,7 +196,7 @@ def _of_groups(
     leading, keys, seed = q.shape[:-2], k.size(-2), None
     padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
     if options["dropout"] > 0.0 or options["drop_key"] > 0.0:
-        seed = torch.randint(1 << 62, (), dtype=torch.int64, device=q.device)
+        seed = draw_seed(q.device)
     flat = (x.expand(*leading, -1, -1).flatten(0, -3) if leading else x[None] for x in (q, k, v))
     out = run(*flat, padding=padding, seed=seed, scale=scale, **options)
     return out.view(*leading, *out.shape[1:])
