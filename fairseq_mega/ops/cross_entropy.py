@@ -17,12 +17,15 @@ def _suits(logits: Tensor, target: Tensor) -> bool:
 PATHS = Operator("cross_entropy", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_suits))
 
 
-def cross_entropy(logits: Tensor, target: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
+def cross_entropy(
+    logits: Tensor, target: Tensor, *, ignore_index: Optional[int] = None, path: Optional[str] = None
+) -> Tuple[Tensor, Tensor]:
     """Losses of predictions: ``-log p(target)``, and the sum of ``-log p`` of all symbols, for label smoothing.
 
     Args:
         logits: (n, V).
-        target: (n,) long, each below V.
+        target: (n,) whole numbers, each below V or ``ignore_index``.
+        ignore_index: the target of rows without losses, zero in the result; any number, None for no such rows.
         path: "reference" (PyTorch's log_softmax) or "native" (a CPU's kernel, PyTorch's on other devices) to force a
             path, None for the environment's choice.
 
@@ -35,18 +38,24 @@ def cross_entropy(logits: Tensor, target: Tensor, *, path: Optional[str] = None)
     Source: Szegedy et al., CVPR 2016 (label smoothing).
     """
     check_devices("cross_entropy", logits=logits, target=target)
+    ignored = None if ignore_index is None else target == ignore_index
+    symbols = target.long() if ignored is None else target.long().masked_fill(ignored, 0)
     if PATHS.choose(path, logits, target) == "native" and logits.device.type == "cpu":
-        return native.operators.cross_entropy(logits, target)[:2]
-    log_p = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    return -log_p.gather(1, target[:, None])[:, 0], -log_p.sum(1)
+        nll, smooth, _ = native.operators.cross_entropy(logits, symbols)
+    else:
+        log_p = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        nll, smooth = -log_p.gather(1, symbols[:, None])[:, 0], -log_p.sum(1)
+    if ignored is None:
+        return nll, smooth
+    return nll.masked_fill(ignored, 0.0), smooth.masked_fill(ignored, 0.0)
 
 
 def _register(namespace: str) -> None:
     operators = getattr(torch.ops, namespace)
 
     def fake(logits: Tensor, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        rows = (logits.new_empty(logits.size(0), dtype=torch.float32) for _ in range(3))
-        return next(rows), next(rows), next(rows)
+        nll, statistics = (logits.new_empty((logits.size(0), *more), dtype=torch.float32) for more in ((), (2,)))
+        return nll, torch.empty_like(nll), statistics
 
     def fake_backward(grad_nll: Tensor, grad_smooth: Tensor, logits: Tensor, *rest: Tensor) -> Tensor:
         return logits.new_empty(logits.shape)

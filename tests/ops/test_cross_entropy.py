@@ -61,6 +61,31 @@ def test_rows_may_lie_apart():
     compare(logits.t(), torch.arange(40) % 12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("offset", [1e3, 1e5, -1e7])
+def test_logits_that_lie_together_far_away(offset, dtype):
+    """Only their differences count, which are exact."""
+    _, target = given(6, 5000)
+    step = 2.0 ** (torch.tensor(abs(offset)).log2().floor() - (7 if dtype == torch.bfloat16 else 23))
+    logits = (offset // step + torch.arange(6 * 5000).view(6, 5000) % 7) * step
+    assert torch.equal(logits.to(dtype).float(), logits) and step > 0
+    compare(logits.to(dtype), target)
+
+
+@pytest.mark.parametrize("path", ["native", "reference"])
+@pytest.mark.parametrize("ignored", [-100, 3, 50])
+def test_ignored_targets_may_be_any_number(ignored, path):
+    logits, target = given(6, 50)
+    target[target == ignored] = 4
+    target[[1, 4]] = ignored
+    logits.requires_grad_()
+    nll, smooth = cross_entropy(logits, target.int(), ignore_index=ignored, path=path)
+    assert not nll[[1, 4]].any() and not smooth[[1, 4]].any()
+    torch.testing.assert_close(nll, F.cross_entropy(logits, target, ignore_index=ignored, reduction="none"))
+    (gradient,) = torch.autograd.grad((nll + smooth).sum(), logits)
+    assert gradient.any(1).tolist() == [True, False, True, True, False, True]
+
+
 @pytest.mark.parametrize("scale", [100.0, 1e4, 1e30])
 def test_large_logits(scale):
     logits, target = given(6, 50, scale=scale)

@@ -97,7 +97,9 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "cross_entropy": scored,
         "cross_entropy_backward": {
             **scored,
-            **{name: floats(B) for name in ("grad_nll", "grad_smooth", "log_total")},
+            "grad_nll": floats(B),
+            "grad_smooth": floats(B),
+            "statistics": floats(B, 2),
         },
         "dropout": {"x": floats(B, D), **dropping},
         "silu": activation,

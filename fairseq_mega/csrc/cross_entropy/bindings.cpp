@@ -33,29 +33,31 @@ Call call_of(const Tensor& logits, const Tensor& target, const char* op) {
 
 std::tuple<Tensor, Tensor, Tensor> cross_entropy(Tensor logits, Tensor target) {
   const Call call = call_of(logits, target, "cross_entropy");
-  const auto fresh = [&] { return torch::stable::new_empty(logits, {call.inputs.rows}, ScalarType::Float); };
-  Tensor nll = fresh(), smooth = fresh(), log_total = fresh();
+  const int64_t rows = call.inputs.rows;
+  Tensor nll = torch::stable::new_empty(logits, {rows}, ScalarType::Float), smooth = like(nll);
+  Tensor statistics = torch::stable::new_empty(logits, {rows, 2}, ScalarType::Float);
   const RowLosses out{nll.mutable_data_ptr<float>(), smooth.mutable_data_ptr<float>(),
-                      log_total.mutable_data_ptr<float>()};
-  torch::stable::parallel_for(0, call.inputs.rows, call.grain(), [&](int64_t begin, int64_t end) {
+                      statistics.mutable_data_ptr<float>()};
+  torch::stable::parallel_for(0, rows, call.grain(), [&](int64_t begin, int64_t end) {
     cross_entropy_forward_cpu(call.inputs, out, begin, end);
   });
-  return {nll, smooth, log_total};
+  return {nll, smooth, statistics};
 }
 
-Tensor cross_entropy_backward(Tensor grad_nll, Tensor grad_smooth, Tensor logits, Tensor target, Tensor log_total) {
+Tensor cross_entropy_backward(Tensor grad_nll, Tensor grad_smooth, Tensor logits, Tensor target, Tensor statistics) {
   const char* op = "cross_entropy_backward";
   const Call call = call_of(logits, target, op);
-  const Named rows[] = {{"grad_nll", grad_nll}, {"grad_smooth", grad_smooth}, {"log_total", log_total}};
+  const Named rows[] = {{"grad_nll", grad_nll}, {"grad_smooth", grad_smooth}, {"statistics", statistics}};
   for (const Named& row : rows) {
     check_devices(op, {{"logits", logits}, row});
-    STD_TORCH_CHECK(row.tensor->scalar_type() == ScalarType::Float && row.tensor->numel() == call.inputs.rows, op, ": ",
-                    row.name, " must be one float32 for each row");
+    const int64_t numbers = (row.tensor == &statistics ? 2 : 1) * call.inputs.rows;
+    STD_TORCH_CHECK(row.tensor->scalar_type() == ScalarType::Float && row.tensor->numel() == numbers, op, ": ",
+                    row.name, " must have ", numbers, " numbers of float32");
   }
-  const Tensor nll = packed(grad_nll), smooth = packed(grad_smooth), total = packed(log_total);
+  const Tensor nll = packed(grad_nll), smooth = packed(grad_smooth), kept = packed(statistics);
   Tensor grad = like(logits);
   const RowGradients gradients{nll.const_data_ptr<float>(), smooth.const_data_ptr<float>(),
-                               total.const_data_ptr<float>(), grad.mutable_data_ptr()};
+                               kept.const_data_ptr<float>(), grad.mutable_data_ptr()};
   torch::stable::parallel_for(0, call.inputs.rows, call.grain(), [&](int64_t begin, int64_t end) {
     cross_entropy_backward_cpu(call.inputs, gradients, begin, end);
   });
@@ -69,7 +71,7 @@ Tensor cross_entropy_backward(Tensor grad_nll, Tensor grad_smooth, Tensor logits
 FM_LIBRARY(m) {
   m.def("cross_entropy(Tensor logits, Tensor target) -> (Tensor, Tensor, Tensor)");
   m.def(
-      "cross_entropy_backward(Tensor grad_nll, Tensor grad_smooth, Tensor logits, Tensor target, Tensor log_total) -> "
+      "cross_entropy_backward(Tensor grad_nll, Tensor grad_smooth, Tensor logits, Tensor target, Tensor statistics) -> "
       "Tensor");
 }
 

@@ -31,26 +31,28 @@ FM_INLINE void forward(const CrossEntropy& call, const RowLosses& out, int64_t b
   with_type(call.dtype, [&](auto type) __attribute__((always_inline)) {
     for (int64_t i = begin; i < end; ++i) {
       const void* x = row_of(call.logits, i, call.stride, type);
-      Floats most = Floats{} - std::numeric_limits<float>::infinity(), sums{}, totals{};
+      constexpr float kNone = -std::numeric_limits<float>::infinity();
+      Floats most = Floats{} + kNone, sums{}, totals{};
       for_each_vector<kN>(call.symbols, [&](auto span) __attribute__((always_inline)) {
         const Floats value = read_or(x, span, type, most[0]);
         most = select(value > most, value, most);
-        sums += read_or(x, span, type, 0.f);
       });
       float highest = most[0];
       for (int j = 1; j < kN; ++j) highest = most[j] > highest ? most[j] : highest;
       for_each_vector<kN>(call.symbols, [&](auto span) __attribute__((always_inline)) {
-        totals += exp_nonpositive(read_or(x, span, type, -std::numeric_limits<float>::infinity()) - highest);
+        totals += exp_nonpositive(read_or(x, span, type, kNone) - highest);
+        sums += read_or(x, span, type, highest) - highest;
       });
-      double sum_of_logits = 0., total = 0.;
+      double sum = 0., total = 0.;
       for (int j = 0; j < kN; ++j) {
-        sum_of_logits += sums[j];
+        sum += sums[j];
         total += totals[j];
       }
-      const double log_total = highest + std::log(total);
-      out.log_total[i] = static_cast<float>(log_total);
-      out.nll[i] = static_cast<float>(log_total - read_one(x, call.targets[i], type));
-      out.smooth[i] = static_cast<float>(static_cast<double>(call.symbols) * log_total - sum_of_logits);
+      const double log_total = std::log(total);
+      out.statistics[2 * i] = highest;
+      out.statistics[2 * i + 1] = static_cast<float>(log_total);
+      out.nll[i] = static_cast<float>(log_total - (read_one(x, call.targets[i], type) - highest));
+      out.smooth[i] = static_cast<float>(static_cast<double>(call.symbols) * log_total - sum);
     }
   });
 }
@@ -61,17 +63,18 @@ FM_INLINE void backward(const CrossEntropy& call, const RowGradients& gradients,
     for (int64_t i = begin; i < end; ++i) {
       const void* x = row_of(call.logits, i, call.stride, type);
       void* to = row_of(gradients.logits, i, call.symbols, type);
-      const float nll = gradients.nll[i], smooth = gradients.smooth[i], log_total = gradients.log_total[i];
+      const float nll = gradients.nll[i], smooth = gradients.smooth[i];
+      const float highest = gradients.statistics[2 * i], log_total = gradients.statistics[2 * i + 1];
       const float share = nll + smooth * static_cast<float>(call.symbols);
       const bool unscored = nll == 0.f && smooth == 0.f;  // padding
       for_each_vector<kVector<kLevel>>(call.symbols, [&](auto span) __attribute__((always_inline)) {
         using Floats = typename decltype(span)::Floats;
         if (unscored) return write(to, span, type, Floats{});
-        write(to, span, type, share * exp_nonpositive(read(x, span, type) - log_total) - smooth);
+        write(to, span, type, share * exp_nonpositive(read(x, span, type) - highest - log_total) - smooth);
       });
       if (unscored) continue;
       const int64_t target = call.targets[i];
-      const float value = share * std::exp(read_one(x, target, type) - log_total) - smooth - nll;
+      const float value = share * std::exp(read_one(x, target, type) - highest - log_total) - smooth - nll;
       write(to, Span<8, false>{target, 1}, type, typename Span<8, false>::Floats{value});
     }
   });

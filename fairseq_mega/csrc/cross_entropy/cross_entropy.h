@@ -1,7 +1,8 @@
 #pragma once
 // What predictions of symbols are scored by, without the probabilities of all symbols in memory:
 //
-//   log_total = log sum_j exp(x_j)     nll = log_total - x_target     smooth = sum_j (log_total - x_j)
+//   x'_j = x_j - max x     log_total = log sum_j exp(x'_j)     nll = log_total - x'_target
+//   smooth = sum_j (log_total - x'_j)
 //
 // The latter is what label smoothing mixes in. The gradient of a nll + b smooth is (a + b symbols) softmax(x) - b, and
 // less by a at the target.
@@ -18,12 +19,14 @@ struct CrossEntropy {
 };
 
 struct RowLosses {
-  float *nll, *smooth, *log_total;
+  float *nll, *smooth;
+  float* statistics;  // (rows, 2): max x and log_total
 };
 
 struct RowGradients {
-  const float *nll, *smooth, *log_total;  // the last one is no gradient but the forward's
-  void* logits;                           // contiguous
+  const float *nll, *smooth;
+  const float* statistics;  // the forward's
+  void* logits;             // contiguous
 };
 
 void cross_entropy_forward_cpu(const CrossEntropy&, const RowLosses&, int64_t begin, int64_t end);

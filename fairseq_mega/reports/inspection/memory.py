@@ -31,7 +31,7 @@ STATE = 4 * WIDE  # bytes of a parameter: weight, gradient, two moments
 GIB = 2**30
 SHORTEST = 128  # chunk; the attention of shorter ones takes another path, which keeps less
 OUTPUT = 2  # numbers of each symbol: logit and gradient
-LOSS = 4 * WIDE  # bytes of a token: its losses and their gradients
+LOSS = 8 * WIDE  # bytes of a token: its losses and their gradients, sums, and its target
 
 
 class Step(NamedTuple):
