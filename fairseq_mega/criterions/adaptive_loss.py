@@ -30,7 +30,7 @@ def adaptive_nll(softmax: Any, features: Tensor, target: Tensor, pad: int) -> Te
         if classes is not None:
             ignored = pad if band == 0 else -1
             if PATHS.choose(None, logits, classes) == "native":
-                total = total + cross_entropy(logits, classes)[0].masked_fill(classes == ignored, 0.0).sum()
+                total = total + cross_entropy(logits, classes, ignore_index=ignored)[0].sum()
             else:
                 total = total + F.cross_entropy(logits.float(), classes, ignore_index=ignored, reduction="sum")
     return total

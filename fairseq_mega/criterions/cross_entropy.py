@@ -37,7 +37,7 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
 
 
 def _losses(logits: Tensor, target: Tensor, padding: int, reduce: bool) -> Tuple[Tensor, Tensor]:
-    nll, smooth = (rows.masked_fill(target == padding, 0.0) for rows in cross_entropy(logits, target))
+    nll, smooth = cross_entropy(logits, target, ignore_index=padding)
     return (nll.sum(), smooth.sum()) if reduce else (nll, smooth)
 
 
@@ -64,7 +64,8 @@ def _compute_smoothed_loss(
     sample: Dict[str, Any],
     reduce: bool = True,
 ) -> Tuple[Tensor, Tensor]:
-    logits = None if self.ignore_prefix_size > 0 else _logits(model, output)
+    makes_its_own = type(self).get_lprobs_and_target is not LabelSmoothedCrossEntropyCriterion.get_lprobs_and_target
+    logits = None if makes_its_own or self.ignore_prefix_size > 0 else _logits(model, output)
     if logits is None:
         return original(self, model, output, sample, reduce)
     nll, smooth = _losses(logits, model.get_targets(sample, output).reshape(-1), self.padding_idx, reduce)

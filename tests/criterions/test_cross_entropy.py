@@ -78,6 +78,26 @@ def test_other_probabilities_are_left_to_fairseq(calls):
     assert calls == []
 
 
+def test_a_criterion_that_makes_its_own_probabilities(calls):
+    class Sharp(LabelSmoothedCrossEntropyCriterion):
+        def get_lprobs_and_target(self, model, output, sample):
+            log_p = model.get_normalized_probs((3 * output[0],), log_probs=True)
+            return log_p.flatten(0, 1), model.get_targets(sample, output).flatten()
+
+    loss_and_gradients(Sharp(task(), False, label_smoothing=0.1), build().eval())
+    assert calls == []
+
+
+def test_padding_that_is_no_symbol(calls, monkeypatch):
+    """fairseq takes -100 where a task has no dictionary of targets."""
+    model, given = build().eval(), sample()
+    given["target"] = given["target"].masked_fill(given["target"] == PAD, -100)
+    criterion = CrossEntropyCriterion(type("Task", (), {"target_dictionary": None}), False)
+    loss, _, _ = criterion(model, given)
+    assert criterion.padding_idx == -100 and len(calls) == 1
+    torch.testing.assert_close(loss, CrossEntropyCriterion(task(), False)(model, sample())[0])
+
+
 def test_both_are_changed_once():
     for criterion in (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion):
         assert len(getattr(criterion.compute_loss, WRAPPERS)) == 1
