@@ -19,6 +19,9 @@ def zero_padding(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
 
 def finite_padding(x: Tensor, padding_mask: Tensor) -> Tensor:
     """Set values at the padded positions of x (B, L, D) to zero unless they are finite: 0 * NaN would spread them."""
+    looks = x.device.type == "cpu" and not torch.compiler.is_compiling()  # a GPU would wait for the answer
+    if looks and bool(x.detach()[padding_mask].isfinite().all()):
+        return x
     return x.masked_fill(padding_mask.unsqueeze(-1) & ~x.isfinite(), 0.0)
 
 

@@ -93,7 +93,7 @@ def _coefficient_gradients(
 
     With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq of the outputs' adjoint, and v_0 its value at the first step:
     the gradient of p g is M, that of g also takes state q v_0, that of q is p g Z + g state (v_0 + q z_0). What a
-    gradient of the final state adds has the same form with p in place of p g. All in float64, summed over the batch.
+    gradient of the final state adds has the same form with p in place of p g. All in float64 but the sum over the batch.
     """
     is_complex = log_decay.dim() == 3
 
@@ -102,7 +102,7 @@ def _coefficient_gradients(
         return torch.view_as_complex(tensor) if is_complex else tensor
 
     q, p, g = torch.exp(exact(log_decay)), expansion.double(), exact(projection)
-    total_v, total_z = exact(moments[:2].sum(1, dtype=torch.float64))  # over the batch
+    total_v, total_z = exact(moments[:2].sum(1))
     grad_p, grad_g, grad_q = g * total_v, p * total_v, p * g * total_z
     grad_state = None
     if state is not None:
@@ -111,7 +111,7 @@ def _coefficient_gradients(
         grad_q = grad_q + (g * h * (first + q * slope)).sum(0)
         grad_state = g * q * first
     if state_moments is not None:
-        total_v, total_z = exact(state_moments[:2].sum(1, dtype=torch.float64))
+        total_v, total_z = exact(state_moments[:2].sum(1))
         grad_p = grad_p + total_v
         grad_q = grad_q + p * total_z
         if state is not None and grad_state is not None:
