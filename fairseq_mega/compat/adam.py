@@ -47,8 +47,9 @@ def _step_group(
     for parameter in parameters:
         state = optimizer.state[parameter]
         for name in ("exp_avg", "exp_avg_sq"):
-            known = name in state
-            state[name] = state[name].to(parameter).contiguous() if known else torch.zeros_like(parameter)
+            known = state.get(name)
+            if known is None or known.dtype != parameter.dtype or not known.is_contiguous():
+                state[name] = torch.zeros_like(parameter) if known is None else known.to(parameter).contiguous()
         state["step"] = state.get("step", 0) + 1
         by_step[state["step"]].append(parameter)
     beta1, beta2 = group["betas"]
