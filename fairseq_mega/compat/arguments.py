@@ -61,6 +61,9 @@ def _parse_checked(original, parser, *args, **kwargs):
     overrides = given.get("model_overrides")
     if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
         parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")
+    criterion = given.get("criterion")
+    if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
+        parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
     if given.get("print_step"):
         parser.error("--print-step is for models that refine what they wrote, of which there are none: leave it out")
     return parsed

@@ -63,6 +63,10 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
         (["data", "--arch", "mega_tiny", "--adam-betas", "0.9"], "--adam-betas 0.9: two numbers in brackets"),
         (["data", "--arch", "mega_tiny", "--task", "trnaslation"], "--task trnaslation is unknown: give translation"),
         (["data", "--arch", "mega_tiny", "--update-freq", "2,0"], "--update-freq 2,0: give a whole number above 0"),
+        (
+            ["data", "--arch", "mega_lm_adaptive_big", "--task", "mega_language_modeling"],
+            "--criterion cross_entropy trains no model with adaptive tables: give --criterion adaptive_loss",
+        ),
         (["data", "--arch", "mega_lm_tiny"], "give --task mega_language_modeling (without --task it is translation)"),
         (["data", "--arch", "mega_lra_imdb"], "is a classifier: give --task lra-text, lra-image or speech_commands"),
         (["data", "--arch=mega_tiny", "--task=lra-image"], "a translator: give --task translation (found lra-image)"),
