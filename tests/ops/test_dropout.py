@@ -110,7 +110,6 @@ def test_errors(changed, message):
 
 
 @needs_kernels
-@needs_kernels
 @pytest.mark.parametrize("rate", [-0.1, 1.5, torch.nan])
 def test_what_is_no_probability_is_refused(rate):
     x = draw(2, 3)
@@ -141,6 +140,7 @@ def test_processes_that_are_seeded_alike_drop_other_elements(monkeypatch):
     assert all(abs(both - P * P) < 0.02 for both in share)
 
 
+@needs_kernels
 def test_neither_mask_nor_result_is_kept():
     """After what is computed again, dropout is, too; else it keeps its seed alone."""
     weight = draw(8, 64).requires_grad_()
