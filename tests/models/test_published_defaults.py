@@ -40,8 +40,8 @@ FREE = {"mega", "mega_lm"}  # whose sizes are no architecture's: fairseq's names
 
 
 def parse(*arguments):
-    """A configuration of fairseq-train."""
-    given = ["data", *arguments]
+    """A configuration of fairseq-train, with a criterion that adaptive tables can have."""
+    given = ["data", "--criterion", "adaptive_loss", *arguments]
     return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), given))
 
 
