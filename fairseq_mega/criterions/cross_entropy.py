@@ -36,8 +36,15 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
     return logits if PATHS.choose(None, logits, logits) == "native" else None
 
 
-def _losses(logits: Tensor, target: Tensor, padding: int, reduce: bool) -> Tuple[Tensor, Tensor]:
-    nll, smooth = cross_entropy(logits, target, ignore_index=padding)
+def _losses(
+    criterion: Any, model: Any, output: Any, sample: Dict[str, Any], reduce: bool
+) -> Optional[Tuple[Tensor, Tensor]]:
+    """What the kernel gives, of each row or in sum; None where it does not compute the loss."""
+    logits = _logits(model, output)
+    if logits is None:
+        return None
+    target = model.get_targets(sample, output).reshape(-1)
+    nll, smooth = cross_entropy(logits, target, ignore_index=criterion.padding_idx)
     return (nll.sum(), smooth.sum()) if reduce else (nll, smooth)
 
 
@@ -49,11 +56,8 @@ def _compute_loss(
     sample: Dict[str, Any],
     reduce: bool = True,
 ) -> Tuple[Tensor, Tensor]:
-    logits = _logits(model, output)
-    if logits is None:
-        return original(self, model, output, sample, reduce)
-    nll, _ = _losses(logits, model.get_targets(sample, output).reshape(-1), self.padding_idx, reduce)
-    return nll, nll
+    losses = _losses(self, model, output, sample, reduce)
+    return original(self, model, output, sample, reduce) if losses is None else (losses[0], losses[0])
 
 
 def _compute_smoothed_loss(
@@ -65,11 +69,12 @@ def _compute_smoothed_loss(
     reduce: bool = True,
 ) -> Tuple[Tensor, Tensor]:
     makes_its_own = type(self).get_lprobs_and_target is not LabelSmoothedCrossEntropyCriterion.get_lprobs_and_target
-    logits = None if makes_its_own or self.ignore_prefix_size > 0 else _logits(model, output)
-    if logits is None:
+    ours = not makes_its_own and self.ignore_prefix_size <= 0
+    losses = _losses(self, model, output, sample, reduce) if ours else None
+    if losses is None:
         return original(self, model, output, sample, reduce)
-    nll, smooth = _losses(logits, model.get_targets(sample, output).reshape(-1), self.padding_idx, reduce)
-    share = self.eps / (logits.size(-1) - 1)
+    nll, smooth = losses
+    share = self.eps / (output[0].size(-1) - 1)
     loss = (1.0 - self.eps - share) * nll + share * smooth
     return (loss, nll) if reduce else (loss[:, None], nll[:, None])
 
