@@ -6,7 +6,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<'HELP'
-usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [--jobs N] [PYTEST ARGUMENT...]
+usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [--jobs N] [--exhaustive]
+                            [PYTEST ARGUMENT...]
 
 Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
 compiled kernels have to be there (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
@@ -20,6 +21,8 @@ Every other argument goes to pytest, for instance: bash scripts/test.sh tests/op
   --skip-lint   pytest only
   --jobs N      how many processes share the tests (default: as many as there are cores, at most 8; one with
                 --device cuda, with a debugger or -s, and where -n or --dist tells pytest-xdist itself)
+  --exhaustive  every case of crossed parameters and the tests marked "exhaustive", for a release; without it a test
+                with three parameters or more runs in cases that hold every pair of values
   --help        this text
 HELP
 }
@@ -28,6 +31,7 @@ setup=yes
 lint=yes
 tests=yes
 jobs=
+exhaustive=()
 pytest_arguments=()
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -36,6 +40,7 @@ while [[ $# -gt 0 ]]; do
     --only-lint) tests=no; shift ;;
     --skip-lint) lint=no; shift ;;
     --jobs) require_value "$@"; jobs=$2; shift 2 ;;
+    --exhaustive) exhaustive=(--exhaustive); shift ;;
     --help | -h) usage; exit 0 ;;
     *) pytest_arguments+=("$1"); shift ;;
   esac
@@ -99,10 +104,10 @@ if [[ $tests == yes ]]; then
   fi
   log "pytest, $jobs at a time"
   failed=()
-  python -m pytest "${processes[@]}" "${pytest_arguments[@]}" || failed+=("the tests")
+  python -m pytest "${processes[@]}" "${exhaustive[@]}" "${pytest_arguments[@]}" || failed+=("the tests")
   if [[ ${#pytest_arguments[@]} -eq 0 && ${FAIRSEQ_MEGA_NATIVE-} == require ]]; then
     log "pytest without the compiled kernels"
-    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q "${processes[@]}" tests/ops tests/modules ||
+    FAIRSEQ_MEGA_NATIVE=off python -m pytest -q "${processes[@]}" "${exhaustive[@]}" tests/ops tests/modules ||
       failed+=("the tests without the compiled kernels")
   fi
   [[ ${#failed[@]} -eq 0 ]] || die "failed, see above: $(printf '%s, ' "${failed[@]}" | sed 's/, $//')"

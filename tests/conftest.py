@@ -14,7 +14,7 @@ from typing import Iterator, List, NamedTuple, Optional
 import pytest
 import torch
 
-from tests.support import helpers, memory, parallel
+from tests.support import grids, helpers, memory, parallel
 from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:
@@ -35,6 +35,15 @@ class TinyModel(NamedTuple):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", choices=["cpu", "cuda"], default="cpu", help="where the tests' tensors live")
+    parser.addoption(
+        "--exhaustive", action="store_true", help="every case of crossed parameters, and the tests marked exhaustive"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> Optional[str]:
+    if config.getoption("--exhaustive"):
+        return None
+    return "crossed parameters: every pair of values; --exhaustive runs every case, and the tests marked exhaustive"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,6 +71,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Optional[
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    named = any("[" in argument for argument in config.args)  # a case that is asked for by its name runs
+    if not config.getoption("--exhaustive") and not named:
+        kept, left_out = grids.thin([item for item in items if not item.get_closest_marker("exhaustive")])
+        left_out += [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
     if hasattr(config, "workerinput"):  # one of several processes
         parallel.slow_first(items)
     if config.getoption("--device") == "cuda":
