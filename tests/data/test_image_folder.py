@@ -68,7 +68,7 @@ def test_folders_without_images(tmp_path):
     with pytest.raises(ValueError, match="holds no folders: one per class is needed"):
         ImageFolder(tmp_path)
     (tmp_path / "a").mkdir()
-    with pytest.raises(ValueError, match=r"/a holds no images \(\.bmp"):
+    with pytest.raises(ValueError, match=r"/a holds no images \(\.apng"):
         ImageFolder(tmp_path)
 
 
@@ -79,3 +79,45 @@ def test_other_classes_are_refused(tmp_path):
     message = "train and .*val must have the same classes: only .*/train has b, only .*/val has c$"
     with pytest.raises(ValueError, match=message):
         check_same_classes(tmp_path / "train", tmp_path / "val")
+
+
+def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
+    """Endings in capitals and unknown ones of pictures are read, deeper folders and other files are named."""
+    for name in ("a/1.PNG", "a/2.JFIF", "a/3.gif", "b/1.Jpg", "b/deeper/2.png", "b/deeper/3.png", "loose.png"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture = {".jfif": "JPEG", ".jpg": "JPEG", ".gif": "GIF"}.get(path.suffix.lower(), "PNG")
+        Image.new("RGB", (3, 2)).save(path, picture)
+    Image.new("RGB", (3, 2)).save(tmp_path / "a" / "no_ending", "PNG")
+    (tmp_path / "a" / "4.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    for name in ("notes.txt", "Thumbs.db", ".DS_Store"):
+        (tmp_path / "a" / name).write_text("nothing")
+    assert len(ImageFolder(tmp_path)) == 5
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}: 5 images; left out: ") and "Thumbs" not in message
+    assert "1 .heic" in message and "1 .txt" in message and "1 .png beside the folders" in message
+    assert "2 in folders one level deeper (b/deeper)" in message
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["b/2019/1.png", "b/2020/1.png"], "/b holds no images .* but 2 in folders one level deeper .2019, 2020.:"),
+        (["b/1.heic", "b/2.heic", "b/x.txt"], "/b holds no images .* but 2 .heic, 1 .txt:"),
+        (["b/.hidden.png"], r"/b holds no images \([^)]*\): the files of a class lie directly in its folder"),
+    ],
+)
+def test_a_class_that_would_vanish_is_an_error(files, message, tmp_path):
+    for name in ("a/1.png", *files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (3, 2)).save(tmp_path / name, "PNG") if name.endswith(".png") else (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=message):
+        ImageFolder(tmp_path)
+
+
+def test_classes_of_nearly_the_same_name_are_told(tmp_path, caplog):
+    for name in ("Cat", "cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (3, 2)).save(tmp_path / name / "1.png")
+    assert ImageFolder(tmp_path).classes == ["Cat", "cat", "dog"]
+    assert "nearly the same name are kept apart: 'Cat' and 'cat'" in caplog.text

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import read_wave
+from fairseq_mega.data.class_folders import class_names
 from fairseq_mega.data.image_augmentation import evaluation_transform
-from fairseq_mega.data.image_folder import class_names, read_image, split_folder
+from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask

@@ -1,0 +1,151 @@
+"""Examples as files in a folder for each class: what is taken, and what is left out, which nobody should overlook."""
+
+import os
+import unicodedata
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .file_kinds import FileKind, kind_of_file
+
+SYSTEM_FILES = ("desktop.ini", "thumbs.db", "__macosx")  # that nobody put there; hidden ones are not looked at either
+
+
+class Wanted(NamedTuple):
+    """What the files of a class may be.
+
+    Attributes:
+        things: their name in messages, in the plural.
+        endings: of names that are taken without a look into the file, in small letters.
+        is_wanted: whether a file of another name is taken for what is in it.
+    """
+
+    things: str
+    endings: Tuple[str, ...]
+    is_wanted: Callable[[FileKind], bool]
+
+
+class LeftOut(NamedTuple):
+    """Files of some classes that are not taken.
+
+    Attributes:
+        endings: how many there are of each ending.
+        deeper: files in folders below that of a class, by the folder's name.
+    """
+
+    endings: "Counter[str]"
+    deeper: Dict[str, int]
+
+    def described(self, most: int = 5) -> str:
+        """What was left out, in words; empty where nothing was."""
+        parts = [f"{count:,} {ending}" for ending, count in self.endings.most_common()]
+        if self.deeper:
+            places = listed(list(self.deeper), most)
+            parts.append(f"{sum(self.deeper.values()):,} in folders one level deeper ({places})")
+        return ", ".join(parts)
+
+
+def class_names(folder: Path) -> List[str]:
+    """Sorted names of the folders in a folder; hidden ones are left out.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        ValueError: if it holds none.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} does not exist: a folder of images holds a folder per class")
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if not _hidden(entry.name) and entry.is_dir())
+    if not names:
+        raise ValueError(f"{folder} holds no folders: one per class is needed, with its images inside")
+    return names
+
+
+def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[Dict[str, List[str]], LeftOut]:
+    """Sorted names of the files of each class, and what else there is.
+
+    Each folder is listed once; only files whose endings say nothing are looked into.
+
+    Raises:
+        ValueError: if a class would have no files; it names what is there instead.
+    """
+    found: Dict[str, List[str]] = {}
+    left_out = LeftOut(Counter(), {})
+    _loose_files(folder, wanted, left_out)
+    for name in classes:
+        others = LeftOut(Counter(), {})
+        found[name] = _files_of(folder / name, wanted, others)
+        if not found[name]:
+            there = others.described()
+            instead = f", but {there}" if there else ""
+            raise ValueError(
+                f"{folder / name} holds no {wanted.things} ({', '.join(wanted.endings)}){instead}: the files of a "
+                f"class lie directly in its folder; convert or move what is there, or move the folder away"
+            )
+        left_out.endings.update(others.endings)
+        left_out.deeper.update({f"{name}/{below}": count for below, count in others.deeper.items()})
+    return found, left_out
+
+
+def alike(names: Sequence[str]) -> List[List[str]]:
+    """Groups of names that differ in capitals, or in how their characters are composed, alone."""
+    groups: Dict[str, List[str]] = defaultdict(list)
+    for name in names:
+        groups[unicodedata.normalize("NFKC", name).casefold()].append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def told_alike(names: Sequence[str]) -> Optional[str]:
+    """The warning about classes of nearly the same name; None where there are none."""
+    groups = [" and ".join(map(repr, group)) for group in alike(names)]
+    return f"classes of nearly the same name are kept apart: {listed(groups)}" if groups else None
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def ending_of(name: str) -> str:
+    """The ending of a file's name in small letters, or words for none."""
+    return os.path.splitext(name)[1].lower() or "without an ending"
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in SYSTEM_FILES
+
+
+def _files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
+    """Sorted names of the files of a class; what else there is goes to ``others``."""
+    taken = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _hidden(entry.name):
+                continue
+            if entry.name.lower().endswith(wanted.endings):
+                taken.append(entry.name)
+            elif entry.is_dir():
+                count = sum(len(files) for _, _, files in os.walk(entry.path))
+                if count:
+                    others.deeper[entry.name] = count
+            elif _is_wanted(Path(entry.path), wanted):
+                taken.append(entry.name)
+            else:
+                others.endings[ending_of(entry.name)] += 1
+    return sorted(taken)
+
+
+def _is_wanted(path: Path, wanted: Wanted) -> bool:
+    try:
+        kind = kind_of_file(path)
+    except OSError:
+        return False
+    return kind is not None and wanted.is_wanted(kind)
+
+
+def _loose_files(folder: Path, wanted: Wanted, left_out: LeftOut) -> None:
+    """Count files that lie beside the classes and look as if they were some of one."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not _hidden(entry.name) and entry.name.lower().endswith(wanted.endings) and entry.is_file():
+                left_out.endings[f"{ending_of(entry.name)} beside the folders"] += 1

@@ -1,0 +1,185 @@
+"""Kinds of files, told by their first bytes whatever their names say, and the command that converts each."""
+
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
+from pathlib import Path
+from typing import NamedTuple, Optional, Tuple
+
+HEAD = 4096  # bytes that tell a kind
+_OFTEN = 0.1  # share of NUL bytes from which on they are halves of characters, not stray ones
+
+
+class FileKind(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+        name: as "it is ..." goes on.
+        remedy: a sentence in the imperative; ``FILE`` stands for the file, where it names it.
+        group: "text", "packed", "picture", "sound" or "other".
+        encoding: of a text, as Python and iconv call it.
+        marked: whether a text begins with a byte-order mark.
+    """
+
+    name: str
+    remedy: str
+    group: str
+    encoding: str = ""
+    marked: bool = False
+
+    def told(self, path: object) -> str:
+        """The message about a file of this kind that cannot be read."""
+        return f"{path}: it is {self.name}; {self.remedy.replace('FILE', str(path))}"
+
+
+def _packed(name: str, command: str) -> FileKind:
+    return FileKind(f"packed with {name}", f"unpack it: {command}", "packed")
+
+
+def _other(name: str, remedy: str = "give a file of plain text") -> FileKind:
+    return FileKind(name, remedy, "other")
+
+
+def _picture(name: str, remedy: str = "give a file of plain text") -> FileKind:
+    return FileKind(name, remedy, "picture")
+
+
+def _sound(name: str) -> FileKind:
+    return FileKind(name, "convert it: `ffmpeg -i FILE -ac 1 -ar 16000 -c:a pcm_s16le OUT.wav`", "sound")
+
+
+_TO_JPEG = "convert it: `heif-convert FILE OUT.jpg`, or `magick FILE OUT.jpg`"
+_OFFICE = _other("a document of an office program", "save it as plain text")
+_ZIP = _packed("zip (or a document of an office program, which is packed so)", "`unzip FILE`, or save it as plain text")
+HEIC = _picture("a picture in HEIC", _TO_JPEG)
+PDF = _other("a PDF", "take its text out: `pdftotext FILE OUT.txt`")
+WAV, FLAC, OGG, MP3 = _sound("sound in WAV"), _sound("sound in FLAC"), _sound("sound in Ogg"), _sound("sound in MP3")
+AIFF, SPHERE = _sound("sound in AIFF"), _sound("sound in NIST SPHERE")
+
+# Patterns of the first bytes; the first that fits counts. None fits a plain text: more than a word is asked for.
+_SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
+    (rb"\x1f\x8b", _packed("gzip", "`gunzip FILE`")),
+    (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", _packed("bzip2", "`bunzip2 FILE`")),
+    (rb"\xfd7zXZ\0", _packed("xz", "`unxz FILE`")),
+    (rb"\x28\xb5\x2f\xfd", _packed("zstd", "`unzstd FILE`")),
+    (rb"\x04\x22\x4d\x18", _packed("lz4", "`unlz4 FILE`")),
+    (rb"\x1f\x9d", _packed("compress", "`uncompress FILE`")),
+    (rb"PK(\x03\x04|\x05\x06)", _ZIP),
+    (rb"7z\xbc\xaf\x27\x1c", _packed("7-Zip", "`7z x FILE`")),
+    (rb"Rar!\x1a\x07", _packed("RAR", "`unrar x FILE`")),
+    (rb".{257}ustar", FileKind("an archive of tar", "unpack it: `tar xf FILE`", "packed")),
+    (rb"%PDF-", PDF),
+    (rb"\{\\rtf", _other("a document in RTF", "save it as plain text")),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _OFFICE),
+    (rb"%!PS", _other("PostScript", "take its text out: `ps2ascii FILE OUT.txt`")),
+    (rb"version https://git-lfs", _other("a pointer of Git LFS, not the file itself", "fetch it: `git lfs pull`")),
+    (rb"PAR1[\0-\x1f]", _other("a table in Parquet", "write it as JSON lines, for example with pandas")),
+    (rb"ARROW1\0|\xff{4}..\0\0\x10", _other("a table of Arrow", "write it as JSON lines, for example with pandas")),
+    (rb"SQLite format 3\0", _other("a database of SQLite", "write its text out: `sqlite3 FILE .dump`")),
+    (rb"\x93NUMPY", _other("an array of numpy")),
+    (rb"\x89HDF", _other("a file of HDF5")),
+    (rb"\x7fELF|MZ\x90", _other("a program")),
+    (rb"\x80[\x02-\x05][\x95c}\]]", _other("a pickle of Python")),
+    (rb"\x89PNG\r\n\x1a\n", _picture("a picture in PNG")),
+    (rb"\xff\xd8\xff", _picture("a picture in JPEG")),
+    (rb"GIF8[79]a", _picture("a picture in GIF")),
+    (rb"II[*+]\0|MM\0[*+]", _picture("a picture in TIFF")),
+    (rb"RIFF.{4}WEBP", _picture("a picture in WebP")),
+    (rb"\0\0\0\x0cjP  \r\n|\xff\x4f\xff\x51", _picture("a picture in JPEG 2000")),
+    (rb"\0\0\0\x0cJXL \r\n|\xff\x0a", _picture("a picture in JPEG XL", "convert it: `djxl FILE OUT.png`")),
+    (rb"8BPS\0", _picture("a picture of Photoshop", "save it as PNG")),
+    (rb"BM.{4}\0{4}", _picture("a picture in BMP")),
+    (rb"\0\0..ftypavi", _picture("a picture in AVIF")),
+    (rb"\0\0..ftyp(hei|hev|mif|msf)", HEIC),
+    (rb"\0\0..ftyp", _sound("sound or film in MPEG-4 (M4A, MP4)")),
+    (rb"(RIFF|RF64|BW64).{4}WAVE", WAV),
+    (rb"RIFF.{4}AVI ", _sound("film in AVI")),
+    (rb"RIFX", _sound("sound in RIFX")),
+    (rb"riff\x2e\x91\xcf\x11", _sound("sound in Wave64")),
+    (rb"fLaC[\0\x80]", FLAC),
+    (rb"OggS\0", OGG),
+    (rb"ID3[\x02-\x04]|\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef]", MP3),
+    (rb"\xff[\xf0\xf1\xf8\xf9]", _sound("sound in AAC")),
+    (rb"FORM.{4}(AIF[FC]|8SVX)", AIFF),
+    (rb"\.snd\0", _sound("sound in AU")),
+    (rb"NIST_1A\r?\n", SPHERE),
+    (rb"caff\0", _sound("sound in CAF")),
+    (rb"#!AMR", _sound("sound in AMR")),
+    (rb"\x30\x26\xb2\x75\x8e\x66\xcf\x11", _sound("sound or film of Windows Media")),
+    (rb"\x1a\x45\xdf\xa3", _sound("sound or film in Matroska (MKV, WebM)")),
+    (rb"Creative Voice File\x1a", _sound("sound in VOC")),
+)
+_MARKS = (  # the longer ones first: that of UTF-16 begins one of UTF-32
+    (BOM_UTF32_LE, "UTF-32LE"),
+    (BOM_UTF32_BE, "UTF-32BE"),
+    (BOM_UTF8, "UTF-8"),
+    (BOM_UTF16_LE, "UTF-16LE"),
+    (BOM_UTF16_BE, "UTF-16BE"),
+)
+
+
+def kind_of(head: bytes) -> Optional[FileKind]:
+    """Return the kind of a file by its first bytes (HEAD of them, or all); None where it may be a plain text.
+
+    A text in UTF-16 or UTF-32 is found with a byte-order mark and, by its NUL bytes, without one. UTF-8 and the
+    encodings of one byte a character are plain.
+    """
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return None if encoding == "UTF-8" else _encoded(encoding, True)
+    for pattern, kind in _SIGNATURES:
+        if re.match(pattern, head, re.DOTALL):
+            return kind
+    return _with_zeros(head)
+
+
+def kind_of_file(path: Path) -> Optional[FileKind]:
+    """Return the kind of a file, see :func:`kind_of`; raises OSError where it cannot be read."""
+    with path.open("rb") as file:
+        return kind_of(file.read(HEAD))
+
+
+def check_plain(path: Path) -> None:
+    """Raise ValueError that names a file, its kind and the remedy unless it may be plain text; OSError without it."""
+    kind = kind_of_file(path)
+    if kind is not None:
+        raise ValueError(kind.told(path))
+
+
+def _encoded(encoding: str, marked: bool) -> FileKind:
+    mark = "" if marked else " without a byte-order mark"
+    wide = encoding[:-2] if marked else encoding  # with a mark iconv finds the order by itself, and takes the mark away
+    remedy = f"convert it: `iconv -f {wide} -t UTF-8 FILE >OUT`"
+    return FileKind(f"text in {encoding[:-2]}{mark}", remedy, "text", encoding, marked)
+
+
+def _with_zeros(head: bytes) -> Optional[FileKind]:
+    """The kind of a file with NUL bytes, which no plain text has; None without."""
+    if b"\0" not in head:
+        return None
+    share = [head[place::4].count(0) / max(1, len(head[place::4])) for place in range(4)]
+    if len(head) >= 4:
+        if min(share[2:]) > 0.9 and share[0] < 0.5:
+            return _encoded("UTF-32LE", False)
+        if min(share[:2]) > 0.9 and share[3] < 0.5:
+            return _encoded("UTF-32BE", False)
+    even, odd = share[0] + share[2], share[1] + share[3]  # of two each
+    for encoding, much, little in (("UTF-16LE", odd, even), ("UTF-16BE", even, odd)):
+        wide = much > 2 * _OFTEN or not _is_utf8(head)
+        if wide and little < 0.05 * much and _is_text(head, encoding):
+            return _encoded(encoding, False)
+    return _other("no text: it holds NUL bytes")
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head[: max(1, len(head) - 3)].decode("utf-8")  # the last character may be cut
+    except UnicodeDecodeError as error:
+        return error.start >= len(head) - 7
+    return True
+
+
+def _is_text(head: bytes, encoding: str) -> bool:
+    """Whether bytes are characters that texts are made of."""
+    text = head[: len(head) // 2 * 2].decode(encoding, "replace")
+    good = sum(character.isprintable() or character.isspace() for character in text)
+    return good > 0.9 * len(text)

@@ -1,0 +1,170 @@
+"""Files of pictures as images of 8 bits in RGB: what has a known range is scaled, and what has none is refused."""
+
+import contextlib
+import logging
+import re
+from pathlib import Path
+from typing import Any, Set
+
+import numpy as np
+
+from .class_folders import Wanted
+from .file_kinds import HEIC, FileKind, kind_of_file
+
+logger = logging.getLogger(__name__)
+
+ENDINGS = (
+    *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm"),
+    *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+_UNREADABLE = ("JPEG XL", "Photoshop")
+_ORIENTATION, _PHOTOMETRIC = 0x0112, 262  # tags of EXIF and TIFF
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+WIDE = 65_535  # the largest number of 16 bits
+_LEAST = 4_096  # of a picture that uses its 16 bits
+_told: Set[str] = set()  # of what is said once
+
+
+def _is_readable(kind: FileKind) -> bool:
+    return kind.group == "picture" and kind is not HEIC and not any(name in kind.name for name in _UNREADABLE)
+
+
+PICTURES = Wanted("images", ENDINGS, _is_readable)
+
+
+def read_image(path: Path) -> Any:
+    """Read a file as an image of PIL, in RGB, upright as its EXIF orientation says.
+
+    Numbers of 16 bits are scaled to 8. What is transparent is laid over white. Of several frames the first is taken.
+
+    Raises:
+        ValueError: that names the file, if it cannot be decoded, or if its numbers have no known range.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return _upright(image, to_rgb(image))
+    except _Unfit as error:
+        raise ValueError(f"{path}: {error}") from error
+    except Exception as error:  # PIL's readers raise nearly everything on damaged files
+        raise ValueError(f"{path} cannot be decoded, {_remedy(path)} ({error})") from error
+
+
+class _Unfit(ValueError):
+    """A picture that can be decoded, but not shown in 8 bits."""
+
+
+def to_rgb(image: Any) -> Any:
+    """An image of PIL in RGB.
+
+    Raises:
+        ValueError: if its numbers have no known range, or if nothing of it would be left to see.
+    """
+    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL takes the upper halves
+    image.load()
+    if image.mode == "F" or image.mode.startswith("I"):
+        rgb = _from_numbers(image).convert("RGB")
+    elif image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        rgb = _over_white(image)
+    else:
+        rgb = image.convert("RGB")
+    if wide and max(high for _, high in rgb.getextrema()) < _LEAST >> 8:
+        raise _Unfit(_unused(f"below {_LEAST}"))
+    _check_frames(image, rgb)
+    return rgb
+
+
+def _from_numbers(image: Any) -> Any:
+    """A grey image (mode L) of numbers of 16 bits."""
+    from PIL import Image
+
+    values = np.asarray(image)
+    if image.mode == "F" or (image.mode == "I" and image.format not in ("PNG", "PPM")):
+        raise _Unfit(
+            f"its numbers (mode {image.mode}, from {values.min():g} to {values.max():g}) have no known range: scale "
+            f"all pictures alike to 8 or 16 bits, for example with `magick IN -auto-level -depth 8 OUT.png`, which "
+            f"stretches each to its own range"
+        )
+    values = values.astype(np.int64)
+    if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:
+        values = WIDE - values  # zero is white there
+    grey = (values * 255 + WIDE // 2) // WIDE
+    vanished = values.max() < _LEAST or grey.min() == grey.max()
+    if vanished and values.min() != values.max():
+        raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
+    return Image.fromarray(grey.astype(np.uint8))
+
+
+def _unused(values: str) -> str:
+    return (
+        f"its numbers of 16 bits are {values}, where {WIDE} is white, and little of it would be left in 8 bits: scale "
+        f"all pictures alike to the whole range, for example those of 12 bits with `magick IN -evaluate multiply 16 "
+        f"OUT.png`"
+    )
+
+
+def _over_white(image: Any) -> Any:
+    """What is transparent, over white.
+
+    Raises:
+        ValueError: if a picture in white would vanish there.
+    """
+    from PIL import Image
+
+    seen = image.convert("RGBA")
+    low, high = seen.getextrema()[3]
+    if low == 255:
+        return image.convert("RGB")
+    white = Image.new("RGBA", seen.size, "white")
+    rgb = Image.alpha_composite(white, seen).convert("RGB")
+    if _is_constant(rgb) and low != high:
+        raise _Unfit(
+            "what is transparent is laid over white, where nothing of this picture is left to see: lay it over another "
+            "colour, for example with `magick IN -background black -flatten OUT.png`"
+        )
+    return rgb
+
+
+def _is_constant(image: Any) -> bool:
+    return all(low == high for low, high in image.getextrema())
+
+
+def _check_frames(image: Any, first: Any) -> None:
+    """Warn once that of several frames the first is taken; refuse a first one that shows nothing."""
+    frames = getattr(image, "n_frames", 1)
+    if frames == 1:
+        return
+    if _is_constant(first):
+        raise _Unfit(f"the first of its {frames} frames shows nothing but one colour: save another one as a picture")
+    if "frames" not in _told:
+        _told.add("frames")
+        name = getattr(image, "filename", "a picture")
+        logger.warning(f"{name} has {frames} frames: of pictures with several the first one is taken")
+
+
+def _upright(source: Any, image: Any) -> Any:
+    """The image, turned as the EXIF orientation of its source says."""
+    from PIL import Image
+
+    orientation = 1
+    with contextlib.suppress(Exception):  # damaged EXIF says nothing
+        orientation = source.getexif().get(_ORIENTATION, 1)
+    turn = _TURNS.get(orientation)
+    return image if turn is None else image.transpose(getattr(Image.Transpose, turn))
+
+
+def _remedy(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        kind = kind_of_file(path)
+        if kind is not None and not _is_readable(kind):
+            return f"as it is {kind.name}: {kind.remedy.replace('FILE', str(path))}"
+    return "replace or remove it"

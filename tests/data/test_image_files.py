@@ -1,0 +1,166 @@
+"""Pictures that are not 8 bits of RGB: scaled where their range is known, refused where it is not, never one colour."""
+
+import io
+import logging
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fairseq_mega.data import image_files
+from fairseq_mega.data.image_files import read_image
+
+RAMP = np.arange(64, dtype=np.int64).reshape(8, 8)  # from black to white, once it is scaled
+WANTED = np.round(RAMP * 255 / 63)
+
+
+def png(color: int, rows: np.ndarray) -> bytes:
+    """A PNG of 16 bits, which PIL cannot write in colour: (H, W, channels)."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    height, width = rows.shape[:2]
+    lines = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
+    header = struct.pack(">IIBBBBB", width, height, 16, color, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def saved(array: np.ndarray, form: str, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(array).save(stream, form, **options)
+    return stream.getvalue()
+
+
+def of_mode(mode: str, form: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(WANTED.astype(np.uint8)).convert(mode).save(stream, form)
+    return stream.getvalue()
+
+
+def pixmap(largest: int, values: np.ndarray) -> bytes:
+    return b"P5 8 8 %d\n" % largest + values.astype(">u2").tobytes()
+
+
+def palette_with_transparency() -> bytes:
+    image = Image.fromarray(WANTED.astype(np.uint8)).convert("RGB").quantize(64)
+    stream = io.BytesIO()
+    image.save(stream, "PNG", transparency=bytes([255] * 64))
+    return stream.getvalue()
+
+
+def strokes(color: int, background: int = 0) -> bytes:
+    """A drawing that only its transparency shows."""
+    rows = np.full((8, 8, 4), color, dtype=np.uint8)
+    rows[..., 3] = background
+    rows[2:4, :, 3] = 255
+    return saved(rows, "PNG")
+
+
+WIDE = RAMP * 65535 // 63
+SCALED: Dict[str, Callable[[], bytes]] = {
+    "grey PNG of 16 bits": lambda: saved(WIDE.astype(np.uint16), "PNG"),
+    "grey TIFF of 16 bits": lambda: saved(WIDE.astype(np.uint16), "TIFF"),
+    "big-endian TIFF of 16 bits": lambda: saved(WIDE.astype(">u2"), "TIFF"),
+    "TIFF of 16 bits, zero is white": lambda: saved((65535 - WIDE).astype(np.uint16), "TIFF", tiffinfo={262: 0}),
+    "pixmap of 16 bits": lambda: pixmap(65535, WIDE),
+    "pixmap of 12 bits": lambda: pixmap(4095, RAMP * 65),
+    "colour PNG of 16 bits": lambda: png(2, np.stack([WIDE] * 3, axis=-1)),
+    "grey PNG of 16 bits with transparency": lambda: png(4, np.stack([WIDE, np.full_like(WIDE, 65535)], axis=-1)),
+    "grey": lambda: of_mode("L", "PNG"),
+    "grey with transparency": lambda: of_mode("LA", "PNG"),
+    "palette": lambda: of_mode("P", "PNG"),
+    "palette with transparency": palette_with_transparency,
+    "GIF": lambda: of_mode("L", "GIF"),
+    "CMYK": lambda: of_mode("CMYK", "TIFF"),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_what_has_a_known_range_is_scaled(name: str, tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(SCALED[name]())
+    image = read_image(tmp_path / "picture")
+    assert image.mode == "RGB"
+    found = np.asarray(image).astype(np.int64)
+    assert abs(found - WANTED[..., None]).max() <= 1, found[..., 0]
+
+
+def test_one_bit(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 255]], dtype=np.uint8)).convert("1").save(tmp_path / "x.png")
+    assert np.asarray(read_image(tmp_path / "x.png"))[0].tolist() == [[0] * 3, [255] * 3]
+
+
+REFUSED: Dict[str, List[Any]] = {
+    "12 bits in 16": [lambda: saved((RAMP * 65).astype(np.uint16), "PNG"), "from 0 to 4095, where 65535 is white"],
+    "10 bits in 16": [lambda: saved((RAMP * 16).astype(np.uint16), "TIFF"), "multiply 16"],
+    "two numbers of 16 bits": [lambda: saved((RAMP % 2 + 40000).astype(np.uint16), "PNG"), "from 40000 to 40001"],
+    "colour, 12 bits in 16": [lambda: png(2, np.stack([RAMP * 65] * 3, axis=-1)), "below 4096"],
+    "32 bits": [lambda: saved((RAMP * 1000).astype(np.int32), "TIFF"), "mode I, from 0 to 63000.* no known range"],
+    "floats": [lambda: saved((RAMP / 63).astype(np.float32), "TIFF"), "mode F, from 0 to 1.* no known range"],
+    "white on nothing": [lambda: strokes(255), "laid over white, where nothing"],
+    "HEIC": [lambda: b"\0\0\0\x18ftypheic" + bytes(99), "as it is a picture in HEIC: .*heif-convert"],
+    "a page": [lambda: b"%PDF-1.7\n", "as it is a PDF: take its text out"],
+    "an archive": [lambda: b"PK\x03\x04" + bytes(99), "as it is packed with zip"],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_none_is_refused(name: str, tmp_path: Path) -> None:
+    content, message = REFUSED[name]
+    (tmp_path / "picture.png").write_bytes(content())
+    with pytest.raises(ValueError, match=rf"picture\.png.*{message}"):
+        read_image(tmp_path / "picture.png")
+
+
+def test_a_picture_of_one_colour_is_one(tmp_path: Path) -> None:
+    """What was constant before any conversion is data."""
+    for name, value in (("black", 0), ("dark", 300), ("grey", 40000)):
+        (tmp_path / name).write_bytes(saved(np.full((8, 8), value, np.uint16), "PNG"))
+        assert np.unique(np.asarray(read_image(tmp_path / name))).tolist() == [round(value / 257)]
+
+
+def test_what_is_transparent_lies_over_white(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(strokes(0))
+    found = np.asarray(read_image(tmp_path / "x.png"))[..., 0]
+    assert found[2:4].max() == 0 and found[:2].min() == found[4:].min() == 255
+
+
+def test_the_first_of_several_frames_is_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    frames = [Image.fromarray((WANTED * share).astype(np.uint8)) for share in (1, 0.5, 0)]
+    image_files._told.clear()
+    caplog.set_level(logging.WARNING)
+    for name in ("x.gif", "y.tif"):
+        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
+        assert np.abs(np.asarray(read_image(tmp_path / name))[..., 0] - WANTED).max() <= 1
+    (message,) = caplog.messages
+    assert "x.gif has 3 frames" in message and "the first one is taken" in message
+    frames[2].save(tmp_path / "z.gif", save_all=True, append_images=frames[:2])
+    with pytest.raises(ValueError, match=r"z\.gif: the first of its 3 frames shows nothing"):
+        read_image(tmp_path / "z.gif")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
+def test_pictures_are_upright(orientation: int, form: str, tmp_path: Path) -> None:
+    """As PIL's own ImageOps turns them."""
+    from PIL import ImageOps
+
+    rows = np.zeros((16, 32, 3), dtype=np.uint8)
+    rows[:8, :16], rows[8:, 16:] = 255, 128
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "x"
+    Image.fromarray(rows).save(path, form, exif=exif)
+    with Image.open(path) as image:
+        wanted = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    assert (np.asarray(read_image(path)) == wanted).all()
+    assert wanted.shape == ((32, 16, 3) if orientation > 4 else (16, 32, 3))
+
+
+def test_damaged_exif_turns_nothing(tmp_path: Path) -> None:
+    Image.fromarray(WANTED.astype(np.uint8)).save(tmp_path / "x.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
+    assert read_image(tmp_path / "x.jpg").size == (8, 8)
