@@ -75,10 +75,12 @@ INSTALL_REQUIRES = [
 TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]
 PLOTS = ["matplotlib>=3.5"]
 IMAGES = ["timm>=1.0.31"]  # brings torchvision and pillow along, in the versions that fit torch
+SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV needs nothing
 DEV = [
     *TRANSLATION,
     *PLOTS,
     *IMAGES,
+    *SPEECH,
     "hypothesis>=6.80",
     "mypy>=1.8",
     "pytest>=7.0",
@@ -333,7 +335,7 @@ setup(
         "fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "recipes/**/*.yaml", "reports/page/*.css", "py.typed"]
     },
     install_requires=INSTALL_REQUIRES,
-    extras_require={"translation": TRANSLATION, "plots": PLOTS, "images": IMAGES, "dev": DEV},
+    extras_require={"translation": TRANSLATION, "plots": PLOTS, "images": IMAGES, "speech": SPEECH, "dev": DEV},
     entry_points={"console_scripts": CONSOLE_SCRIPTS},
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel},

@@ -12,7 +12,7 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
 (editable). Done once it takes a few minutes, most of them to compile fairseq; a repeated call only checks a stamp.
 
   --venv DIR     where the environment is or goes (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
-  --extras LIST  extras of setup.py, separated by commas: translation, plots, images, dev (default: translation)
+  --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, dev (default: translation)
   --python EXE   the Python 3.11 or 3.12 to create it with (default: the first of python3.11, python3.12, python3
                  that is one)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
@@ -45,8 +45,8 @@ done
 [[ $extras =~ ^[a-z]+(,[a-z]+)*$ ]] || die "--extras is '$extras': names separated by commas are needed, for instance translation,plots"
 for extra in ${extras//,/ }; do
   case $extra in
-    translation | plots | images | dev) ;;
-    *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, images, dev" ;;
+    translation | plots | images | speech | dev) ;;
+    *) die "--extras names '$extra', which setup.py does not have: choose from translation, plots, images, speech, dev" ;;
   esac
 done
 [[ -z $apex || -d $apex ]] || die "--apex is '$apex', which is no folder: give that of a clone of https://github.com/NVIDIA/apex"

@@ -45,19 +45,19 @@ class LeftOut(NamedTuple):
         return ", ".join(parts)
 
 
-def class_names(folder: Path) -> List[str]:
-    """Sorted names of the folders in a folder; hidden ones are left out.
+def class_names(folder: Path, things: str = "images") -> List[str]:
+    """Sorted names of the folders in a folder; hidden ones are left out. ``things`` are their examples.
 
     Raises:
         FileNotFoundError: if there is no such folder.
         ValueError: if it holds none.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist: a folder of images holds a folder per class")
+        raise FileNotFoundError(f"{folder} does not exist: a folder of {things} holds a folder per class")
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not _hidden(entry.name) and entry.is_dir())
     if not names:
-        raise ValueError(f"{folder} holds no folders: one per class is needed, with its images inside")
+        raise ValueError(f"{folder} holds no folders: one per class is needed, with its {things} inside")
     return names
 
 
@@ -74,7 +74,7 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
     _loose_files(folder, wanted, left_out)
     for name in classes:
         others = LeftOut(Counter(), {})
-        found[name] = _files_of(folder / name, wanted, others)
+        found[name] = files_of(folder / name, wanted, others)
         if not found[name]:
             there = others.described()
             instead = f", but {there}" if there else ""
@@ -115,7 +115,7 @@ def _hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 
-def _files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
+def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
     """Sorted names of the files of a class; what else there is goes to ``others``."""
     taken = []
     with os.scandir(folder) as entries:

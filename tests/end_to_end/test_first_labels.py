@@ -100,7 +100,7 @@ def test_the_parts_of_a_table(texts) -> None:
         (b"gut\tein Text\n</s>\tein Text\n", "line 2 has the label '</s>'"),
         (b"gut\tein Text\ngut\t \n", "line 2 has no text"),
         (b"gut\tein Text\ngut\tnoch einer\n", "one label only, 'gut'"),
-        (b"gut\tein Text\nschlecht\tnoch einer\n", "has 1 examples, 3 are needed"),
+        (b"gut\tein Text\nschlecht\tnoch einer\n", "few examples: 'gut' has 1, 'schlecht' has 1; 3 of each are needed"),
         (b"", "is empty"),
     ],
 )
@@ -149,7 +149,8 @@ def test_a_recording_of_another_form_is_refused(clips, capsys, tmp_path) -> None
     path = tone(tmp_path / "fast.wav", 0.1, 1, framerate=44100)
     assert classify.main([str(word) for word in (clips[0], path, "--path", clips[1], "--cpu")]) == 1
     message = capsys.readouterr().err
-    assert "fast.wav: one channel of 16 bits at 16000 Hz is needed" in message and "ffmpeg -i" in message
+    assert "fast.wav: one channel at 16000 Hz is needed, found 1 of 16 bits at 44100 Hz" in message
+    assert "ffmpeg -i" in message
 
 
 def test_other_models_are_refused(clips, tiny_model, capsys) -> None:

@@ -29,8 +29,8 @@ class ClipScale:
         return len(self.offset)
 
     def apply(self, samples: np.ndarray) -> np.ndarray:
-        """Scaled samples (L,) float32 of a recording (n,) int16, which is cut or filled up with silence."""
-        return ((fit_length(samples, self.length) - self.offset) / self.deviation).astype(np.float32)
+        """Scaled samples (L,) float32 of a clip (L,) in units of 16 bits."""
+        return ((samples - self.offset) / self.deviation).astype(np.float32)
 
     def save(self, folder: Path) -> None:
         """Write it to a folder."""
@@ -59,8 +59,3 @@ class ClipScale:
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is no file of fairseq-mega-prepare ({error}): make the data again") from error
         return cls(labels, offset.numpy(), deviation.numpy())
-
-
-def fit_length(samples: np.ndarray, length: int) -> np.ndarray:
-    """The first ``length`` samples of a recording (n,), filled up with zeros."""
-    return np.pad(samples[:length], (0, max(0, length - len(samples))))

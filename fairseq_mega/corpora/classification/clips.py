@@ -1,7 +1,5 @@
-"""Clips of sound: read from WAV files, and written as tensors in the layout of the task speech_commands."""
+"""Clips of sound: written as tensors in the layout of the task speech_commands, and cut to a length."""
 
-import io
-import wave
 from pathlib import Path
 
 import numpy as np
@@ -9,25 +7,29 @@ import torch
 
 from fairseq_mega.tasks.speech_commands import FOLDER
 
-RATE = 16_000  # samples per second
 FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 
 
-def read_wave(name: str, content: bytes) -> np.ndarray:
-    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raises ValueError naming any other file."""
-    try:
-        with wave.open(io.BytesIO(content)) as clip:
-            form = (clip.getnchannels(), clip.getsampwidth(), clip.getframerate())
-            data = clip.readframes(clip.getnframes())
-    except (wave.Error, EOFError) as error:
-        raise ValueError(f"{name} cannot be read as WAV: {error}; get a new copy") from error
-    if form != (1, 2, RATE):
+def is_silent(samples: np.ndarray) -> bool:
+    """Whether all samples of a clip are the same."""
+    return len(samples) > 0 and bool(samples.min() == samples.max())
+
+
+def fitted(name: str, samples: np.ndarray, length: int) -> np.ndarray:
+    """The first ``length`` samples of a recording (n,), filled up with zeros.
+
+    Raises:
+        ValueError: naming the recording, if it holds no sample, or sound of which nothing is left.
+    """
+    if len(samples) == 0:
+        raise ValueError(f"{name} holds no sample: get a new copy, or remove it")
+    kept = samples[:length]
+    if is_silent(kept) and not is_silent(samples):
         raise ValueError(
-            f"{name}: one channel of 16 bits at {RATE} Hz is needed, "
-            f"found {form[0]} of {8 * form[1]} bits at {form[2]} Hz; convert it, for example with "
-            f"`ffmpeg -i IN.wav -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
+            f"{name}: its first {length} of {len(samples)} samples are silent, and the others would be cut off: cut "
+            f"the silence away, or make the clips longer (--samples of fairseq-mega-prepare recordings)"
         )
-    return np.frombuffer(data[: len(data) // 2 * 2], dtype="<i2")
+    return np.pad(kept, (0, max(0, length - len(samples))))
 
 
 def save_clips(output: Path, split: str, clips: torch.Tensor, labels: np.ndarray) -> None:

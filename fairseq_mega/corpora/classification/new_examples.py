@@ -8,7 +8,8 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from fairseq_mega.corpora.classification.clip_scale import ClipScale
-from fairseq_mega.corpora.classification.clips import read_wave
+from fairseq_mega.corpora.classification.clips import fitted
+from fairseq_mega.corpora.classification.sound_files import read_sound
 from fairseq_mega.data.class_folders import class_names
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
@@ -85,8 +86,8 @@ class ClipReader:
             yield self.read_file(Path(line.rstrip("\r\n")))
 
     def read_file(self, path: Path) -> Item:
-        """Item of a WAV file."""
-        samples = read_wave(str(path), path.read_bytes())
+        """Item of a file of sound, which is cut or filled up with silence."""
+        samples = fitted(str(path), read_sound(str(path), path.read_bytes()), self.scale.length)
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
 
 

@@ -76,7 +76,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     missing = [split for split in SPLITS if split not in files]
     if missing:
         numbers = np.array([labels.index(label) for _, label in parts["train"]])
-        rows = stratified_split(numbers, dict.fromkeys(missing, 0.1))
+        rows = stratified_split(numbers, dict.fromkeys(missing, 0.1), labels)
         parts = {**parts, **{split: [parts["train"][row] for row in which] for split, which in rows.items()}}
     for split in files:
         unknown = {label for _, label in parts[split]} - set(labels)

@@ -1,4 +1,4 @@
-"""Recordings of one's own: a folder of WAV files for each label."""
+"""Recordings of one's own: a folder of files of sound for each label."""
 
 import argparse
 from collections import Counter
@@ -8,22 +8,26 @@ from typing import Dict, List, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.corpora.classification.clip_scale import ClipScale, fit_length
-from fairseq_mega.corpora.classification.clips import FOLDER, read_wave, save_clips
+from fairseq_mega.corpora.classification.clip_scale import ClipScale
+from fairseq_mega.corpora.classification.clips import FOLDER, fitted, is_silent, save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.options import add_limit
+from fairseq_mega.corpora.classification.sound_files import RATE, SOUNDS, read_sound
 from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
+from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}
 
 DETAILS = f"""\
---dir holds a folder per label, DIR/LABEL/NAME.wav: one channel, 16 bits, 16000 Hz. The clips are filled up with silence
-to the longest one's length, rounded up to {STEP} samples, or cut to --samples. Of every label 15 per cent of the clips,
-one at least, are held out for each of valid and test. The samples are standardised with one mean and deviation, those
-of train. A clip of one second makes 64 kB of data, 1000 of them 64 MB. Classify new recordings with
+--dir holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, of 8 to 32 bits, floats, mu-law or A-law.
+FLAC, Ogg, MP3, AIFF, SPHERE and their like are read where soundfile is installed (pip install soundfile). What lies in
+the folders beside is counted; a label without recordings is an error. The clips are filled up with silence to the
+longest one's length, rounded up to {STEP} samples, or cut to --samples. Of every label 15 per cent of the clips, one at
+least, are held out for each of valid and test. The samples are standardised with one mean and deviation, those of
+train. A clip of one second makes 64 kB of data, 1000 of them 64 MB. Classify new recordings with
 fairseq-mega-classify."""
 
 
@@ -38,39 +42,43 @@ def check(args: argparse.Namespace) -> None:
     """Refuse a folder without recordings, and lengths that the models cannot take."""
     if args.samples is not None and (args.samples < STEP or args.samples % STEP):
         raise ValueError(f"--samples is {args.samples}: a multiple of {STEP} is needed, for instance 16000")
-    labels = labels_of(args.dir)
+    labels = class_names(args.dir, SOUNDS.things)
     if len(labels) < 2:
         raise ValueError(f"--dir {args.dir}: two folders of files LABEL/NAME.wav at least are needed, found {labels}")
+    class_files(args.dir, labels, SOUNDS)
 
 
-def labels_of(folder: Path) -> List[str]:
-    """Names of the folders that hold WAV files, in sorted order."""
-    return sorted({path.parent.name for path in folder.glob("*/*.wav")})
+def read_folder(folder: Path) -> Tuple[List[str], List[str], List[np.ndarray], np.ndarray]:
+    """Return labels, paths of the recordings, their samples (n,) each, and their labels' numbers, in sorted order.
 
-
-def read_folder(folder: Path, labels: List[str]) -> Tuple[List[np.ndarray], np.ndarray]:
-    """Return the clips, (n,) int16 each, and their labels' numbers (n,), in sorted order."""
-    clips, numbers = [], []
-    for number, label in enumerate(labels):
-        for path in sorted((folder / label).glob("*.wav")):
-            clips.append(read_wave(str(path), path.read_bytes()))
-            numbers.append(number)
-    return clips, np.array(numbers, dtype=np.int64)
+    Prints what is left out, and which labels have nearly the same name. Raises ValueError for a recording that cannot
+    be read, and for a label without any.
+    """
+    labels = class_names(folder, SOUNDS.things)
+    files, left_out = class_files(folder, labels, SOUNDS)
+    if left_out.described():
+        say(f"--dir {folder}: left out: {left_out.described()}")
+    if told_alike(labels):
+        say(f"--dir {folder}: {told_alike(labels)}")
+    paths = [str(folder / label / name) for label in labels for name in files[label]]
+    clips = [read_sound(path, Path(path).read_bytes()) for path in paths]
+    numbers = np.repeat(np.arange(len(labels)), [len(files[label]) for label in labels])
+    return labels, paths, clips, numbers
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
-    labels = labels_of(args.dir)
-    clips, numbers = read_folder(args.dir, labels)
+    labels, paths, clips, numbers = read_folder(args.dir)
     length = args.samples or -(-max(map(len, clips)) // STEP) * STEP
-    if length == 0:
-        raise ValueError(f"--dir {args.dir}: the recordings hold no sample")
     cut = sum(len(clip) > length for clip in clips)
-    samples = np.stack([fit_length(clip, length) for clip in clips])
+    samples = np.stack([fitted(path, clip, length) for path, clip in zip(paths, clips)])
     say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({cut} of them cut)")
+    silent = [path for path, clip in zip(paths, clips) if is_silent(clip)]
+    if silent:
+        say(f"{len(silent)} of the clips are silent from beginning to end: {listed(silent)}")
     rows = {
         split: which[kept(split, len(which), args.limit)]
-        for split, which in stratified_split(numbers, HELD_OUT).items()
+        for split, which in stratified_split(numbers, HELD_OUT, labels).items()
     }
     train = samples[rows["train"]].astype(np.float64)
     scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
@@ -82,7 +90,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         counted[split] = {"examples": len(which), "labels": {label: counts[label] for label in labels}}
         say(f"{split}: {len(which)} clips")
     scale.save(work.output / FOLDER)
-    notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
+    notes = [f"{len(silent)} clips are silent"] if silent else []
+    notes += [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]
     return Report(f"own recordings, {args.dir.resolve()}", counted, {}, notes + note_on_limit(args.limit))
 
 

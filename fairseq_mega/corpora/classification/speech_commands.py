@@ -11,12 +11,14 @@ import torch
 
 from fairseq_mega.corpora.archives import Archive, obtain, read_tar
 from fairseq_mega.corpora.classification.clip_scale import ClipScale
-from fairseq_mega.corpora.classification.clips import RATE, read_wave, save_clips
+from fairseq_mega.corpora.classification.clips import save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.corpora.classification.options import add_limit
+from fairseq_mega.corpora.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import Progress, say
+from fairseq_mega.data.class_folders import LeftOut, files_of
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
 ARCHIVE = Archive(
@@ -72,9 +74,12 @@ def _splitter() -> Any:
 
 
 def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
+    left_out = LeftOut(Counter(), {})
     for word in WORDS:
-        for path in sorted((folder / word).glob("*.wav")):
-            yield f"{word}/{path.name}", path.read_bytes()
+        for name in files_of(folder / word, WAVES, left_out):
+            yield f"{word}/{name}", (folder / word / name).read_bytes()
+    if left_out.described():
+        say(f"--dir {folder}: left out of the words' folders: {left_out.described()}")
 
 
 def _read(files: Iterator[Tuple[str, bytes]], any_count: bool) -> Tuple[np.ndarray, np.ndarray, int]:

@@ -1,11 +1,12 @@
 """The division of examples into splits, and small random subsets of them."""
 
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
 
 from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.data.class_folders import listed
 
 
 def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
@@ -30,12 +31,15 @@ def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str,
     return dict(zip(SPLITS, np.split(order, [train, train + valid])))
 
 
-def stratified_split(labels: np.ndarray, held_out: Dict[str, float], seed: int = 42) -> Dict[str, np.ndarray]:
+def stratified_split(
+    labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str], seed: int = 42
+) -> Dict[str, np.ndarray]:
     """Hold out a share of the examples of every label, one at least, for each split named; the rest is train.
 
     Args:
         labels: (n,) integers, as many different ones as there are classes.
         held_out: share by the name of the split.
+        names: of the labels 0, 1, ..., for messages.
 
     Returns:
         per split the numbers of its examples in random order, (m,) int64.
@@ -45,13 +49,15 @@ def stratified_split(labels: np.ndarray, held_out: Dict[str, float], seed: int =
     """
     draw = np.random.default_rng(seed)
     parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
+    counts = {names[label]: int(count) for label, count in zip(*np.unique(labels, return_counts=True))}
+    few = [f"{name!r} has {count}" for name, count in counts.items() if count <= len(held_out)]
+    if few:
+        raise ValueError(
+            f"labels with too few examples: {listed(few)}; {len(held_out) + 1} of each are needed to hold one out for "
+            f"{' and '.join(held_out)}: give more of them, or take the label out"
+        )
     for label in np.unique(labels):
         rows = draw.permutation(np.flatnonzero(labels == label))
-        if len(rows) <= len(held_out):
-            raise ValueError(
-                f"the label number {label} has {len(rows)} examples, {len(held_out) + 1} are needed to hold one out "
-                f"for {' and '.join(held_out)}: give more, or give those splits"
-            )
         for split, share in held_out.items():
             count = max(1, int(share * len(labels[labels == label])))
             parts[split].append(rows[:count])

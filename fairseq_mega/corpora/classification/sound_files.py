@@ -1,0 +1,121 @@
+"""Files of sound as samples of one channel at 16 kHz: WAV by itself, other forms by the library soundfile."""
+
+import io
+import re
+from typing import Optional
+
+import numpy as np
+
+from fairseq_mega.corpora.classification.wave_files import (
+    FROM_A_PIPE,
+    UnknownCoding,
+    Wave,
+    WaveError,
+    parse_wave,
+    scaled_floats,
+)
+from fairseq_mega.data.class_folders import Wanted
+from fairseq_mega.data.file_kinds import HEAD, WAV, FileKind, kind_of
+
+RATE = 16_000  # samples per second
+CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
+ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
+SOUNDS = Wanted("recordings", ENDINGS, lambda kind: kind.group == "sound")
+WAVES = Wanted("recordings", (".wav",), lambda kind: False)
+
+
+def read_sound(name: str, content: bytes) -> np.ndarray:
+    """Return the samples (n,) of a file of sound, in units of 16 bits: int16 where it has them, float32 otherwise.
+
+    Raises:
+        ValueError: naming the file and the command that converts it, if it has several channels or another rate, is
+            damaged, or is of a kind that cannot be read.
+    """
+    kind = kind_of(content[:HEAD])
+    if kind is WAV:
+        try:
+            wave = parse_wave(content)
+        except UnknownCoding as error:
+            wave = _by_soundfile(name, content, kind, f"it {error}")
+        except WaveError as error:
+            raise ValueError(f"{name} {error}: {_mended(error)}") from error
+    elif kind is not None and kind.group == "sound":
+        wave = _by_soundfile(name, content, kind, f"it is {kind.name}")
+    else:
+        raise ValueError(f"{name} is no recording: {_of_no_sound(kind, content)}")
+    return _one_channel(name, wave)
+
+
+def read_wave(name: str, content: bytes) -> np.ndarray:
+    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raises ValueError naming any other file."""
+    kind = kind_of(content[:HEAD])
+    if kind is not WAV:
+        raise ValueError(f"{name} cannot be read as WAV: {_of_no_sound(kind, content)}")
+    try:
+        wave = parse_wave(content)
+    except WaveError as error:
+        raise ValueError(f"{name} cannot be read as WAV: it {error}; {_mended(error)}") from error
+    if wave.samples.dtype != np.int16:
+        raise ValueError(f"{name}: one channel of 16 bits at {RATE} Hz is needed, {_found(wave)}")
+    return _one_channel(name, wave)
+
+
+def _one_channel(name: str, wave: Wave) -> np.ndarray:
+    if wave.samples.shape[1] != 1 or wave.rate != RATE:
+        raise ValueError(f"{name}: one channel at {RATE} Hz is needed, {_found(wave)}")
+    return wave.samples[:, 0]
+
+
+def _found(wave: Wave) -> str:
+    return f"found {wave.samples.shape[1]} of {wave.coding} at {wave.rate} Hz; convert it, for example with {CONVERT}"
+
+
+def _mended(error: WaveError) -> str:
+    """The remedy for a WAV file that contradicts itself."""
+    if "wrong sizes" in str(error):
+        return f"have its header written anew: {CONVERT.replace('-i', '-ignore_length 1 -i')}"
+    return f"get a new copy, or convert what can be read of it: {CONVERT}"
+
+
+def _of_no_sound(kind: Optional[FileKind], content: bytes) -> str:
+    if kind is not None:
+        return f"it is {kind.name}; convert it: {CONVERT}" if kind.group == "sound" else f"it is {kind.name}"
+    return "it is empty" if not content else f"it has no header of a file of sound (it begins with {content[:12]!r})"
+
+
+def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> Wave:
+    """Read a file by the library soundfile; ``described`` says what it is."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: its own library is not there
+        raise ValueError(
+            f"{name}: {described}: install the library that may read it (pip install soundfile), or convert it: "
+            f"{CONVERT}"
+        ) from error
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            exact = file.subtype == "PCM_16"
+            samples = file.read(dtype="int16" if exact else "float64", always_2d=True)
+            wanted, rate, coding, log = file.frames, file.samplerate, file.subtype_info, file.extra_info
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"{name}: {described}, and soundfile cannot read it ({error}): get a new copy, or convert it: {CONVERT}"
+        ) from error
+    if len(samples) < max(wanted, _announced(content)) or _is_cut_off(log):
+        raise ValueError(f"{name}: {described}, and it is cut off: get a new copy")
+    try:
+        return Wave(rate, samples if exact else scaled_floats(samples), coding)
+    except WaveError as error:
+        raise ValueError(f"{name} {error}: convert it: {CONVERT}") from error
+
+
+def _announced(content: bytes) -> int:
+    """How many samples the header of a SPHERE file announces; 0 in others."""
+    found = re.search(rb"\nsample_count -i (\d+)", content[:HEAD]) if content.startswith(b"NIST_1A") else None
+    return int(found.group(1)) if found else 0
+
+
+def _is_cut_off(log: str) -> bool:
+    """Whether the library has noted that a file is shorter than its header says, but for sizes that a pipe leaves."""
+    sizes = re.findall(r": (\d+) \(should be (\d+)\)", log)
+    return "truncated file" in log or any(int(there) < int(stated) < FROM_A_PIPE for stated, there in sizes)

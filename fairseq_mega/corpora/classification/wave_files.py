@@ -1,0 +1,185 @@
+"""WAV files: their chunks, also where the sizes in a header are those of a pipe, and samples of every plain coding.
+
+Sources: Microsoft's "Multiple channel audio data and WAVE files", EBU Tech 3306 (RF64), ITU-T G.711 (mu-law, A-law).
+"""
+
+import struct
+from typing import Iterator, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+FULL_SCALE = 32_768.0
+_PCM, _FLOAT, _A_LAW, _MU_LAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
+_CODINGS = {2: "ADPCM of Microsoft", 0x11: "ADPCM of IMA", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3", 0xFF: "AAC"}
+_GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
+FROM_A_PIPE = 0x7FF0_0000  # a size from here on was written before the length was known
+_JUNK = 1_024  # bytes behind the samples that may be anything
+_LOUDEST = 4.0  # of floats, whose full scale is 1
+
+
+class WaveError(ValueError):
+    """A WAV file whose samples cannot be had; the message begins after "it"."""
+
+
+class UnknownCoding(WaveError):
+    """The samples are coded in a way that is not plain."""
+
+
+class Wave(NamedTuple):
+    """The content of a WAV file.
+
+    Attributes:
+        rate: frames per second.
+        samples: (frames, channels); int16 for 16 bits, float32 in the same units for all other codings.
+        coding: in words.
+    """
+
+    rate: int
+    samples: np.ndarray
+    coding: str
+
+
+class _Form(NamedTuple):
+    """The chunk "fmt " of a file."""
+
+    coding: int
+    channels: int
+    rate: int
+    width: int  # bytes of a sample
+
+
+def parse_wave(content: bytes) -> Wave:
+    """Return the samples of a WAV file (RIFF, RF64 or BW64).
+
+    Raises:
+        WaveError: if it is cut off, its sizes contradict each other, or its coding is not a plain one.
+    """
+    form: Optional[_Form] = None
+    for name, begin, end in _chunks(content):
+        if name == b"fmt ":
+            form = _form(content[begin:end])
+        elif name == b"data":
+            if form is None:
+                raise WaveError("says nothing about its samples before they begin (no chunk 'fmt ')")
+            return Wave(form.rate, *_samples(form, content[begin:end]))
+    raise WaveError("has no samples (no chunk 'data')")
+
+
+def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
+    """Name, begin and end of each chunk up to that of the samples, whose end is put right."""
+    long_size = None  # of the samples, in RF64
+    place = 12
+    while place + 8 <= len(content):
+        name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
+        begin = place + 8
+        if name == b"data":
+            if long_size is not None and size == 0xFFFF_FFFF:
+                size = long_size
+            yield name, begin, _end_of_samples(content, begin, size)
+            return
+        if begin + size > len(content):
+            raise WaveError(
+                f"is cut off or damaged: its chunk {name!r} has {size} bytes, {len(content) - begin} follow"
+            )
+        if name == b"ds64" and size >= 16:
+            long_size = struct.unpack_from("<Q", content, begin + 8)[0]
+        yield name, begin, begin + size
+        place = begin + size + size % 2
+
+
+def _end_of_samples(content: bytes, begin: int, size: int) -> int:
+    """Where samples end that have so many bytes by the header."""
+    there = len(content) - begin
+    if size >= FROM_A_PIPE and size > there:
+        return len(content)
+    if size > there:
+        raise WaveError(f"is cut off: its header announces {size} bytes of samples, {there} are there")
+    rest = content[begin + size + size % 2 :]
+    if _are_chunks(rest):
+        return begin + size
+    if size == 0:
+        return len(content)  # through a pipe: the length was to be put in later
+    if len(rest) <= _JUNK or not rest.strip(b"\0"):
+        return begin + size
+    raise WaveError(f"has wrong sizes: its header announces {size} bytes of samples, {len(rest)} more follow")
+
+
+def _are_chunks(rest: bytes) -> bool:
+    """Whether bytes are chunks one behind the other."""
+    place = 0
+    while place + 8 <= len(rest):
+        name, size = rest[place : place + 4], struct.unpack_from("<I", rest, place + 4)[0]
+        if not all(32 <= byte < 127 for byte in name) or place + 8 + size > len(rest):
+            return False
+        place += 8 + size + size % 2
+    return True
+
+
+def _form(chunk: bytes) -> _Form:
+    if len(chunk) < 16:
+        raise WaveError("is damaged: its chunk 'fmt ' is too short")
+    coding, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", chunk)
+    if coding == _EXTENSIBLE and len(chunk) >= 40 and chunk[26:40] == _GUID_TAIL:
+        coding = struct.unpack_from("<H", chunk, 24)[0]
+    if channels == 0 or rate == 0:
+        raise WaveError(f"is damaged: it has {channels} channels and {rate} samples per second")
+    width = -(-bits // 8)
+    if frame and frame % channels == 0 and frame // channels > width:
+        width = frame // channels  # 20 bits in 24, 24 in 32
+    return _Form(coding, channels, rate, width)
+
+
+def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
+    """Samples (frames, channels) in units of 16 bits, and their coding in words."""
+    whole = len(data) // (form.channels * max(1, form.width)) * form.channels * form.width
+    coded = np.frombuffer(data[:whole], dtype=np.uint8)
+    bits = 8 * form.width
+    if form.coding == _PCM and form.width in (1, 2, 3, 4):
+        values, name = _integers(coded, form.width), f"{bits} bits"
+    elif form.coding == _FLOAT and form.width in (4, 8):
+        values, name = scaled_floats(coded.view(f"<f{form.width}")), f"floats of {bits} bits"
+    elif form.coding in (_A_LAW, _MU_LAW) and form.width == 1:
+        law = _A_LAW_TABLE if form.coding == _A_LAW else _MU_LAW_TABLE
+        values, name = law[coded], "A-law" if form.coding == _A_LAW else "mu-law"
+    else:
+        name = _CODINGS.get(form.coding, f"number {form.coding:#06x}")
+        raise UnknownCoding(f"is sound in WAV of another coding ({name}, {bits} bits)")
+    return values.reshape(-1, form.channels), name
+
+
+def _integers(coded: np.ndarray, width: int) -> np.ndarray:
+    if width == 1:
+        return (coded.astype(np.float32) - 128) * 256
+    if width == 2:
+        return coded.view("<i2")
+    if width == 4:
+        return (coded.view("<i4") / 65_536).astype(np.float32)
+    wide = np.zeros((len(coded) // 3, 4), dtype=np.uint8)
+    wide[:, 1:] = coded.reshape(-1, 3)
+    return (wide.reshape(-1).view("<i4") / 65_536).astype(np.float32)
+
+
+def scaled_floats(values: np.ndarray) -> np.ndarray:
+    """Samples in units of 16 bits, float32, of floats whose full scale is 1; raises WaveError for others."""
+    if not np.isfinite(values).all():
+        raise WaveError("has samples that are no numbers (NaN or infinity)")
+    loudest = float(np.abs(values).max(initial=0.0))
+    if loudest > _LOUDEST:
+        raise WaveError(f"has floats of up to {loudest:g}, where 1 is full scale: their range is not known")
+    return (values.astype(np.float64) * FULL_SCALE).astype(np.float32)
+
+
+def _law_tables() -> Tuple[np.ndarray, np.ndarray]:
+    """Values (256,) of the codes of A-law and of mu-law, in units of 16 bits."""
+    code = np.arange(256)
+    mu = ~code & 0xFF
+    mu_size = ((((mu & 0x0F) << 3) + 0x84) << ((mu & 0x70) >> 4)) - 0x84
+    a = code ^ 0x55
+    step, exponent = a & 0x0F, (a & 0x70) >> 4
+    a_size = np.where(exponent == 0, (step << 4) + 8, ((step << 4) + 0x108) << np.maximum(exponent - 1, 0))
+    a_law = np.where(a & 0x80, a_size, -a_size)
+    mu_law = np.where(mu & 0x80, -mu_size, mu_size)
+    return a_law.astype(np.int16), mu_law.astype(np.int16)
+
+
+_A_LAW_TABLE, _MU_LAW_TABLE = _law_tables()

@@ -1,0 +1,232 @@
+"""Files of sound: every plain coding of WAV, headers that a pipe or a wrong size left, other forms by soundfile."""
+
+import io
+import struct
+import sys
+import wave
+from pathlib import Path
+from typing import Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_mega.corpora.classification.sound_files import read_sound, read_wave
+from tests.support.prepare_runs import prepare, refusal, source_of
+
+TONE = np.round(9000 * np.sin(np.arange(4000) * 0.05)).astype(np.int16)
+EXTENSIBLE, FLOAT, A_LAW, MU_LAW = 0xFFFE, 3, 6, 7
+GUID = bytes.fromhex("000000001000800000aa00389b71")
+
+
+def riff(
+    data: bytes,
+    coding: int = 1,
+    bits: int = 16,
+    channels: int = 1,
+    rate: int = 16000,
+    *,
+    size: int = -1,
+    before: bytes = b"",
+    behind: bytes = b"",
+    inner: int = 0,
+) -> bytes:
+    """A WAV file whose header may lie about the size of its data."""
+    frame = channels * bits // 8
+    form = struct.pack("<HHIIHH", coding, channels, rate, rate * frame, frame, bits)
+    if coding == EXTENSIBLE:
+        form += struct.pack("<HHI", 22, inner >> 8 or bits, 0) + struct.pack("<H", inner & 0xFF) + GUID
+    content = b"WAVE" + b"fmt " + struct.pack("<I", len(form)) + form + before
+    content += b"data" + struct.pack("<I", len(data) if size < 0 else size) + data + behind
+    return b"RIFF" + struct.pack("<I", len(content)) + content
+
+
+def rf64(size: int) -> bytes:
+    ds64 = b"ds64" + struct.pack("<IQQQI", 28, len(PCM) + 80, size, len(TONE), 0)
+    return b"RF64\xff\xff\xff\xffWAVE" + ds64 + riff(PCM, size=0xFFFF_FFFF)[12:]
+
+
+def chunk(name: bytes, content: bytes) -> bytes:
+    return name + struct.pack("<I", len(content)) + content
+
+
+def wide(width: int) -> bytes:
+    """The tone in so many bytes a sample."""
+    values = TONE.astype("<i4") << 16
+    return values.view(np.uint8).reshape(-1, 4)[:, 4 - width :].tobytes()
+
+
+def by_library(form: str, subtype: str) -> bytes:
+    soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
+    stream = io.BytesIO()
+    soundfile.write(stream, TONE, 16000, format=form, subtype=subtype)
+    return stream.getvalue()
+
+
+PCM = TONE.tobytes()
+READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest difference to the tone
+    "16 bits": (lambda: riff(PCM), 0),
+    "8 bits": (lambda: riff((TONE // 256 + 128).astype(np.uint8).tobytes(), bits=8), 256),
+    "24 bits": (lambda: riff(wide(3), bits=24), 0),
+    "32 bits": (lambda: riff(wide(4), bits=32), 0),
+    "floats": (lambda: riff((TONE / 32768).astype("<f4").tobytes(), FLOAT, 32), 0),
+    "doubles": (lambda: riff((TONE / 32768).astype("<f8").tobytes(), FLOAT, 64), 0),
+    "extensible, 16 bits": (lambda: riff(PCM, EXTENSIBLE, inner=1), 0),
+    "extensible, 24 bits": (lambda: riff(wide(3), EXTENSIBLE, 24, inner=1), 0),
+    "extensible, 24 bits in 32": (lambda: riff(wide(4), EXTENSIBLE, 32, inner=24 << 8 | 1), 0),
+    "extensible floats": (lambda: riff((TONE / 32768).astype("<f4").tobytes(), EXTENSIBLE, 32, inner=3), 0),
+    "mu-law": (lambda: riff(companded(TONE, MU_LAW), MU_LAW, 8), 300),
+    "A-law": (lambda: riff(companded(TONE, A_LAW), A_LAW, 8), 300),
+    "size 0, through a pipe": (lambda: riff(PCM, size=0), 0),
+    "size of 32 bits, through a pipe": (lambda: riff(PCM, size=0xFFFF_FFFF), 0),
+    "size of 31 bits, through a pipe": (lambda: riff(PCM, size=0x7FFF_F000), 0),
+    "RF64": (lambda: rf64(len(PCM)), 0),
+    "RF64 through a pipe": (lambda: rf64(0), 0),
+    "chunks before and behind": (
+        lambda: riff(PCM, before=chunk(b"LIST", b"INFO"), behind=chunk(b"id3 ", bytes(5000))),
+        0,
+    ),
+    "a tag behind": (lambda: riff(PCM, behind=b"TAG" + b"x" * 125), 0),
+    "FLAC": (lambda: by_library("FLAC", "PCM_16"), 0),
+    "FLAC of 24 bits": (lambda: by_library("FLAC", "PCM_24"), 0),
+    "AIFF": (lambda: by_library("AIFF", "PCM_16"), 0),
+    "SPHERE": (lambda: by_library("NIST", "PCM_16"), 0),
+    "SPHERE, mu-law": (lambda: by_library("NIST", "ULAW"), 300),
+    "AU": (lambda: by_library("AU", "PCM_16"), 0),
+    "CAF": (lambda: by_library("CAF", "PCM_16"), 0),
+    "Wave64": (lambda: by_library("W64", "PCM_16"), 0),
+    "Ogg": (lambda: by_library("OGG", "VORBIS"), 2000),
+    "MP3": (lambda: by_library("MP3", "MPEG_LAYER_III"), 2000),
+    "WAV with ADPCM": (lambda: by_library("WAV", "IMA_ADPCM"), 2000),
+}
+
+
+def companded(samples: np.ndarray, law: int) -> bytes:
+    """The nearest codes of a law, by its table."""
+    from fairseq_mega.corpora.classification import wave_files
+
+    table = wave_files._A_LAW_TABLE if law == A_LAW else wave_files._MU_LAW_TABLE
+    return np.abs(samples[:, None].astype(int) - table).argmin(axis=1).astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_is_read(name: str) -> None:
+    make, most = READ[name]
+    samples = read_sound("x", make())
+    assert len(samples) == len(TONE) or name == "WAV with ADPCM"  # whole blocks
+    assert np.abs(samples[: len(TONE)].astype(float) - TONE).max() <= most
+
+
+def test_the_laws_are_those_of_the_standard() -> None:
+    """Some values of G.711's tables, in units of 16 bits."""
+    mu = read_sound("x", riff(bytes([0xFF, 0x7F, 0x80, 0x00, 0xF0]), MU_LAW, 8)).tolist()
+    assert mu == [0, 0, 32124, -32124, 120]
+    assert read_sound("x", riff(bytes([0xD5, 0x55, 0xAA, 0x2A, 0x80]), A_LAW, 8)).tolist() == [
+        8,
+        -8,
+        32256,
+        -32256,
+        5504,
+    ]
+
+
+def cut(make: Callable[[], bytes]) -> Callable[[], bytes]:
+    return lambda: make()[: len(make()) // 2]
+
+
+REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
+    "cut off": (lambda: riff(PCM)[:4000], "is cut off: its header announces 8000 bytes of samples, 3956 are there"),
+    "a size that is too small": (lambda: riff(PCM, size=100), "has wrong sizes.* 7900 more follow.*-ignore_length 1"),
+    "a chunk that is too long": (
+        lambda: riff(PCM, before=b"LIST\xff\xff\0\0INFO"),
+        "is cut off or damaged: its chunk b'LIST' has 65535 bytes",
+    ),
+    "no samples": (lambda: riff(PCM)[:36], "has no samples"),
+    "no form": (lambda: b"RIFF\0\0\0\0WAVE" + chunk(b"data", PCM), "says nothing about its samples"),
+    "floats of another range": (lambda: riff(TONE.astype("<f4").tobytes(), FLOAT, 32), "of up to 9000.*not known"),
+    "no numbers": (lambda: riff(np.full(9, np.nan, "<f4").tobytes(), FLOAT, 32), "NaN"),
+    "two channels": (lambda: riff(PCM, channels=2), "found 2 of 16 bits at 16000 Hz; convert it.*ffmpeg"),
+    "another rate": (lambda: riff(PCM, rate=44100), "found 1 of 16 bits at 44100 Hz; convert it.*ffmpeg"),
+    "a coding that nobody knows": (lambda: riff(PCM, 0x1234), "another coding .number 0x1234.*ffmpeg"),
+    "M4A": (lambda: b"\0\0\0\x20ftypM4A " + bytes(99), "it is sound or film in MPEG-4 .*ffmpeg"),
+    "AMR": (lambda: b"#!AMR\n" + bytes(99), "it is sound in AMR.*ffmpeg"),
+    "a page": (lambda: b"<!DOCTYPE html>", "is no recording: it has no header of a file of sound .it begins with"),
+    "nothing": (lambda: b"", "is no recording: it is empty"),
+    "an archive": (lambda: b"PK\x03\x04" + bytes(99), "is no recording: it is packed with zip"),
+    "a pointer": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "is no recording: it is a pointer of Git"),
+    "AIFF, cut off": (cut(lambda: by_library("AIFF", "PCM_16")), "sound in AIFF, and it is cut off"),
+    "SPHERE, cut off": (cut(lambda: by_library("NIST", "PCM_16")), "sound in NIST SPHERE, and it is cut off"),
+    "FLAC, cut off": (cut(lambda: by_library("FLAC", "PCM_16")), "sound in FLAC, and soundfile cannot read it"),
+    "Wave64, cut off": (cut(lambda: by_library("W64", "PCM_16")), "sound in Wave64, and it is cut off"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    make, message = REFUSED[name]
+    with pytest.raises(ValueError, match=f"(?s)^x.wav.*{message}"):
+        read_sound("x.wav", make())
+
+
+@pytest.mark.parametrize("content", [b"fLaC\0\0\0\x22", b"NIST_1A\n   1024\n", riff(PCM, 2, 4)])
+def test_a_missing_library_is_named(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(ValueError, match=r"^x: it is sound in .*pip install soundfile.*ffmpeg"):
+        read_sound("x", content)
+
+
+def test_speech_commands_are_read_as_they_are() -> None:
+    """Whole numbers of 16 bits, bit for bit; nothing else, as the published data hold nothing else."""
+    samples = np.random.default_rng(1).integers(-32768, 32768, 16000).astype("<i2")
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+    found = read_wave("x", stream.getvalue())
+    assert found.dtype == np.int16 and found.tobytes() == samples.tobytes()
+    with pytest.raises(ValueError, match="one channel of 16 bits at 16000 Hz is needed, found 1 of 24 bits"):
+        read_wave("x", riff(wide(3), bits=24))
+
+
+def write(folder: Path, files: Dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def labels_of(out: Path) -> Dict[str, int]:
+    found: Dict[str, int] = {}
+    for split in source_of(out)["splits"].values():
+        for label, count in split["labels"].items():
+            found[label] = found.get(label, 0) + count
+    return found
+
+
+def test_no_clip_is_lost_without_a_word(tmp_path: Path) -> None:
+    """Capitals, other codings and endings are read; what is left out is counted, and so are silent clips."""
+    forms = [riff(PCM), riff(PCM, size=0), riff(wide(3), bits=24), riff(companded(TONE, MU_LAW), MU_LAW, 8)]
+    files = {f"wav/low/{number}.wav": form for number, form in enumerate(forms)}
+    files.update({f"wav/high/{number}.WAV": form for number, form in enumerate(forms)})
+    files.update({"wav/high/other.dat": riff(PCM), "wav/low/silent.Wav": riff(bytes(800))})
+    files.update({"wav/low/notes.txt": b"x", "wav/low/more/5.wav": riff(PCM), "wav/low/._0.wav": b"x"})
+    write(tmp_path, files)
+    run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
+    assert labels_of(tmp_path / "out") == {"high": 5, "low": 5}
+    assert "left out: 1 .txt, 1 in folders one level deeper (low/more)" in run.output
+    assert "1 of the clips are silent from beginning to end" in run.output and "silent.Wav" in run.output
+
+
+LOST: List[Tuple[Dict[str, bytes], str]] = [
+    ({"b/1.txt": b"x", "b/2.jpg": b"x"}, "b holds no recordings"),
+    ({"b/speaker/1.wav": riff(PCM)}, "but 1 in folders one level deeper (speaker)"),
+    ({"b/1.wav": riff(PCM), "b/2.wav": riff(PCM)}, "labels with too few examples: 'b' has 2; 3 of each are needed"),
+    ({f"b/{n}.wav": riff(b"") for n in range(3)}, "b/0.wav holds no sample"),
+    ({f"b/{n}.m4a": b"\0\0\0\x20ftypM4A " for n in range(3)}, "b/0.m4a: it is sound or film in MPEG-4"),
+    ({f"b/{n}.wav": riff(bytes(4000) + PCM) for n in range(3)}, "first 1000 of 6000 samples are silent"),
+]
+
+
+@pytest.mark.parametrize(("files", "message"), LOST)
+def test_a_label_that_would_vanish_is_an_error(files: Dict[str, bytes], message: str, tmp_path: Path) -> None:
+    write(tmp_path / "wav", {**{f"a/{number}.wav": riff(PCM) for number in range(4)}, **files})
+    options = ("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out", "--samples", 1000)
+    assert message in refusal(*options)
