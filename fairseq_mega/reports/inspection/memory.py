@@ -2,10 +2,12 @@
 
 What a step needs most of stands at the beginning of the backward pass: weights, their gradients and Adam's two moments,
 and for each token what every layer keeps, the embeddings, and of each symbol the logit and its gradient.
-Attention computes its weights again, in chunks or without. With few symbols beside the widths the last layer's
-backward pass holds somewhat more, less than another layer would, which the formula leaves out. All of it for one
-sequence, in float32 or under autocast to bfloat16, with the compiled kernels of a CPU, and without recomputation of
-layers; of adaptive tables in float32.
+Attention computes its weights again, in chunks or without. All of it for one sequence, in float32 or under autocast to
+bfloat16, with the compiled kernels of a CPU, and without recomputation of layers; of adaptive tables in float32.
+
+The formula leaves out what the last layer's backward pass holds more where symbols are few beside the widths: less than
+another layer would keep, and what each thread of attention's kernel works in. It is that of attention by the path
+`native_blocks`; by another one, as without AVX2, a layer keeps somewhat more or less.
 """
 
 from argparse import Namespace
