@@ -27,6 +27,5 @@ def _register() -> None:
         importlib.import_module(f"{__name__}.{name}")
 
 
-compat.versions.require_torch()
-compat.apex.refuse_namesake()  # before fairseq is imported, which would take it
+compat.prepare()
 compat.imports.when_fairseq_is_imported(_register)

@@ -15,6 +15,7 @@ from . import (
     expressions,
     finished,
     imports,
+    inductor,
     interactive,
     loading,
     master_weights,
@@ -24,11 +25,23 @@ from . import (
     safe_globals,
     saving,
     sharding,
+    startup,
     undecayed,
     versions,
     weight_average,
     workers,
 )
+
+
+def prepare() -> None:
+    """Apply what needs no fairseq, or has to be there before fairseq is imported.
+
+    Raises ImportError where torch is too old, or where fairseq would import another package for apex.
+    """
+    versions.require_torch()
+    apex.refuse_namesake()
+    startup.repair()
+    inductor.quote_library_folders()
 
 
 def apply() -> None:

@@ -2,13 +2,13 @@
 
 import contextlib
 import importlib
-import importlib.abc
-import importlib.machinery
 import logging
 import os
 import sys
 import types
 import typing
+
+from . import startup
 
 CLI_LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
 CLI_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -22,7 +22,7 @@ def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
     if "fairseq" in sys.modules:
         then()
     else:
-        sys.meta_path.insert(0, _Watcher(then))
+        sys.meta_path.insert(0, startup.Watcher("fairseq", lambda module: then(), quiet_import))
 
 
 def import_fairseq() -> None:
@@ -32,40 +32,9 @@ def import_fairseq() -> None:
     """
     if "fairseq" in sys.modules:
         return
-    if not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+    if not any(getattr(finder, "name", None) == "fairseq" for finder in sys.meta_path):
         when_fairseq_is_imported(lambda: None)
     importlib.import_module("fairseq")
-
-
-class _Watcher(importlib.abc.MetaPathFinder):
-    """Finds fairseq where the other finders do; what it finds is imported quietly, and then ``then`` is called."""
-
-    def __init__(self, then: typing.Callable[[], None]) -> None:
-        self.then = then
-
-    def find_spec(
-        self, name: str, path: typing.Any = None, target: typing.Any = None
-    ) -> typing.Optional[importlib.machinery.ModuleSpec]:
-        """Find fairseq and nothing else."""
-        if name != "fairseq":
-            return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, others), None)
-        if spec is None or spec.loader is None:
-            return spec
-        loader: typing.Any = spec.loader
-        execute = loader.exec_module
-
-        def exec_module(module: types.ModuleType) -> None:
-            del loader.exec_module  # back to the one of its class
-            with quiet_import():
-                execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            self.then()
-
-        loader.exec_module = exec_module
-        return spec
 
 
 @contextlib.contextmanager

@@ -1,0 +1,90 @@
+"""Modules of other packages that are repaired as they are imported."""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any, List, Optional, Union
+
+import pytest
+from fairseq.dataclass import utils
+
+from fairseq_mega.compat import inductor, startup
+
+NEW_UNION = getattr(types, "UnionType", None)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (Optional[str], str),
+        (Optional[List[int]], List[int]),
+        (Union[None, float], float),
+        (int, int),
+        (Any, str),
+        (List[str], List[str]),
+        *([(eval("str | None"), str), (eval("None | int"), int)] if NEW_UNION else []),
+    ],
+)
+def test_fairseq_reads_every_way_of_writing_an_optional_type(annotation: Any, expected: Any) -> None:
+    module = types.ModuleType("utils")
+    vars(module).update(interpret_dc_type=utils.interpret_dc_type)
+    startup.read_unions(module)
+    assert module.interpret_dc_type(annotation) == expected
+
+
+def test_help_that_is_no_text_is_replaced() -> None:
+    module = types.ModuleType("utils")
+    startup.write_help_as_text(module)
+    parser = module.argparse.ArgumentParser()
+    parser.add_argument("--shell-completion", action="store_true", help=object())
+    parser.add_argument("--other", help="as it is")
+    assert startup.COMPLETION in parser.format_help() and "as it is" in parser.format_help()
+    assert argparse.ArgumentParser is not module.argparse.ArgumentParser
+
+
+def test_a_module_is_changed_as_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "watched_for.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: List[int] = []
+    finders = list(sys.meta_path)
+    startup.when_imported("watched_for", lambda module: seen.append(module.value))
+    import watched_for  # type: ignore[import-not-found]
+
+    startup.when_imported("watched_for", lambda module: seen.append(module.value + 1))
+    monkeypatch.delitem(sys.modules, "watched_for")
+    assert seen == [1, 2] and watched_for.value == 1 and sys.meta_path == finders
+
+
+def test_the_file_is_loaded_alone(tmp_path: Path) -> None:
+    """As a .pth file of an environment does, by another name and without this package."""
+    (tmp_path / "fairseq_mega_startup.py").symlink_to(startup.__file__)
+    program = "import fairseq_mega_startup, sys; print('torch' in sys.modules, 'fairseq_mega' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("False False\n", "")
+
+
+@pytest.mark.parametrize("folder", ["/a b/lib", "/it's/lib", "/a&b/lib", "/plain/lib"])
+@pytest.mark.parametrize("quoted_by_torch", [False, True])
+def test_inductor_links_in_any_folder(folder: str, quoted_by_torch: bool) -> None:
+    """A linker's command as torch writes it: a string that is split like a shell's."""
+
+    class CppBuilder:
+        def __init__(self) -> None:
+            self._build_option = types.SimpleNamespace(get_libraries_dirs=lambda: [folder, "/usr/lib"])
+            written = shlex.quote(folder) if quoted_by_torch else folder
+            self._libraries_dirs_args = f"-L{written} -L/usr/lib "
+
+        def get_command_line(self) -> str:
+            return f"g++ {self._libraries_dirs_args}-ltorch"
+
+    module = types.ModuleType("cpp_builder")
+    module.CppBuilder = CppBuilder  # type: ignore[attr-defined]
+    inductor._quote(module)
+    builder = CppBuilder()
+    for _ in range(2):
+        assert shlex.split(builder.get_command_line()) == ["g++", f"-L{folder}", "-L/usr/lib", "-ltorch"]
