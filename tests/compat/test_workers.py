@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 from typing import Iterator, List
 
@@ -14,6 +15,7 @@ import pytest
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
+from fairseq_mega.compat import workers as workers_module
 from fairseq_mega.compat.workers import end_background_loading, workers_are_asked_for
 from tests.support import helpers, tiny_trainings
 
@@ -107,8 +109,10 @@ class TestWorkers:
 @pytest.mark.parametrize(("shortest", "gpu", "workers"), [(200, True, 0), (BATCHES, False, 0), (BATCHES, True, 1)])
 def test_workers_that_nobody_asked_for(shortest: int, gpu: bool, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["fairseq-mega-train", "data"])
-    monkeypatch.setattr("fairseq_mega.compat.workers.SHORT_EPOCH", shortest)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr(workers_module, "SHORT_EPOCH", shortest)
+    # The plugin alone is to see a GPU: torch built for CUDA would pin memory with it, in a thread that then fails.
+    cuda = types.SimpleNamespace(is_available=lambda: gpu)
+    monkeypatch.setattr(workers_module, "torch", types.SimpleNamespace(cuda=cuda))
     batches = epochs(1).next_epoch_itr(shuffle=False)
     assert next(batches) == [0] and len(multiprocessing.active_children()) == workers
 
