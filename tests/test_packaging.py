@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -115,13 +116,14 @@ def test_a_build_that_was_asked_for_fails_loudly(sources: Path, tmp_path: Path) 
     assert done.returncode != 0 and "FAIRSEQ_MEGA_BUILD=gpu: choose from auto, none, cpu, cuda" in done.stderr
 
 
-# A compiler and linker that notes its arguments and leaves an empty file for what it was to make.
-NOTING_COMPILER = """#!{python} -IS
-import pathlib, sys
-with open({log!r}, "a") as log:
-    print(*sys.argv, file=log)
-if "-o" in sys.argv:
-    pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).write_bytes(b"")
+# A compiler and linker that notes its arguments and leaves an empty file for what it was to make. Not in Python: the
+# first line of a script cannot name an interpreter in a folder with a space.
+NOTING_COMPILER = """#!/bin/sh
+echo "$0 $*" >>{log}
+while [ $# -gt 1 ]; do
+  if [ "$1" = -o ]; then : >"$2"; fi
+  shift
+done
 """
 
 
@@ -131,7 +133,7 @@ def noted(sources: Path, tmp_path: Path) -> Callable[..., List[str]]:
     toolkit, log = tmp_path / "toolkit", tmp_path / "log"
     (toolkit / "bin").mkdir(parents=True)
     for compiler in (toolkit / "bin" / "nvcc", tmp_path / "cxx"):
-        compiler.write_text(NOTING_COMPILER.format(python=sys.executable, log=str(log)))
+        compiler.write_text(NOTING_COMPILER.format(log=shlex.quote(str(log))))
         compiler.chmod(0o755)
 
     def build(folder: Path = sources, **variables: str) -> List[str]:
