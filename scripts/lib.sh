@@ -7,6 +7,10 @@ repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${FAIRSEQ_MEGA_STARTED:=$(date +%s)}"
 export FAIRSEQ_MEGA_STARTED # scripts started by this one count the time from the same moment
 
+# The names of Python to try, the system's own first.
+pythons=(python3 python3.13 python3.12 python3.11 python)
+python_remedy="Install one (Debian 12 and 13, Ubuntu 24.04: apt-get install python3 python3-venv python3-dev g++; with uv: uv python install 3.13, then bash scripts/setup.sh --python \"\$(uv python find 3.13)\")"
+
 # log MSG...: a progress line to stderr, with the elapsed minutes:seconds.
 log() {
   local elapsed=$(($(date +%s) - FAIRSEQ_MEGA_STARTED))
@@ -58,10 +62,10 @@ activate_venv() {
 # environment up and runs the module in it.
 start() {
   local module=$1 python checked venv='' skip_setup=''
-  for python in python3.11 python3.12 python3 python; do
-    command -v "$python" >/dev/null && break
+  for python in "${pythons[@]}"; do
+    "$python" -c '' 2>/dev/null && break
   done
-  require_command "$python" "install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv)"
+  require_command "$python" "Python 3.11, 3.12 or 3.13 is needed. $python_remedy"
   checked=$("$python" "$repo_root/scripts/check_options.py" "$@")
   if [[ $checked != venv=* ]]; then # --help
     printf '%s\n' "$checked"

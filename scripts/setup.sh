@@ -13,8 +13,8 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
 
   --venv DIR     where the environment is or goes (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, dev (default: translation)
-  --python EXE   the Python 3.11 or 3.12 to create it with (default: the first of python3.11, python3.12, python3
-                 that is one)
+  --python EXE   the Python 3.11, 3.12 or 3.13 to create it with (default: python3 where it is one of these, else the
+                 newest of these that is found)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
                  Nothing needs it; the README says what it adds. "pip install apex" fetches another package
   --help         this text
@@ -23,8 +23,12 @@ The compiled kernels of this package are built with it: for the CPU where a C++ 
 torch was built for CUDA and nvcc is found. FAIRSEQ_MEGA_BUILD=none|cpu|cuda asks for one of them, or an error.
 
 pip's own environment variables and configuration (index, find-links, proxy) are respected, for instance to choose
-a build of torch for another CUDA version. A torch or fairseq of the pinned version that is already in the
-environment is left as it is.
+a build of torch: the usual one for Linux on x86-64 is for CUDA, 2.7 GB to download and 4.6 GB on the disk; the one
+for CPUs alone takes 0.2 GB:
+
+  PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu bash scripts/setup.sh
+
+A torch or fairseq of the pinned version that is already in the environment is left as it is.
 HELP
 }
 
@@ -58,11 +62,11 @@ python_version_of() {
 }
 
 supported() {
-  [[ $1 == 3.11 || $1 == 3.12 ]]
+  [[ $1 =~ ^3\.1[123]$ ]]
 }
 
 find_python() {
-  local candidate version found=() candidates=(python3.11 python3.12 python3 python)
+  local candidate version found=() candidates=("${pythons[@]}")
   if [[ -n $python ]]; then
     candidates=("$python")
   fi
@@ -76,7 +80,29 @@ find_python() {
   done
   local list
   list=$(printf '%s, ' "${found[@]:-none that runs}")
-  die "Python 3.11 or 3.12 is needed (the pinned torch and fairseq run on no other), found: ${list%, }. Install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv) or name one with --python EXE"
+  die "Python 3.11, 3.12 or 3.13 is needed, found: ${list%, }. $python_remedy"
+}
+
+# require_to_build EXE: names all that a build of fairseq lacks, before anything is downloaded.
+require_to_build() {
+  local version missing=() debian=()
+  version=$(python_version_of "$1")
+  if [[ ! -x $venv/bin/python ]] && ! "$1" -c 'import ensurepip, venv' 2>/dev/null; then
+    missing+=("Python's venv module")
+    debian+=("python$version-venv")
+  fi
+  if ! "$1" -c 'import os, sysconfig; os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null; then
+    missing+=("Python's headers (Python.h)")
+    debian+=("python$version-dev")
+  fi
+  if ! command -v g++ >/dev/null; then
+    missing+=("a C++ compiler (g++)")
+    debian+=("g++")
+  fi
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  local list
+  list=$(printf '%s, ' "${missing[@]}")
+  die "fairseq is compiled with $1, and this machine lacks ${list%, }: install the packages (Debian, Ubuntu: apt-get install ${debian[*]}), then repeat"
 }
 
 hash_of_inputs() {
@@ -122,17 +148,19 @@ PYTHON
 if [[ -e $venv && ! -d $venv ]]; then
   die "--venv is '$venv', which is not a folder"
 fi
+[[ $venv != *:* ]] || die "--venv is '$venv': a colon parts the folders of \$PATH, so choose a folder without one"
 if [[ -x $venv/bin/python ]]; then
   version=$(python_version_of "$venv/bin/python") || die "$venv/bin/python does not run: remove $venv and repeat"
-  supported "$version" || die "the environment $venv has Python $version, needed is 3.11 or 3.12: choose another folder with --venv"
+  supported "$version" || die "the environment $venv has Python $version, needed is 3.11, 3.12 or 3.13: choose another folder with --venv"
 elif [[ -d $venv && -n $(ls -A "$venv") && ! -e $venv/pyvenv.cfg ]]; then
   die "--venv is '$venv', a folder with other contents: choose a new or empty folder"
 fi
 if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   python=$(find_python)
+  require_to_build "$python"
   log "creating the environment $venv with $python"
   "$python" -m venv "$venv" ||
-    die "'$python -m venv $venv' failed: install the venv module (Debian: apt-get install $("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')), then repeat"
+    die "'$python -m venv $venv' failed (message above): remove $venv and repeat"
 fi
 venv=$(cd "$venv" && pwd)
 
@@ -144,7 +172,7 @@ if [[ -f $stamp && $(<"$stamp") == "$inputs" ]]; then
   exit 0
 fi
 
-trap 'log "the set-up did not finish; what is done stays, so repeat the same command. pip needs its package index: without a network set PIP_FIND_LINKS to a folder of wheels"' ERR
+trap 'log "the set-up did not finish (messages above); what is done stays, so repeat the same command. Where no package index was reached, set PIP_FIND_LINKS to a folder of wheels"' ERR
 
 log "1/4 build tools and numpy"
 pip_install "$(pinned setuptools)" "$(pinned wheel)" "$(pinned cython)" "$(pinned numpy)"
@@ -154,6 +182,11 @@ if is_installed "$torch"; then
   log "2/4 torch: $torch is there already"
 else
   log "2/4 torch ($torch)"
+  if [[ $(uname -sm) == "Linux x86_64" ]]; then
+    log "    the usual build is for CUDA: 2.7 GB to download, 4.6 GB on the disk"
+    command -v nvidia-smi >/dev/null ||
+      log "    without a GPU that for CPUs does (0.2 GB): stop, and set PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+  fi
   pip_install "$torch"
 fi
 
@@ -162,10 +195,10 @@ if is_installed "$fairseq"; then
   log "3/4 fairseq: $fairseq is there already"
 else
   log "3/4 fairseq ($fairseq): compiles three extensions against torch, the longest step (two to four minutes)"
-  require_command g++ "fairseq is compiled; install a C++ compiler (Debian: apt-get install g++)"
+  require_to_build "$venv/bin/python"
   # These extensions are small beside torch's headers: optimising them, and debug symbols, would only cost minutes.
   # One after the other: built side by side they overwrite each other's build.ninja where ninja is installed.
-  CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "$fairseq" &
+  CFLAGS="-O1 -g0 ${CFLAGS-}" pip_install --no-build-isolation "$fairseq" >"$venv/fairseq_build.log" 2>&1 &
   build=$!
   trap 'kill "$build" 2>/dev/null || true' INT TERM
   begun=$(date +%s)
@@ -174,7 +207,12 @@ else
     waited=$(($(date +%s) - begun))
     ((waited == 0 || waited % 30)) || log "3/4 fairseq: still compiling ($waited s)"
   done
-  wait "$build"
+  if ! wait "$build"; then
+    # The compiler's messages fill thousands of lines; those of errors say what there is to do.
+    grep -iE '\b(error|killed)\b' "$venv/fairseq_build.log" | cut -c -300 | tail -n 12 >&2 || true
+    die "fairseq could not be built or fetched (above: the last lines that tell errors; all of them: $venv/fairseq_build.log)"
+  fi
+  rm "$venv/fairseq_build.log"
   trap - INT TERM
 fi
 

@@ -1,0 +1,83 @@
+"""scripts/setup.sh before it downloads anything: which Python it takes, and what it says where something lacks."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, Tuple
+
+import pytest
+
+from tests.support import helpers
+
+TOOLS = ("bash", "basename", "date", "dirname", "ls", "uname")
+# A Python of some version that lacks what it is told to; it makes no environment.
+PYTHON = """#!/bin/bash
+case "$*" in
+*version_info*) echo {version} ;;
+*ensurepip*) {venv} ;;
+*Python.h*) {headers} ;;
+"-m venv"*) echo "$0 makes it" >&2; exit 1 ;;
+esac
+"""
+
+
+def set_up(folder: Path, pythons: Dict[str, str], *options: str, lacking: Tuple[str, ...] = ()) -> str:
+    """Run it with these commands and versions of Python alone; returns its last lines."""
+    for name in (*TOOLS, "g++"):
+        found = shutil.which(name)
+        if name not in lacking and found:
+            (folder / name).symlink_to(found)
+    for name, version in pythons.items():
+        fates = {part: "exit 1" if part in lacking else "true" for part in ("venv", "headers")}
+        (folder / name).write_text(PYTHON.format(version=version, **fates))
+        (folder / name).chmod(0o755)
+    script = ["bash", str(helpers.REPOSITORY / "scripts" / "setup.sh")]
+    options = options or ("--venv", str(folder / "venv"))
+    environment = {**os.environ, "PATH": str(folder)}
+    done = subprocess.run([*script, *options], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and done.stdout == "", done
+    assert not (folder / "venv").exists()
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("pythons", "expected"),
+    [
+        ({"python3": "3.13"}, "python3"),
+        ({"python3": "3.13", "python3.11": "3.11"}, "python3"),
+        ({"python3": "3.11", "python3.13": "3.13"}, "python3"),
+        ({"python3": "3.9", "python3.11": "3.11", "python3.12": "3.12"}, "python3.12"),
+        ({"python3": "3.15", "python3.13": "3.13"}, "python3.13"),
+        ({"python": "3.12"}, "python"),
+    ],
+)
+def test_the_systems_own_python_comes_first(pythons: Dict[str, str], expected: str, tmp_path: Path) -> None:
+    assert f"{tmp_path / expected} makes it" in set_up(tmp_path, pythons)
+
+
+@pytest.mark.parametrize("pythons", [{}, {"python3": "3.9"}, {"python3": "3.15", "python": "2.7"}])
+def test_no_python_that_will_do(pythons: Dict[str, str], tmp_path: Path) -> None:
+    message = set_up(tmp_path, pythons)
+    found = ", ".join(f"{name} is {version}" for name, version in pythons.items()) or "none that runs"
+    assert f"is needed, found: {found}. Install one" in message and len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("lacking", "packages"),
+    [
+        (("headers",), "python3.13-dev"),
+        (("venv",), "python3.13-venv"),
+        (("g++",), "g++"),
+        (("venv", "headers", "g++"), "python3.13-venv python3.13-dev g++"),
+    ],
+)
+def test_what_lacks_is_named_at_once(lacking: Tuple[str, ...], packages: str, tmp_path: Path) -> None:
+    message = set_up(tmp_path, {"python3": "3.13"}, lacking=lacking)
+    assert f"apt-get install {packages})" in message and len(message.splitlines()) == 1
+    assert "makes it" not in message
+
+
+def test_a_folder_that_cannot_be_in_the_path(tmp_path: Path) -> None:
+    message = set_up(tmp_path, {"python3": "3.13"}, "--venv", str(tmp_path / "a:b"))
+    assert "a:b': a colon parts the folders of $PATH" in message and len(message.splitlines()) == 1
