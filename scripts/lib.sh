@@ -7,6 +7,11 @@ repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${FAIRSEQ_MEGA_STARTED:=$(date +%s)}"
 export FAIRSEQ_MEGA_STARTED # scripts started by this one count the time from the same moment
 
+# What one script compiles of this package, another one, and tests that build the package, need not compile again.
+if [[ -w $repo_root ]]; then
+  export FAIRSEQ_MEGA_OBJECTS=${FAIRSEQ_MEGA_OBJECTS:-$repo_root/build/objects}
+fi
+
 # The names of Python to try, the system's own first.
 pythons=(python3 python3.13 python3.12 python3.11 python)
 python_remedy="Install one (Debian 12 and 13, Ubuntu 24.04: apt-get install python3 python3-venv python3-dev g++; with uv: uv python install 3.13, then bash scripts/setup.sh --python \"\$(uv python find 3.13)\")"

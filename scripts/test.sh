@@ -53,10 +53,6 @@ export FAIRSEQ_MEGA_BUILD=${FAIRSEQ_MEGA_BUILD:-cpu}
 if [[ $FAIRSEQ_MEGA_BUILD != none ]]; then
   export FAIRSEQ_MEGA_NATIVE=${FAIRSEQ_MEGA_NATIVE:-require}
 fi
-# What the set-up compiles, tests that build the package need not compile again.
-if [[ -w $repo_root ]]; then
-  export FAIRSEQ_MEGA_OBJECTS=${FAIRSEQ_MEGA_OBJECTS:-$repo_root/build/objects}
-fi
 if [[ $setup == yes ]]; then
   bash "$repo_root/scripts/setup.sh" --extras dev
 fi

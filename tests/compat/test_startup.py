@@ -1,6 +1,7 @@
 """Modules of other packages that are repaired as they are imported."""
 
 import argparse
+import importlib
 import os
 import shlex
 import subprocess
@@ -52,8 +53,7 @@ def test_a_module_is_changed_as_it_is_imported(tmp_path: Path, monkeypatch: pyte
     seen: List[int] = []
     finders = list(sys.meta_path)
     startup.when_imported("watched_for", lambda module: seen.append(module.value))
-    import watched_for  # type: ignore[import-not-found]
-
+    watched_for = importlib.import_module("watched_for")
     startup.when_imported("watched_for", lambda module: seen.append(module.value + 1))
     monkeypatch.delitem(sys.modules, "watched_for")
     assert seen == [1, 2] and watched_for.value == 1 and sys.meta_path == finders
