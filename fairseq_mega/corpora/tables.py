@@ -1,11 +1,9 @@
 """Tables that corpora come in: tab-separated columns, plain or packed."""
 
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
-from fairseq_mega.corpora.archives import DAMAGE, open_packed
-from fairseq_mega.corpora.download import DownloadError
+from fairseq_mega.corpora.text_files import open_text
 
 
 def need_files(option: str, paths: Dict[str, Path]) -> None:
@@ -20,19 +18,18 @@ def need_files(option: str, paths: Dict[str, Path]) -> None:
 def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
     """Yield line number (from 1) and fields of a file of tab-separated columns, plain or gzip, without any quoting.
 
-    A byte-order mark is left out. Raises ValueError naming the line that has another number of columns, and
-    :class:`DownloadError` for damage.
+    A byte-order mark is left out; bytes that are no UTF-8 stay as they are. Raises ValueError naming the line that has
+    another number of columns, or a file that is no text, and :class:`DownloadError` for damage.
     """
-    try:
-        with open_packed(path) as stream:
-            for number, line in enumerate(stream, start=1):
-                if number == 1 and line.startswith(BOM_UTF8):
-                    line = line[len(BOM_UTF8) :]
-                fields = line.rstrip(b"\r\n").split(b"\t")
-                if len(fields) != columns:
-                    raise ValueError(
-                        f"{path}: line {number} has {len(fields)} tab-separated columns, {columns} are needed"
-                    )
-                yield number, fields
-    except DAMAGE as error:
-        raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
+    for number, line in read_lines(path):
+        fields = line.split(b"\t")
+        if len(fields) != columns:
+            raise ValueError(f"{path}: line {number} has {len(fields)} tab-separated columns, {columns} are needed")
+        yield number, fields
+
+
+def read_lines(path: Path) -> Iterator[Tuple[int, bytes]]:
+    """Yield number (from 1) and bytes of each line of a text file, without its end; raises as :func:`read_table`."""
+    with open_text(path, errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            yield number, line.rstrip("\r\n").encode("utf-8", "surrogateescape")

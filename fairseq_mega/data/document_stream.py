@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .json_lines import Source, read_texts
+from .json_lines import Source, check_not_all_bad, read_texts
 from .subword_vocabulary import SubwordVocabulary
 from .token_index import load_or_count
 
@@ -102,9 +102,12 @@ class ReadDocuments:
         self.tokens: List[np.ndarray] = []
         self.skipped = 0
         for source in sources:
+            texts = skipped = 0
             for text in read_texts(source, 0, source.path.stat().st_size):
-                self.skipped += text is None
+                texts, skipped = texts + (text is not None), skipped + (text is None)
                 self.tokens += vocabulary.encode([text]) if text is not None else []
+            check_not_all_bad(source.path, texts, skipped)
+            self.skipped += skipped
         self.sizes = np.array([len(tokens) for tokens in self.tokens], dtype=np.int64)  # (documents,)
 
     def __len__(self) -> int:

@@ -1,11 +1,23 @@
 """Texts of files of JSON lines, read piece by piece; a bad line is an error that names it, or is left out."""
 
 import json
+import logging
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Union
 
+from .class_folders import ending_of
+from .file_kinds import HEAD, kind_of, kind_of_file
+
+logger = logging.getLogger(__name__)
+
 BAD_LINES = ("error", "skip")
-PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")  # endings of files that have to be unpacked first
+ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # the beginning of one, on a line
+_SPREAD = re.compile(rb'\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
+_ARRAY = re.compile(rb'\s*\[\s*[\[{"\]]')
 
 
 class Source(NamedTuple):
@@ -22,29 +34,98 @@ class Source(NamedTuple):
     bad_lines: str = "error"
 
 
+def begins_object(head: bytes) -> bool:
+    """Whether a text begins as JSON lines do: with an object and the name of a field."""
+    return _OBJECT.match(head) is not None
+
+
+def begins_array(head: bytes) -> bool:
+    """Whether a text begins as a JSON array of objects, texts or arrays."""
+    return _ARRAY.match(head) is not None
+
+
+def begins_json(head: bytes) -> bool:
+    """Whether a text begins as an array, or as an object that is spread over lines."""
+    return begins_array(head) or _SPREAD.match(head) is not None
+
+
 def json_files(folder: Path, split: str) -> List[Path]:
-    """``SPLIT.jsonl`` of a folder, or all ``*.jsonl`` below ``SPLIT/`` in the order of their names.
+    """``SPLIT.jsonl`` of a folder, or all such files below ``SPLIT/`` in the order of their names.
+
+    The ending may be any of ENDINGS, in capitals as well; a file of another name is taken where it begins as JSON lines
+    do. The log counts what is left out.
 
     Raises:
         FileNotFoundError: if there is neither; it names the packed files that were found instead.
-        ValueError: if there are both.
+        ValueError: if there are both, or a file is of another kind.
     """
-    single, below = folder / f"{split}.jsonl", folder / split
-    several = sorted(below.rglob("*.jsonl")) if below.is_dir() else []
-    if single.is_file() and several:
-        raise ValueError(f"{single} and {below} hold both texts of {split!r}: leave one of them")
-    if single.is_file():
-        return [single]
-    if single.is_dir():
-        raise ValueError(f"{single} is a folder: files of several parts go into {below}")
-    if not several:
-        packed = sorted([*folder.glob(f"{split}.jsonl.*"), *below.rglob("*.jsonl.*")])
+    below = folder / split
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    singles = [path for path in there if path.stem == split and path.suffix.lower() in ENDINGS]
+    for path in singles:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder: files of several parts go into {below}")
+    several = _files_below(below)
+    if len(singles) + bool(several) > 1:
+        places = " and ".join(str(path) for path in [*singles, *([below] if several else [])])
+        raise ValueError(f"{places} hold both texts of {split!r}: leave one of them")
+    if not singles and not several:
+        packed = sorted(path for path in [*folder.glob(f"{split}.*"), *below.rglob("*")] if _is_packed(path))
         hint = f"; unpack {packed[0]} and its like: only plain files can be read from any place" if packed else ""
         raise FileNotFoundError(
-            f"Dataset not found: {split} ({single}, or *.jsonl in the folder {below}{hint}) does not exist: put the "
-            f"texts there"
+            f"Dataset not found: {split} ({folder / split}.jsonl, or *.jsonl in the folder {below}{hint}) does not "
+            f"exist: put the texts there"
         )
-    return several
+    for path in singles or several:
+        check_json_lines(path)
+    return singles or several
+
+
+def _files_below(folder: Path) -> List[Path]:
+    """Files of JSON lines below a folder; the log counts the others."""
+    taken, others = [], Counter[str]()
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
+        if any(part.startswith(".") for part in path.relative_to(folder).parts) or path.is_dir():
+            continue  # our own files, beside the texts, are hidden
+        if path.suffix.lower() in ENDINGS or begins_object(_head(path)):
+            taken.append(path)
+        else:
+            others[ending_of(path.name) + (" (packed: unpack them)" if _is_packed(path) else "")] += 1
+    if others and taken:
+        counted = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common())
+        logger.warning(f"{folder}: {len(taken):,} files of JSON lines; left out: {counted}")
+    return taken
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD)
+
+
+def _is_packed(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    kind = kind_of_file(path)
+    return path.suffix.lower() in PACKED or (kind is not None and kind.group == "packed")
+
+
+def check_json_lines(path: Path) -> None:
+    """Raise ValueError that names a file, what it is and the remedy unless it may be JSON lines."""
+    head = _head(path)
+    kind = kind_of(head)
+    if kind is not None:
+        raise ValueError(kind.told(path))
+    if begins_array(head):
+        raise ValueError(
+            f"{path}: it is a JSON array, and a text to read from any place has an object in each line; convert it: "
+            f"`jq -c '.[]' {path} >OUT.jsonl`, or have fairseq-mega-prepare own-documents read it"
+        )
+
+
+def check_not_all_bad(path: Path, texts: int, skipped: int) -> None:
+    """Raise ValueError for a file of which each line was left out as bad."""
+    if skipped and not texts:
+        raise ValueError(f"{path}: each of its {skipped:,} lines is bad, nothing is left with --bad-lines skip")
 
 
 def text_of(line: bytes, field: str) -> Union[str, ValueError]:
@@ -83,12 +164,16 @@ def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:
             elif source.bad_lines == "skip":
                 yield None
             else:
-                raise ValueError(
-                    f"{source.path}, line {line_number(source.path, place)}: it {found}; a line has to be a JSON "
-                    f'object such as {{"{source.field}": "..."}}: mend it, or give --bad-lines skip to leave such '
-                    f"lines out"
-                )
+                raise ValueError(bad_line(source, line_number(source.path, place), found))
             place += len(line)
+
+
+def bad_line(source: Source, number: int, fault: ValueError) -> str:
+    """The message about a bad line."""
+    return (
+        f"{source.path}, line {number}: it {fault}; a line has to be a JSON object such as "
+        f'{{"{source.field}": "..."}}: mend it, or give --bad-lines skip to leave such lines out'
+    )
 
 
 def line_number(path: Path, place: int) -> int:

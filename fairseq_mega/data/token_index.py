@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from .json_lines import Source, read_texts
+from .json_lines import Source, check_not_all_bad, read_texts
 from .subword_vocabulary import SubwordVocabulary
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
         if time.monotonic() - last > SECONDS:
             last = time.monotonic()
             logger.info(f"{source.path.name}: counted the tokens of {end / 1e6:,.0f} of {size / 1e6:,.0f} MB")
+    check_not_all_bad(source.path, documents, skipped)
     return TokenIndex(np.array(begins, np.int64), np.array(tokens, np.int64), documents, skipped)
 
 

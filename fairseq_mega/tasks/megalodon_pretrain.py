@@ -32,8 +32,8 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with SPLIT.jsonl, or *.jsonl in the folders SPLIT/, and the sentencepiece model; several, "
-            "separated by colons, are read in turn, one in each epoch"
+            "help": "folder with SPLIT.jsonl, or such files in the folders SPLIT/, and the sentencepiece model; "
+            "several, separated by colons, are read in turn, one in each epoch"
         },
     )
     variant_block_multiple_min: int = field(default=8, metadata={"help": SAME_LENGTH})

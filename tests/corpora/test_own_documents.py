@@ -1,8 +1,16 @@
 """Documents of one's own: JSON lines and plain text, held-out parts, and a vocabulary that knows every text."""
 
+import bz2
+import gzip
 import json
+import lzma
+import re
 from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
 
+import pytest
+
+from fairseq_mega.corpora.language_modeling.own_documents import DocumentFile
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 from tests.support import json_texts
@@ -41,7 +49,8 @@ def test_bad_lines_may_be_left_out(tmp_path: Path) -> None:
         file.write("no JSON\n")
     given = ("own-documents", "--out", tmp_path / "out", "--texts", tmp_path / "a.jsonl", "--vocab-size", 320)
     assert "line 41: it is not JSON" in refusal(*given)
-    prepare(*given, "--bad-lines", "skip").succeeded()
+    run = prepare(*given, "--bad-lines", "skip").succeeded()
+    assert "a.jsonl: 40 documents of JSON lines, 1 bad ones left out" in run.output
     assert len((tmp_path / "out" / "train.jsonl").read_text().splitlines()) == 36
 
 
@@ -53,9 +62,93 @@ def test_bad_wishes(tmp_path: Path) -> None:
     assert "is no UTF-8" in refusal(*given, tmp_path / "latin.txt")
     assert "is a folder" in refusal(*given, tmp_path)
     (tmp_path / "packed.txt.gz").write_bytes(b"\x1f\x8b\x08\x00\xff\xfe")
-    assert "unpack it" in refusal(*given, tmp_path / "packed.txt.gz")
+    assert "packed.txt.gz is damaged" in refusal(*given, tmp_path / "packed.txt.gz")
     message = refusal(*given, tmp_path / "two.jsonl", "--text-field", "body")
     assert "line 1: it has no text in the field 'body'" in message
     assert "--texts: " in refusal(*given, tmp_path / "none.txt")
     assert "--vocab-size 100" in refusal(*given, tmp_path / "two.jsonl", "--vocab-size", 100)
     assert "--limit 3" in refusal(*given, tmp_path / "two.jsonl", "--limit", 3)
+
+
+def json_text(texts: List[str], **options: Any) -> bytes:
+    return json.dumps([{"text": text} for text in texts], **options).encode()
+
+
+def lines(texts: List[str]) -> str:
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
+TEXTS = json_texts.documents(24, 5)
+PLAIN = "\n\n".join(TEXTS) + "\n"
+FORMS: Dict[str, Callable[[], bytes]] = {
+    "a.JSONL": lambda: lines(TEXTS).encode(),
+    "a.ndjson": lambda: lines(TEXTS).encode(),
+    "lines.json": lambda: lines(TEXTS).encode(),
+    "lines.txt": lambda: lines(TEXTS).encode(),
+    "windows.jsonl": lambda: ("\ufeff" + lines(TEXTS).replace("\n", "\r\n")).encode(),
+    "wide.jsonl": lambda: lines(TEXTS).encode("utf-16"),
+    "array.json": lambda: json_text(TEXTS),
+    "array.JSON": lambda: json_text(TEXTS, indent=2),
+    "array.txt": lambda: json_text(TEXTS, indent=2),
+    "texts.json": lambda: json.dumps(TEXTS).encode(),
+    "packed.jsonl.gz": lambda: gzip.compress(lines(TEXTS).encode()),
+    "packed.jsonl": lambda: gzip.compress(lines(TEXTS).encode()),
+    "plain": lambda: PLAIN.encode(),
+    "plain.TXT": lambda: PLAIN.replace("\n", "\r\n").encode("utf-16"),
+    "old.txt": lambda: PLAIN.replace("\n", "\r").encode(),
+    "wider.txt": lambda: PLAIN.encode("utf-32"),
+    "packed.txt": lambda: gzip.compress(PLAIN.encode("utf-16")),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_in_a_file_counts(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(FORMS[name]())
+    assert list(DocumentFile(tmp_path / name, "text", "error")) == TEXTS
+
+
+REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
+    "no mark.txt": (lambda: PLAIN.encode("utf-16-le"), "it is text in UTF-16 without a .*`iconv -f UTF-16LE -t UTF-8"),
+    "no mark.jsonl": (lambda: lines(TEXTS).encode("utf-16-be"), "`iconv -f UTF-16BE -t UTF-8"),
+    "chinese.txt": (lambda: "我们在这里。\n\n第二行。\n".encode("utf-16-le"), "text in UTF-16 without a .*-f UTF-16LE"),
+    "wide.txt": (lambda: PLAIN.encode("utf-32-be"), "text in UTF-32 without a .*`iconv -f UTF-32BE"),
+    "zip.txt": (lambda: b"PK\x03\x04" + bytes(99), "it is packed with zip"),
+    "text.docx": (lambda: b"PK\x03\x04" + bytes(99), "a document of an office program"),
+    "old.doc": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an office program; save it as plain"),
+    "x.bz2": (lambda: bz2.compress(PLAIN.encode()), "packed with bzip2; unpack it: `bunzip2"),
+    "x.xz": (lambda: lzma.compress(PLAIN.encode()), "packed with xz; unpack it: `unxz"),
+    "x.pdf": (lambda: b"%PDF-1.7\n%\xe2\xe3", "it is a PDF; take its text out: `pdftotext"),
+    "twice.gz": (lambda: gzip.compress(gzip.compress(PLAIN.encode())), "it is packed with gzip; unpack it"),
+    "x.parquet": (lambda: b"PAR1\x15\x04", "a table in Parquet"),
+    "nul.txt": (lambda: b"a b c d e f g h\n" * 99 + b"\0", "holds NUL bytes"),
+    "late nul.txt": (lambda: b"a b c d e f g h\n" * 999 + b"\0", "line 1000: it holds a NUL byte"),
+    "latin.txt": (lambda: "größer\n".encode("latin-1"), "is no UTF-8"),
+    "text.json": (lambda: PLAIN.encode(), "line 1: it is not JSON"),
+    "broken.json": (lambda: json_text(TEXTS, indent=1)[:-9], "it begins as JSON, and is not .*jq -c"),
+    "broken.txt": (lambda: json_text(TEXTS, indent=1)[:-9], "it begins as JSON, and is not .*jq -c"),
+    "several.json": (lambda: b'{\n "text": "a"\n}\n{\n "text": "b"\n}\n', "it begins as JSON, and is not .*jq -c"),
+    "spread.txt": (lambda: b'{\n "data": []\n}\n', "entry 1: it has no text in the field 'text'"),
+    "fields.json": (lambda: b'[{"body": "x"}]', "entry 1: it has no text in the field 'text'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_text_is_named(name: str, tmp_path: Path) -> None:
+    make, message = REFUSED[name]
+    (tmp_path / name).write_bytes(make())
+    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{message}"):
+        list(DocumentFile(tmp_path / name, "text", "error"))
+
+
+@pytest.mark.parametrize(
+    "text", ["FORM 10-K of a firm\n", "{{stub}} is a word\n", "[1] A note\n", "ID3 is a tag\n", "BZh\n"]
+)
+def test_plain_texts_that_look_like_something_else(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text(text)
+    assert list(DocumentFile(tmp_path / "x.txt", "text", "error")) == [text.rstrip("\n")]
+
+
+def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("no JSON\nnone here\n")
+    with pytest.raises(ValueError, match=r"x.jsonl: each of its 2 lines is bad"):
+        list(DocumentFile(tmp_path / "x.jsonl", "text", "skip"))

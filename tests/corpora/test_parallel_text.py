@@ -212,6 +212,10 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
     (tmp_path / "t.en").write_bytes(b"good\nbad \xfc byte\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: byte 0xfc at column 5 .*iconv"):
         read_lines(tmp_path / "t.en")
+    for content, kind in (("a\nb\n".encode("utf-16-le"), "UTF-16 without"), (b"\x1f\x8b\x08\0", "gzip; unpack it")):
+        (tmp_path / "t.en").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"t\.en: it is .*{kind}"):
+            read_lines(tmp_path / "t.en")
     (tmp_path / "t.de").write_text("a\nb\n")
     (tmp_path / "t.fr").write_text("a\nb\nc\n")
     with pytest.raises(ValueError, match=r"t\.de has 2 lines but .*t\.fr has 3"):

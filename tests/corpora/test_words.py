@@ -1,5 +1,7 @@
 """Words of UTF-8 text: cut as fairseq cuts them, and refused with file, line and byte offset."""
 
+import gzip
+import re
 from pathlib import Path
 from typing import List
 
@@ -9,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.corpora.language_modeling.byte_ranges import ByteRange, whole
+from fairseq_mega.corpora.language_modeling.splitting import check_files
 from fairseq_mega.corpora.language_modeling.words import check_words, read_words
+from tests.support import helpers
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -64,10 +68,26 @@ def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(
         list(read_words(path, [ByteRange(8, 15)]))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf16_is_recognised(encoding: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="text, line 1: .*iconv -f UTF-16 -t UTF-8"):
-        check_words(write(tmp_path / "text", "plain text\n".encode(encoding)))
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("plain text\n".encode("utf-16"), "text in UTF-16; .*iconv -f UTF-16 -t UTF-8"),
+        ("plain text\n".encode("utf-16-le"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16LE -t UTF-8"),
+        ("plain text\n".encode("utf-16-be"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16BE -t UTF-8"),
+        ("plain text\n".encode("utf-32"), "text in UTF-32; .*iconv -f UTF-32 -t UTF-8"),
+        (gzip.compress(b"plain text\n"), "packed with gzip; unpack it: `gunzip "),
+        (b"%PDF-1.4\n", "a PDF; take its text out: `pdftotext "),
+        (b"PK\x03\x04" + bytes(50), "packed with zip"),
+    ],
+)
+def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+    """For words; with bytes as units a note says what they are of."""
+    path = write(tmp_path / "text", content)
+    with pytest.raises(ValueError, match=rf"text: it is {message}.*, or take it as bytes with --unit bytes"):
+        check_words(path)
+    with helpers.captured_output() as told:
+        check_files([path], "bytes", False)
+    assert re.search(f"note: .*text: it is {message}.*its bytes are taken as they are", told.getvalue())
 
 
 @pytest.mark.parametrize("word", ["<s>", "<pad>", "</s>"])

@@ -1,5 +1,6 @@
 """Corpora of JSON lines: every token once in an epoch, in an order of its own, from counts kept on disk."""
 
+import gzip
 import json
 import tracemalloc
 from collections import Counter
@@ -191,6 +192,45 @@ def test_files_of_a_split(tmp_path: Path) -> None:
     json_texts.write(tmp_path / "train.jsonl", [])
     with pytest.raises(ValueError, match="both"):
         json_files(tmp_path, "train")
+
+
+def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Endings in capitals, other endings, and other names of JSON lines; what is not read is counted."""
+    for name in ("a.jsonl", "b.json", "c.JSONL", "d.ndjson", "deeper/part-0001", "e.txt"):
+        json_texts.write(tmp_path / "train" / name, ["a text"])
+    (tmp_path / "train" / "f.jsonl.GZ").write_bytes(gzip.compress(b'{"text": "a"}'))
+    (tmp_path / "train" / "README.md").write_text("texts")
+    (tmp_path / "train" / ".a.jsonl.index.npz").write_bytes(b"")
+    names = ["a.jsonl", "b.json", "c.JSONL", "d.ndjson", "part-0001", "e.txt"]
+    assert [path.name for path in json_files(tmp_path, "train")] == names
+    (message,) = caplog.messages
+    assert "6 files of JSON lines; left out: " in message
+    assert "1 .gz (packed: unpack them)" in message and "1 .md" in message
+    json_texts.write(tmp_path / "valid.JSON", ["a text"])
+    assert [path.name for path in json_files(tmp_path, "valid")] == ["valid.JSON"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'[{"text": "a"},\n{"text": "b"}]', "it is a JSON array.*jq -c .*own-documents"),
+        (gzip.compress(b'{"text": "a"}'), "it is packed with gzip; unpack it: `gunzip"),
+        ('{"text": "a"}\n'.encode("utf-16-be"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16BE"),
+        ('{"text": "a"}\n'.encode("utf-16"), "text in UTF-16; convert it: `iconv -f UTF-16 -t UTF-8"),
+    ],
+)
+def test_files_of_another_kind_are_named(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        json_files(tmp_path, "train")
+
+
+def test_a_file_of_bad_lines_is_an_error(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    (tmp_path / "bad.jsonl").write_text("one\ntwo\n")
+    source = Source(tmp_path / "bad.jsonl", "text", "skip")
+    for read in (lambda: DocumentStream([source], vocabulary, "train", 1), lambda: ReadDocuments([source], vocabulary)):
+        with pytest.raises(ValueError, match="each of its 2 lines is bad"):
+            read()
 
 
 def test_vocabulary(corpus: Path, vocabulary: SubwordVocabulary, tmp_path: Path) -> None:

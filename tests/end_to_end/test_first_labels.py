@@ -1,5 +1,6 @@
 """Labelled texts and recordings of one's own, from files to the label of a new one."""
 
+import gzip
 import io
 import json
 import os
@@ -75,6 +76,24 @@ def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
         files[-1].write_text(text, encoding="utf-8")
     again = ask(monkeypatch, capsys, *texts, *files)
     assert [(label, name) for label, _, name in again] == [(label, str(f)) for f, (_, label) in zip(files, asked)]
+
+
+def test_files_that_are_no_plain_text(texts, monkeypatch, capsys, tmp_path) -> None:
+    """UTF-16 with a mark and gzip are read; what is no text gets no label."""
+    text = "Der Film 7 ist toll."
+    wide, packed, zipped = tmp_path / "wide.txt", tmp_path / "packed.txt.gz", tmp_path / "x.docx"
+    wide.write_text(text, encoding="utf-16")
+    packed.write_bytes(gzip.compress(text.encode()))
+    answers = ask(monkeypatch, capsys, *texts, wide, packed, stdin="")
+    assert [label for label, _, _ in answers] == ["lob", "lob"] and answers[0][1] == answers[1][1]
+    zipped.write_bytes(b"PK\x03\x04" + bytes(50))
+    given = [str(word) for word in (texts[0], "--path", texts[1], "--cpu")]
+    assert classify.main([*given, str(zipped)]) == 1
+    assert "x.docx: it is packed with zip (or a document of an office program" in capsys.readouterr().err
+    for content in (text.encode("utf-16"), text.encode("utf-16-be"), gzip.compress(text.encode())):
+        monkeypatch.setattr("sys.stdin", io.StringIO(content.decode("utf-8", "surrogateescape")))
+        assert classify.main(given) == 1
+        assert "line 1 of the input: it is " in capsys.readouterr().err
 
 
 def test_all_labels_are_told(texts, monkeypatch, capsys) -> None:

@@ -51,7 +51,7 @@ def test_broken_questions_are_named(line, message, tmp_path):
 def test_packed_questions_are_refused(tmp_path):
     path = tmp_path / "validation.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(item("1", "a?", "b", "c")).encode()))
-    with pytest.raises(ValueError, match=r"validation.jsonl.gz is packed: unpack it"):
+    with pytest.raises(ValueError, match=r"validation.jsonl.gz: it is packed with gzip; unpack it: `gunzip "):
         Questions(path)
 
 

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import fitted
 from fairseq_mega.corpora.classification.sound_files import read_sound
+from fairseq_mega.corpora.text_files import open_text
 from fairseq_mega.data.class_folders import class_names
+from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.image_folder import split_folder
@@ -40,12 +42,16 @@ class TextReader:
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Items of lines of text; in retrieval, two texts to a line, separated by TAB."""
         for number, line in enumerate(lines, start=1):
+            kind = kind_of(line[:HEAD].encode("utf-8", "surrogateescape")) if number == 1 or "\0" in line else None
+            if kind is not None:
+                raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
             line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
             yield line, self._inputs(line, f"line {number}")
 
     def read_file(self, path: Path) -> Item:
         """Item of a file of text."""
-        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+        with open_text(path, "surrogateescape", newline="") as file:
+            text = file.read()
         return str(path), self._inputs(text, str(path))
 
     def _inputs(self, text: str, place: str) -> Dict[str, Tensor]:

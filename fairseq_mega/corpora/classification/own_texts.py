@@ -8,6 +8,7 @@ import numpy as np
 
 from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
+from fairseq_mega.corpora.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
 from fairseq_mega.corpora.classification.options import add_length, add_limit, check_length
 from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
 from fairseq_mega.corpora.classification.text_output import (
@@ -20,15 +21,18 @@ from fairseq_mega.corpora.classification.text_output import (
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.language_modeling.words import RESERVED
+from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.tables import need_files, read_table
+from fairseq_mega.corpora.tables import need_files
+from fairseq_mega.data.class_folders import listed, told_alike
 
 Texts = List[Tuple[bytes, str]]
 
 DETAILS = """\
-Tables with an example per line: label TAB text. A label is any word, a text any bytes without a line feed. Of --train a
-tenth of every label is held out for each of --valid and --test that is not given. 1 MB of text makes 2 MB of data.
-Classify new texts with fairseq-mega-classify."""
+Tables with an example per line: label TAB text. A label is any word, a text any bytes without a line feed. A first line
+that names the columns, such as label TAB text or text TAB label, is left out; with such a line CSV is read, too. Of
+--train a tenth of every label is held out for each of --valid and --test that is not given. 1 MB of text makes 2 MB of
+data. Classify new texts with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="table to learn from, plain or gzip")
     for split in ("valid", "test"):
         parser.add_argument(f"--{split}", type=Path, metavar="FILE", help="default: held out of --train")
+    parser.add_argument("--first-line", choices=FIRST_LINES, default="auto", help=FIRST_LINE)
     add_length(parser)
     add_limit(parser)
 
@@ -51,10 +56,10 @@ def check(args: argparse.Namespace) -> None:
         need_files(f"--{split}", {split: path})
 
 
-def read_texts(path: Path) -> Texts:
+def read_texts(path: Path, first_line: str = "auto") -> Texts:
     """Return texts and labels of a table; raises ValueError naming the line where one of them cannot be used."""
     found: Texts = []
-    for number, (field, text) in read_table(path, 2):
+    for number, field, text in labelled_rows(path, first_line):
         label = field.strip().decode("utf-8", "replace")
         if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
@@ -66,13 +71,27 @@ def read_texts(path: Path) -> Texts:
     return found
 
 
+def check_first_row(path: Path, texts: Texts) -> None:
+    """Raise ValueError if the first row may be names of columns: its text is short, its label that of no other row."""
+    text, label = texts[0]
+    if len(texts) > 2 and len(text.split()) <= 2 and all(other != label for _, other in texts[1:]):
+        raise ValueError(
+            f"{path}: line 1 is {label!r} TAB {text.decode('utf-8', 'replace')!r}, a label that no other line has: if "
+            f"it names the columns, give --first-line names, which leaves it out; if not, --first-line example"
+        )
+
+
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables, hold out the splits that are not given, and write the texts."""
     files = _given(args)
-    parts = {split: read_texts(path) for split, path in files.items()}
+    parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
+    if args.first_line == "auto":
+        check_first_row(args.train, parts["train"])
     labels = sorted({label for _, label in parts["train"]})
     if len(labels) < 2:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: there is nothing to tell apart")
+    if told_alike(labels):
+        say(f"--train {args.train}: {told_alike(labels)}")
     missing = [split for split in SPLITS if split not in files]
     if missing:
         numbers = np.array([labels.index(label) for _, label in parts["train"]])
@@ -81,7 +100,11 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     for split in files:
         unknown = {label for _, label in parts[split]} - set(labels)
         if unknown:
-            raise ValueError(f"--{split} {files[split]} has labels that --train lacks: {', '.join(sorted(unknown))}")
+            names = listed(sorted(unknown))
+            raise ValueError(
+                f"--{split} {files[split]} has labels that --train lacks: {names} (where one names a column, give "
+                f"--first-line names)"
+            )
     statistics = write_text_task(
         work.output, {split: _select(parts[split], split, args) for split in SPLITS}, BYTE_SYMBOLS, labels
     )

@@ -9,28 +9,41 @@ from fairseq_mega.corpora.checksums import record_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.files import copy_stream, written_whole
+from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.tables import need_files
-from fairseq_mega.data.json_lines import BAD_LINES, PACKED, Source, read_texts
+from fairseq_mega.corpora.tables import need_files, read_lines
+from fairseq_mega.corpora.text_files import open_text
+from fairseq_mega.data.file_kinds import HEAD
+from fairseq_mega.data.json_lines import (
+    BAD_LINES,
+    ENDINGS,
+    Source,
+    bad_line,
+    begins_json,
+    begins_object,
+    check_not_all_bad,
+    text_of,
+)
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 
 HELD_OUT = 20  # of so many documents one is to validate, and one to test
 LEARNT_FROM = 20_000_000  # characters, from the beginning of the text
 
 DETAILS = f"""\
-FILE.jsonl has a JSON object with a field "text" in each line; in other files, plain UTF-8, blank lines part documents.
-Leaves train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task megalodon_pretrain. One document of {HELD_OUT}
-is held out for each of valid and test. The vocabulary, which has a piece for every byte, is learnt from the first 20
-MB, which takes a minute or two; with --vocabulary it is yours. Texts too large to be copied can be laid into such a
-folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
+A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
+text, in which blank lines part documents: what is in it counts, not its name. UTF-8, UTF-16 and UTF-32 with a
+byte-order mark, and gzip are read. Leaves train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
+megalodon_pretrain. One document of {HELD_OUT} is held out for each of valid and test. The vocabulary, which has a piece
+for every byte, is learnt from the first 20 MB, which takes a minute or two; with --vocabulary it is yours. Texts too
+large to be copied can be laid into such a folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of own documents."""
     parser.add_argument("--texts", type=Path, nargs="+", required=True, metavar="FILE", help="JSON lines or plain text")
     parser.add_argument("--text-field", default="text", metavar="NAME", help="field of the text (default: %(default)s)")
-    bad = "what becomes of a line of FILE.jsonl without a text (default: %(default)s)"
+    bad = "what becomes of a line of JSON without a text (default: %(default)s)"
     parser.add_argument("--bad-lines", choices=BAD_LINES, default="error", help=bad)
     parser.add_argument("--vocab-size", type=int, default=8000, metavar="N", help="pieces (default: %(default)s)")
     parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="a sentencepiece model in place of a new one")
@@ -41,6 +54,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse files that are not there, and a vocabulary without room for the bytes."""
     for path in args.texts:
         need_files("--texts", {"text": path})
+        DocumentFile(path, args.text_field, args.bad_lines)
     if args.vocabulary is not None:
         need_files("--vocabulary", {"vocabulary": args.vocabulary})
         SubwordUnit(args.vocabulary)
@@ -50,41 +64,103 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(f"--limit {args.limit}: give {HELD_OUT} documents at least")
 
 
-def documents_of(path: Path, field: str, bad_lines: str = "error") -> Iterator[str]:
-    """Documents of a file.
+class DocumentFile:
+    """The documents of a file, whatever its name: JSON lines, a JSON array, or plain text.
 
-    Raises:
-        ValueError: for a line that is no JSON object with a text, or bytes that are no UTF-8.
+    Args:
+        path: the file, plain or packed with gzip.
+        field: of a JSON object that holds the text.
+        bad_lines: one of BAD_LINES.
+
+    Attributes:
+        form: what the file is, in words.
+        skipped: how many lines or entries were left out so far.
     """
-    if path.suffix == ".jsonl":
-        source = Source(path, field, bad_lines)
-        yield from (text for text in read_texts(source, 0, path.stat().st_size) if text is not None)
-        return
-    lines: List[str] = []
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for line in file:
+
+    def __init__(self, path: Path, field: str, bad_lines: str) -> None:
+        self.source, self.skipped = Source(path, field, bad_lines), 0
+        with open_text(path, "surrogateescape") as file:
+            head = file.read(HEAD).encode("utf-8", "surrogateescape")
+        if begins_object(head) or (path.suffix.lower() in ENDINGS and head.strip()[:1] not in (b"[", b"{")):
+            self.form = "JSON lines"
+        elif begins_json(head) or path.suffix.lower() in ENDINGS:
+            self.form = "JSON"
+        else:
+            self.form = "plain text"
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the documents; raises ValueError for one without a text, and for what is no text at all."""
+        found = {"JSON lines": self._lines, "JSON": self._entries, "plain text": self._paragraphs}[self.form]()
+        texts = 0
+        for text in found:
+            if text is None:
+                self.skipped += 1
+            elif text:
+                texts += 1
+                yield text
+        check_not_all_bad(self.source.path, texts, self.skipped)
+
+    def _lines(self) -> Iterator[Optional[str]]:
+        for number, line in read_lines(self.source.path):
+            found = text_of(line, self.source.field) if line.strip() else ""
+            if isinstance(found, str):
+                yield found
+            elif self.source.bad_lines == "skip":
+                yield None
+            else:
+                raise ValueError(bad_line(self.source, number, found))
+
+    def _entries(self) -> Iterator[Optional[str]]:
+        path, field = self.source.path, self.source.field
+        with open_text(path) as file:
+            try:
+                content = json.load(file)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ValueError(
+                    f"{path}: it begins as JSON, and is not ({error}); mend it, or write one object a line: `jq -c . "
+                    f"{path} >OUT.jsonl`"
+                ) from error
+        for number, entry in enumerate(content if isinstance(content, list) else [content], start=1):
+            found = text_of(json.dumps({field: entry} if isinstance(entry, str) else entry).encode(), field)
+            if isinstance(found, str):
+                yield found
+            elif self.source.bad_lines == "skip":
+                yield None
+            else:
+                raise ValueError(
+                    f"{path}, entry {number}: it {found}; a list of texts, or of objects such as "
+                    f'{{"{field}": "..."}}, is needed: mend it, or give --bad-lines skip to leave such entries out'
+                )
+
+    def _paragraphs(self) -> Iterator[str]:
+        path = self.source.path
+        lines: List[str] = []
+        with open_text(path) as file:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise ValueError(f"{path}, line {number}: it holds a NUL byte, which no text does: mend the file")
                 if line.strip():
                     lines.append(line)
                 elif lines:
                     yield "".join(lines).rstrip("\n")
                     lines = []
-    except UnicodeDecodeError as error:
-        remedy = "unpack it" if path.suffix in PACKED else "convert it, for example with iconv"
-        raise ValueError(f"{path} is no UTF-8 ({error}): {remedy}") from error
-    if lines:
-        yield "".join(lines).rstrip("\n")
+        if lines:
+            yield "".join(lines).rstrip("\n")
 
 
 def taken(args: argparse.Namespace) -> Iterator[str]:
-    """All documents that are wanted."""
+    """All documents that are wanted; prints what was found in each file."""
     left: Optional[int] = args.limit
     for path in args.texts:
-        for text in documents_of(path, args.text_field, args.bad_lines):
+        file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
+        for text in file:
             if left == 0:
                 return
             left = None if left is None else left - 1
+            count += 1
             yield text
+        skipped = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
+        say(f"{path}: {count:,} documents of {file.form}{skipped}")
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:

@@ -20,6 +20,7 @@ from fairseq_mega.corpora.language_modeling.words import check_not_empty, check_
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.data.byte_text import encode
+from fairseq_mega.data.file_kinds import kind_of_file
 
 COUNTS = "counts.json"
 
@@ -63,6 +64,9 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
     for path in paths:
         if unit == "bytes":
             check_not_empty(path)
+            kind = kind_of_file(path)
+            if kind is not None:
+                say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
         else:
             check_words(path, replace_invalid)
 

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import BinaryIO, Iterator, List, Sequence
 
 from fairseq_mega.corpora.language_modeling.byte_ranges import ByteRange, whole
+from fairseq_mega.corpora.text_files import not_utf8
+from fairseq_mega.data.file_kinds import kind_of_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Words that fairseq would take for its own symbols: padding, for one, is never scored. <unk> may stand in a text.
 RESERVED = frozenset(("<s>", "<pad>", "</s>"))
-_ENCODINGS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 
 def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
@@ -40,18 +41,15 @@ def _words(stream: BinaryIO, line: bytes, offset: int, replace_invalid: bool) ->
         text = line[skipped:].decode("utf-8", "replace" if replace_invalid else "strict")
     except UnicodeDecodeError as error:
         start = skipped + error.start
-        guess = next((name for mark, name in _ENCODINGS if offset == 0 and line.startswith(mark)), "LATIN1")
         raise ValueError(
             f"{_place(stream, offset)}: byte 0x{line[start]:02x} at byte offset {offset + start} of the file (column "
-            f"{start + 1}) is no UTF-8; convert the file, for example with `iconv -f {guess} -t UTF-8 {stream.name}`, "
-            "or take it as bytes with --unit bytes"
+            f"{start + 1}) is no UTF-8; {not_utf8(stream.name)}, or take it as bytes with --unit bytes"
         ) from None
     if "\0" in text:
         at = offset + skipped + line[skipped:].index(b"\0")
         raise ValueError(
-            f"{_place(stream, offset)}: NUL byte at byte offset {at} of the file: this is no text, or it is UTF-16; "
-            f"convert it, for example with `iconv -f UTF-16 -t UTF-8 {stream.name}`, or take it as bytes with "
-            "--unit bytes"
+            f"{_place(stream, offset)}: NUL byte at byte offset {at} of the file: this is no text; take these bytes "
+            "out, or take the file as bytes with --unit bytes"
         )
     words = text.split()
     if not RESERVED.isdisjoint(words):
@@ -82,6 +80,9 @@ def check_words(path: Path, replace_invalid: bool = False) -> None:
         ValueError: an empty file, a file without any word, or one that :func:`read_words` refuses.
     """
     check_not_empty(path)
+    kind = kind_of_file(path)
+    if kind is not None:
+        raise ValueError(f"{kind.told(path)}, or take it as bytes with --unit bytes")
     found = False
     for words in read_words(path, whole(path), replace_invalid):
         found = found or bool(words)

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import List, Optional
 
 from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.corpora.text_files import not_utf8
 from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
+from fairseq_mega.data.file_kinds import check_plain
 
 # Fewer than this and neither the subwords nor a score mean anything.
 MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}
@@ -20,6 +22,7 @@ def read_lines(path: Path) -> List[str]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>")
+    check_plain(path)
     raw = path.read_bytes().split(b"\n")
     if raw[-1] == b"":
         raw.pop()
@@ -30,7 +33,7 @@ def read_lines(path: Path) -> List[str]:
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is no "
-                f"UTF-8; convert the file, for example with `iconv -f LATIN1 -t UTF-8 {path}`"
+                f"UTF-8; {not_utf8(path)}"
             ) from None
         lines.append(text.rstrip("\r"))
     if not any(line.strip() for line in lines):

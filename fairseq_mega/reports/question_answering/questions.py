@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from fairseq_mega.data.json_lines import PACKED
+from fairseq_mega.data.json_lines import check_json_lines
 
 
 class Question(NamedTuple):
@@ -59,8 +59,7 @@ class Lines:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise FileNotFoundError(f"{path} does not exist: give a .jsonl file of SCROLLS, such as validation.jsonl")
-        if path.suffix in PACKED:
-            raise ValueError(f"{path} is packed: unpack it, as a question is read from any place of the file")
+        check_json_lines(path)
         self.path = path
         self.begins: List[int] = []
         position = 0

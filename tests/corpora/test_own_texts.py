@@ -1,0 +1,89 @@
+"""Tables of labelled texts: first lines that name the columns, labels that are few or alike, and other files."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+from tests.support.prepare_runs import byte_texts, labels, prepare, refusal, source_of
+
+ROWS = [("good", f"a fine, {word}; film") for word in ["one", "two", "three"]]
+ROWS += [("bad", f'a poor "{word}" film') for word in ["one", "two", "three"]]
+
+
+def tsv(rows: List[Tuple[str, str]], header: str = "") -> str:
+    return header + "".join(f"{label}\t{text}\n" for label, text in rows)
+
+
+def comma(header: str, delimiter: str = ",") -> str:
+    """CSV, texts first."""
+    return header + "".join('"' + text.replace('"', '""') + f'"{delimiter}{label}\n' for label, text in ROWS)
+
+
+TABLES: Dict[str, bytes] = {
+    "no header": tsv(ROWS).encode(),
+    "label, text": tsv(ROWS, "label\ttext\n").encode(),
+    "in capitals": tsv(ROWS, "LABEL\tText\n").encode(),
+    "other names": tsv(ROWS, "Sentiment\tReview\r\n").encode(),
+    "in quotes": tsv(ROWS, '"class"\t"sentence"\n').encode(),
+    "text, label": ("text\tlabel\n" + "".join(f"{text}\t{label}\n" for label, text in ROWS)).encode(),
+    "more columns": ("id\tlabel\ttext\n" + "".join(f"7\t{label}\t{text}\n" for label, text in ROWS)).encode(),
+    "CSV": comma("text,label\n").encode(),
+    "CSV of Windows": comma("Text;Label\r\n", ";").replace("\n", "\r\n").replace("\r\r", "\r").encode("utf-8-sig"),
+    "UTF-16": tsv(ROWS, "label\ttext\n").encode("utf-16"),
+    "gzip": gzip.compress(tsv(ROWS, "label\ttext\n").encode()),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
+    """In each of three files."""
+    (tmp_path / "own").write_bytes(TABLES[name])
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own")]
+    run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
+    assert ("names the columns" in run.output) == (name != "no header")
+    assert ("columns left out: id" in run.output) == (name == "more columns")
+    for split in ("train", "valid", "test"):
+        assert source_of(tmp_path / "out")["splits"][split]["labels"] == {"bad": 3, "good": 3}
+        assert labels(tmp_path / "out", split) == [label for label, _ in ROWS]
+        assert byte_texts(tmp_path / "out" / "src-bin", split) == [text.encode() for _, text in ROWS]
+
+
+REFUSED: Dict[str, Tuple[bytes, str]] = {
+    "a header of other words": (
+        tsv(ROWS, "Stimmung\tSatz\n").encode(),
+        "line 1 is 'Stimmung' TAB 'Satz', a label that",
+    ),
+    "CSV without a header": ("".join(f'{label},"{text}"\n' for label, text in ROWS).encode(), "line 1 has no TAB"),
+    "CSV without quotes": (b"label,text\ngood,a fine, long film\n", "line 2 has 3 columns, 2 are needed; .* quotes"),
+    "JSON lines": (json.dumps({"label": "good", "text": "x"}).encode(), "it is JSON, .*jq -r"),
+    "too few": (tsv(ROWS[:4]).encode(), "labels with too few examples: 'bad' has 1; 3 of each are needed"),
+    "UTF-16 without a mark": (tsv(ROWS).encode("utf-16-le"), "text in UTF-16 without a byte-order mark; .*UTF-16LE"),
+    "a table of an office program": (b"PK\x03\x04" + bytes(99), "packed with zip .or a document of an office program"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_table_is_named(name: str, tmp_path: Path) -> None:
+    content, message = REFUSED[name]
+    (tmp_path / "own.tsv").write_bytes(content)
+    assert re.search(message, refusal("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("first_line", "classes"), [("names", ["bad", "good"]), ("example", ["Stimmung", "bad", "good"])]
+)
+def test_the_first_line_can_be_said(first_line: str, classes: List[str], tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS, "Stimmung\tSatz\n"))
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own.tsv")]
+    prepare("own-texts", *files, "--out", tmp_path / "out", "--first-line", first_line).succeeded()
+    assert sorted(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == classes
+
+
+def test_labels_of_nearly_the_same_name_are_told(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([("Good", "x y z")] * 3))
+    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert "nearly the same name are kept apart: 'Good' and 'good'" in run.output
