@@ -6,8 +6,8 @@ import os
 import shutil
 import typing
 
+from .locks import lock_for_training
 from .patching import wrap
-from .save_dir_lock import lock_for_training
 
 
 def save_checkpoints_whole() -> None:

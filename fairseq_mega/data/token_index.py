@@ -4,7 +4,6 @@ The counts are all that is ever in memory of a corpus, some 20 bytes for each Mi
 place, so that a training can begin anywhere in it.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
+
+from fairseq_mega.compat.locks import held
 
 from .json_lines import Source, check_not_all_bad, read_texts
 from .subword_vocabulary import SubwordVocabulary
@@ -95,9 +96,7 @@ def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optiona
     if found is not None:
         return found
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with held(path.with_suffix(".lock"), f"the index of {source.path}", "training"):
             found = read(path, about)
             if found is None:
                 logger.info(f"{source.path}: counting its tokens, once ({state.st_size / 1e6:,.0f} MB)")

@@ -1,12 +1,12 @@
 """The runner: all checks first, then the data, then every run on its GPUs, then the tables."""
 
-import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq_mega.compat import locks
 from fairseq_mega.corpora.files import existing_parent, write_json
 from fairseq_mega.reports.plotting import load_pyplot
 from fairseq_mega.reports.recipe_states import FAILED
@@ -140,16 +140,9 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
 def made_by_one(folder: Path) -> ContextManager[None]:
     """Keep other runners out of a data folder; nobody makes data where nothing can be written."""
     above = existing_parent(folder.parent)
-    return only_one(folder.parent / f".{folder.name}.lock") if os.access(above, os.W_OK) else nullcontext()
-
-
-@contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Keep other runners out until they may go on; the system lets go of the lock of a dead process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    if not os.access(above, os.W_OK):
+        return nullcontext()
+    return locks.held(folder.parent / f".{folder.name}.lock", str(folder), "runner")
 
 
 def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
@@ -172,7 +165,7 @@ def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, dig
 
 def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
     """Train, evaluate and record a run, as far as that has not been done."""
-    with only_one(run.folder / "run.lock"):
+    with locks.held(run.folder / "run.lock", str(run.folder), "runner"):
         suffix = f".{run.updates}" if wishes.keep_schedule else ""
         if not run.recipe.measured:
             stage(

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, List
@@ -15,7 +16,10 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_mega.compat import save_dir_lock
+from fairseq_mega.compat import locks
+from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from fairseq_mega.data import token_index
+from fairseq_mega.recipes import runner
 from tests.support import helpers, tiny_trainings
 
 
@@ -90,13 +94,22 @@ class TestFullDisk:
 
 HOLDER = """
 import sys, time
-from fairseq_mega.compat import save_dir_lock
+from fairseq_mega.compat import locks
 class Owner: pass
 owner = Owner()
-save_dir_lock.lock_for_training(sys.argv[1], owner)
+locks.lock_for_training(sys.argv[1], owner)
 print("locked", flush=True)
 time.sleep(600)
 """
+
+
+class Vocabulary:
+    """Units that are words."""
+
+    digest = "words"
+
+    def encode(self, texts: List[str], threads: int = 1) -> List[List[str]]:
+        return [text.split() for text in texts]
 
 
 class Owner:
@@ -130,20 +143,67 @@ class TestLock:
     def test_lock_of_a_killed_process_is_taken_over(self, holder: Any, tmp_path: Path) -> None:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-        assert str(holder.pid) in (tmp_path / save_dir_lock.NAME).read_text()
+        assert str(holder.pid) in (tmp_path / locks.TRAINING).read_text()
         owner = Owner()
-        save_dir_lock.lock_for_training(str(tmp_path), owner)
-        assert f"process {os.getpid()}," in (tmp_path / save_dir_lock.NAME).read_text()
-        save_dir_lock.lock_for_training(str(tmp_path), Owner())  # by the same process, a second time
+        locks.lock_for_training(str(tmp_path), owner)
+        assert f"process {os.getpid()}," in (tmp_path / locks.TRAINING).read_text()
+        locks.lock_for_training(str(tmp_path), Owner())  # by the same process, a second time
         del owner
-        assert not (tmp_path / save_dir_lock.NAME).exists()
+        assert not (tmp_path / locks.TRAINING).exists()
 
+    @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+    @pytest.mark.parametrize("use", ["training", "preparing", "counting", "reproducing"])
     def test_file_systems_without_locks(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self,
+        code: int,
+        use: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
+        """All go on, and say that they are to be alone."""
+
         def fails(*_: object) -> None:
-            raise OSError(errno.ENOLCK, "No locks available")
+            raise OSError(code, os.strerror(code))
 
         monkeypatch.setattr("fcntl.lockf", fails)
-        save_dir_lock.lock_for_training(str(tmp_path), Owner())
-        assert "cannot be locked" in caplog.text and "one training at a time" in caplog.text
+        monkeypatch.setattr("fcntl.flock", fails)
+        if use == "training":
+            locks.lock_for_training(str(tmp_path), Owner())
+        elif use == "preparing":
+            with WorkFolder(tmp_path / "out", {}) as work:
+                work.publish({})
+        elif use == "counting":
+            (tmp_path / "a.jsonl").write_text('{"text": "a b"}\n')
+            token_index.load_or_count(token_index.Source(tmp_path / "a.jsonl"), Vocabulary())  # type: ignore[arg-type]
+        else:
+            with runner.made_by_one(tmp_path / "data"):
+                pass
+        assert f"cannot be locked ([Errno {code}]" in caplog.text and "at a time" in caplog.text
+
+    def test_threads_of_a_process_take_turns(self, tmp_path: Path) -> None:
+        inside, most = 0, 0
+
+        def work() -> None:
+            nonlocal inside, most
+            with locks.held(tmp_path / "a.lock", "it", "thread"):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.01)
+                inside -= 1
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert most == 1
+
+    def test_the_next_one_waits_and_says_for_whom(
+        self, holder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        threading.Timer(0.3, holder.kill).start()
+        with locks.held(tmp_path / locks.TRAINING, "the data", "runner"):
+            assert holder.wait(5) == -signal.SIGKILL
+        assert "waiting for the data, which another runner uses (host " in caplog.text
+        assert f"process {holder.pid}," in caplog.text

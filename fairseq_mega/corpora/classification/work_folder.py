@@ -1,8 +1,6 @@
 """The folder of --out: unfinished work stays apart, a finished data set appears at once and is not made again."""
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import shutil
@@ -10,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Optional, Type
 
+from fairseq_mega.compat.locks import InUse, acquire
 from fairseq_mega.corpora.files import write_json
 from fairseq_mega.corpora.progress import say
 
@@ -67,15 +66,12 @@ class WorkFolder:
 
     def _take_lock(self) -> None:
         self._unfinished.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._unfinished / "lock", os.O_RDWR | os.O_CREAT)
         try:
-            # Not flock: worker processes that survive a killed parent would go on holding it.
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._release_lock()
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            raise ValueError(f"--out {self.out}: another process is at work there; wait for it") from error
+            self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
+        except InUse as holder:
+            raise ValueError(
+                f"--out {self.out}: another process is at work there ({str(holder) or 'it just began'}); wait for it"
+            ) from None
 
     def _release_lock(self) -> None:
         if self._lock is not None:
