@@ -2,6 +2,7 @@
 
 import sys
 
+from . import paths
 from .expressions import literal
 from .patching import wrap
 
@@ -58,6 +59,12 @@ def _parse_checked(original, parser, *args, **kwargs):
         if any(isinstance(number, int) and number < 1 for number in values):
             shown = ",".join(map(str, values))
             parser.error(f"--{name.replace('_', '-')} {shown}: give a whole number above 0")
+    several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
+    for name, label in (("data", "the folder of the data"), ("path", "--path")):
+        value = given.get(name)
+        lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
+        if lost:
+            parser.error(f"{label}, {value}: {lost}: give paths that are there")
     overrides = given.get("model_overrides")
     if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
         parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")

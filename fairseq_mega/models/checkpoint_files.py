@@ -9,6 +9,7 @@ import torch
 
 from fairseq_mega.compat import safetensors_files
 from fairseq_mega.compat.loading import load
+from fairseq_mega.compat.paths import lost_part, split
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
@@ -50,9 +51,11 @@ def origin_of(paths: Optional[str]) -> Origin:
     if not paths or "://" in paths:
         return Origin()
     try:
-        state = load(paths.split(os.pathsep)[0], "cpu", mmap=True)
+        state = load(split(paths)[0], "cpu", mmap=True)
     except FileNotFoundError:
-        raise FileNotFoundError(f"--path {paths} does not exist: give {CHECKPOINT}") from None
+        lost = lost_part(paths)
+        problem = f"--path {paths} does not exist" if lost is None else f"--path {paths}: {lost}"
+        raise FileNotFoundError(f"{problem}: give {CHECKPOINT}") from None
     try:
         if state.get("cfg"):
             return Origin(state["cfg"]["model"].get("_name"), state["cfg"]["task"].get("_name"))

@@ -1,0 +1,86 @@
+"""Paths with a colon in them: fairseq separates paths by colons, even where that cuts the name of a folder."""
+
+import os
+import typing
+
+from .patching import wrap
+
+SEPARATOR = os.pathsep
+
+
+def keep_existing_paths_whole() -> None:
+    """Read a path that exists as a path, in --path, the data folder, and from_pretrained's checkpoint_file."""
+    from fairseq import hub_utils, utils
+    from fairseq.tasks.fairseq_task import FairseqTask, LegacyFairseqTask
+
+    wrap(utils, "split_paths", _split_existing)
+    wrap(hub_utils, "from_pretrained", _with_split_files)
+    for task in (FairseqTask, LegacyFairseqTask):
+        wrap(task, "has_sharded_data", _has_sharded_data)
+
+
+def split(paths: str, folder: str = "") -> typing.List[str]:
+    """Split a list of paths, of which each may hold colons if it exists.
+
+    Args:
+        paths: as given to an option.
+        folder: that relative paths start from.
+    """
+    parts, found = paths.split(SEPARATOR), []
+    while parts:
+        firsts = (SEPARATOR.join(parts[:count]) for count in range(len(parts), 1, -1))
+        whole = next((first for first in firsts if _is_path(os.path.join(folder, first))), parts[0])
+        count = 1 + whole.count(SEPARATOR)
+        found.append(whole)
+        parts = parts[count:]
+    return found
+
+
+def _is_path(path: str) -> bool:
+    """Whether something is there, or the folder that has the colons: a file may be there with a suffix alone."""
+    folder, name = os.path.split(path)
+    return os.path.exists(path) or (SEPARATOR in folder and SEPARATOR not in name and os.path.isdir(folder))
+
+
+def lost_part(paths: str) -> typing.Optional[str]:
+    """Say which part of a list of paths is missing; None where none is, and for a single path."""
+    parts = [] if "://" in paths else split(paths)
+    missing = [part for part in parts if not os.path.exists(part)]
+    if len(parts) < 2 or not missing:
+        return None
+    return f"{missing[0] or 'an empty name'} does not exist, and '{SEPARATOR}' separates paths"
+
+
+def _split_existing(original: typing.Callable, paths: str, separator: str = SEPARATOR) -> typing.List[str]:
+    if separator != SEPARATOR or "://" in paths:
+        return original(paths, separator)
+    return split(paths)
+
+
+def _has_sharded_data(original: typing.Callable, self: typing.Any, split_name: str) -> bool:
+    from fairseq import utils
+
+    options = getattr(self, "cfg", None) or self.args  # tasks of fairseq's older kind have no cfg
+    return original(self, split_name) and len(utils.split_paths(options.data)) > 1
+
+
+class _Files(str):
+    """Names of files that are split already."""
+
+    folder = ""
+
+    def split(self, sep: typing.Any = None, maxsplit: typing.Any = -1) -> typing.List[str]:
+        """Return the names, see :func:`split`."""
+        return split(str(self), self.folder)
+
+
+def _with_split_files(
+    original: typing.Callable,
+    model_name_or_path: str,
+    checkpoint_file: str = "model.pt",
+    *args: typing.Any,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    files = _Files(checkpoint_file)
+    files.folder = str(model_name_or_path)
+    return original(model_name_or_path, files, *args, **kwargs)

@@ -1,0 +1,97 @@
+"""A path that exists is a path, whatever colons its name holds; else a colon separates, and that is said."""
+
+import shutil
+from pathlib import Path
+from typing import List
+
+import pytest
+from fairseq import hub_utils, utils
+from fairseq.tasks import FairseqTask, LegacyFairseqTask
+
+from fairseq_mega.compat.paths import lost_part
+from fairseq_mega.models.checkpoint_files import origin_of
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from tests.support import helpers, tiny_trainings
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Holds a, b, a:c/d.pt and a:b:c, and is the working directory."""
+    for name in ("a", "b", "a:c", "a:b:c"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a:c" / "d.pt").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "paths"),
+    [
+        ("a", ["a"]),
+        ("a:b", ["a", "b"]),
+        ("a:c/d.pt", ["a:c/d.pt"]),
+        ("a:c/d.pt:a:c/d.pt:b", ["a:c/d.pt", "a:c/d.pt", "b"]),
+        ("b:a:c/d.pt", ["b", "a:c/d.pt"]),
+        ("a:b:c", ["a:b:c"]),
+        ("a:b:c:a", ["a:b:c", "a"]),
+        ("a:c/e.pt", ["a:c/e.pt"]),  # with a suffix it may be there
+        ("x:y", ["x", "y"]),
+        ("", [""]),
+        ("s3://bucket/a|s3://bucket/b", ["s3://bucket/a", "s3://bucket/b"]),
+    ],
+)
+def test_split(folder: Path, given: str, paths: List[str]) -> None:
+    assert utils.split_paths(given) == paths
+    for task in (FairseqTask, LegacyFairseqTask):
+        one = task.__new__(task)
+        one.cfg = one.args = type("Options", (), {"data": given})
+        if task is LegacyFairseqTask:
+            del one.cfg
+        assert one.has_sharded_data("train") == (len(paths) > 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("a", None),
+        ("x", None),
+        ("a:b", None),
+        ("a:x", "x does not exist, and ':' separates paths"),
+        ("a::b", "an empty name"),
+    ],
+)
+def test_missing_parts(folder: Path, given: str, said: str) -> None:
+    found = lost_part(given)
+    assert (found is None) if said is None else said in str(found)
+
+
+def test_the_colon_is_named(folder: Path, trainings: tiny_trainings.Trainings) -> None:
+    with pytest.raises(FileNotFoundError, match="--path x:y/z.pt: x does not exist, and ':' separates paths: give the"):
+        origin_of("x:y/z.pt")
+    arguments = trainings.arguments("language model", "--cpu")[1:]
+    with pytest.raises(SystemExit):
+        helpers.run_fairseq("train", ["a:x", *arguments])
+
+
+def test_a_training_in_such_folders_is_read_back(
+    trainings: tiny_trainings.Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data, --save-dir, --tensorboard-logdir, --restore-file, --finetune-from-model, --path and from_pretrained."""
+    given = trainings.arguments("language model", "--cpu", "--num-workers", 0, "--no-epoch-checkpoints")
+    data, first, second = (tmp_path / name for name in ("da:ta", "fir:st", "sec:ond"))
+    shutil.copytree(str(given[0]), data)
+    train = [data, *given[1:]]
+    helpers.run_fairseq("train", [*train, "--max-update", 1, "--save-dir", first])
+    best = first / "checkpoint_best.pt"
+    helpers.run_fairseq("train", [*train, "--max-update", 2, "--save-dir", second, "--restore-file", best])
+    tuned: List[object] = ["--save-dir", tmp_path / "thi:rd", "--finetune-from-model", best]
+    helpers.run_fairseq("train", [*train, "--max-update", 1, *tuned])
+    scored = helpers.run_fairseq("eval-lm", [data, "--path", best, "--task", "mega_language_modeling", "--cpu"])
+    assert "Perplexity" in scored
+    alone: List[object] = ["--task", "mega_language_modeling", "--cpu", "--batch-size", 4, "--max-len-b", 3]
+    alone += ["--valid-block", "lines"]
+    both = f"{best}:{second / 'checkpoint_best.pt'}"
+    assert len(helpers.hypotheses(helpers.run_fairseq("generate", [data, "--path", both, *alone]))) > 5
+    MegaLanguageModel.from_pretrained(str(first), "checkpoint_best.pt", str(data))
+    loaded = hub_utils.from_pretrained(str(first), f"checkpoint_best.pt:{best}", str(data))
+    assert len(loaded["models"]) == 2
