@@ -30,21 +30,29 @@ def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
         wrapper: by its name it is known whether the function is wrapped already.
     """
     original = getattr(owner, name)
+    replacement = wrapped(original, wrapper)
+    if replacement is original:
+        return
+    if isinstance(owner, types.ModuleType):
+        replace_in_fairseq(name, original, replacement)
+    elif isinstance(inspect.getattr_static(owner, name), staticmethod):
+        setattr(owner, name, staticmethod(replacement))
+    else:
+        setattr(owner, name, replacement)
+
+
+def wrapped(original: typing.Callable, wrapper: typing.Callable) -> typing.Callable:
+    """A function that ``wrapper`` answers for, see :func:`wrap`; ``original`` where it does so already."""
     known = getattr(original, WRAPPERS, ())
     if wrapper.__name__ in known:
-        return
+        return original
 
     @functools.wraps(original, updated=())
-    def wrapped(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    def answer(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         return wrapper(original, *args, **kwargs)
 
-    setattr(wrapped, WRAPPERS, (*known, wrapper.__name__))
-    if isinstance(owner, types.ModuleType):
-        replace_in_fairseq(name, original, wrapped)
-    elif isinstance(inspect.getattr_static(owner, name), staticmethod):
-        setattr(owner, name, staticmethod(wrapped))
-    else:
-        setattr(owner, name, wrapped)
+    setattr(answer, WRAPPERS, (*known, wrapper.__name__))
+    return answer
 
 
 def replace_in_fairseq(name: str, original: typing.Callable, replacement: typing.Callable) -> None:

@@ -1,0 +1,198 @@
+"""A training that goes on where another one ended: --patience, --stop-time-hours, the best score, and nothing to do."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_mega.compat import validations
+from tests.support import helpers, lra_data, tiny_trainings
+
+OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]
+
+
+class Trainer:
+    """Trains small image classifiers below a folder."""
+
+    def __init__(self, trainings: tiny_trainings.Trainings, folder: Path) -> None:
+        self.trainings, self.folder = trainings, folder
+
+    def __call__(self, name: str, *options: object, data: Optional[str] = None) -> str:
+        arguments = self.trainings.arguments("image", *OPTIONS, *options, "--save-dir", self.folder / name)
+        return helpers.run_fairseq("train", [data or arguments[0], *arguments[1:]])
+
+
+@pytest.fixture
+def train(trainings: tiny_trainings.Trainings, tmp_path: Path) -> Trainer:
+    return Trainer(trainings, tmp_path)
+
+
+def updates(output: str) -> int:
+    """Number of updates that a log ends with; 0 where none was made."""
+    return int([0, *re.findall(r'"train_num_updates": "(\d+)"', output)][-1])
+
+
+def best(path: Path) -> Any:
+    return torch.load(path / "checkpoint_best.pt", weights_only=False)["extra_state"]["best"]
+
+
+@pytest.mark.parametrize("parts", [[20], [1, 3, 20]])
+def test_patience_goes_on(train: Trainer, parts: List[int]) -> None:
+    """8 updates an epoch, no validation better than the first, and three of those: 4 epochs, however they are cut."""
+    patient: List[object] = ["--lr", 0, "--patience", 3]
+    outputs = [train("a", *patient, "--max-epoch", epochs) for epochs in parts]
+    assert "early stop since valid performance hasn't improved for last 3 runs" in outputs[-1]
+    assert updates(outputs[-1]) == 32
+    again = train("a", *patient, "--max-epoch", 20)
+    assert "nothing to train: none of the last 3 validations was better, --patience is 3" in again
+    assert updates(train("a", "--lr", 0, "--patience", 4, "--max-epoch", 20)) == 40
+
+
+def test_time_goes_on_and_ends(train: Trainer, tmp_path: Path) -> None:
+    short: List[object] = ["--stop-time-hours", 1e-6, "--max-epoch", 20]
+    assert updates(train("a", *short)) == 1
+    again = train("a", *short)
+    assert "nothing to train: the checkpoint took" in again and updates(again) == 0
+    last = tmp_path / "a" / "checkpoint_last.pt"
+    state = torch.load(last, weights_only=False)
+    state["extra_state"]["previous_training_time"] = 3600.0 * 24
+    torch.save(state, last)
+    # Another training with these weights has its own time.
+    anew = train("b", "--stop-time-hours", 1, "--max-epoch", 1, "--finetune-from-model", last)
+    assert updates(anew) == 8
+
+
+LIMITS: Dict[str, List[object]] = {
+    "updates below": ["--max-update", 3],
+    "as many updates": ["--max-update", 8],
+    "epochs": ["--max-epoch", 1],
+    "rate": ["--stop-min-lr", 0.5],
+    "time": ["--stop-time-hours", 1e-9],
+    "patience": ["--patience", 2],
+}
+
+
+@pytest.fixture(scope="module")
+def finished(trainings: tiny_trainings.Trainings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training of an epoch with four validations, the first of which was the best."""
+    folder = tmp_path_factory.mktemp("finished")
+    options: List[object] = [*OPTIONS, "--lr", 0, "--max-epoch", 1, "--patience", 9, "--save-interval-updates", 2]
+    helpers.run_fairseq("train", trainings.arguments("image", *options, "--save-dir", folder))
+    return folder
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_no_update_and_no_checkpoint_is_an_error(train: Trainer, finished: Path, limit: str, tmp_path: Path) -> None:
+    last = finished / "checkpoint_last.pt"
+    with pytest.raises(ValueError, match=rf"nothing to train.*: .*{LIMITS[limit][0]}.*--finetune-from-model {last}"):
+        train("a", *LIMITS[limit], "--restore-file", last)
+    assert not list((tmp_path / "a").glob("*.pt"))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_finished_training_again_is_a_success(
+    trainings: tiny_trainings.Trainings, finished: Path, limit: str
+) -> None:
+    before = (finished / "checkpoint_last.pt").read_bytes()
+    arguments = trainings.arguments("image", *OPTIONS, *LIMITS[limit], "--save-dir", finished)
+    assert f"{LIMITS[limit][0]} is" in helpers.run_fairseq("train", arguments).partition("nothing to train: ")[2]
+    assert (finished / "checkpoint_last.pt").read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [["--stop-min-lr", 0.5], ["--max-epoch", -1]])
+def test_a_first_training_without_an_update_is_an_error(train: Trainer, options: List[object]) -> None:
+    with pytest.raises(ValueError, match=rf"nothing to train: .*{options[0]}"):
+        train("a", *options)
+
+
+@pytest.fixture(scope="module")
+def other_data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """As many images of the same size as the toy data have, with other values."""
+    folder = tmp_path_factory.mktemp("other data") / "data"
+    lra_data.write_images(folder)
+    pixels = folder / "input" / "valid.src"
+    *lines, last = pixels.read_text().splitlines()
+    pixels.write_text("\n".join([*lines, " ".join(reversed(last.split()))]) + "\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("place", ["another folder", "the same folder"])
+def test_other_data_have_a_best_score_of_their_own(train: Trainer, other_data: str, place: str, tmp_path: Path) -> None:
+    train("a", "--max-epoch", 1)
+    better_never_seen = -5.0  # of the first data
+    for path in (tmp_path / "a").glob("*.pt"):
+        state = torch.load(path, weights_only=False)
+        state["extra_state"]["best"] = better_never_seen
+        torch.save(state, path)
+    goes_on: List[object] = ["--max-epoch", 2]
+    if place == "another folder":
+        goes_on += ["--restore-file", tmp_path / "a" / "checkpoint_last.pt"]
+    folder = tmp_path / ("b" if place == "another folder" else "a")
+    output = train(folder.name, *goes_on, data=other_data)
+    assert "is of another metric or other validation data: it begins anew" in output
+    assert best(folder) > 0
+    if place == "the same folder":  # now with the first data
+        with pytest.raises(ValueError, match="was trained with other validation data.*another --save-dir"):
+            train(folder.name, *goes_on)
+
+
+def test_the_same_data_keep_their_best_score(train: Trainer, tmp_path: Path) -> None:
+    train("a", "--max-epoch", 1)
+    first = (tmp_path / "a" / "checkpoint_best.pt").read_bytes()
+    path = tmp_path / "a" / "checkpoint_last.pt"
+    state = torch.load(path, weights_only=False)
+    state["extra_state"]["best"] = -5.0
+    torch.save(state, path)
+    output = train("a", "--max-epoch", 2)
+    assert (tmp_path / "a" / "checkpoint_best.pt").read_bytes() == first and "anew" not in output
+    train("b", "--max-epoch", 3, "--restore-file", path)  # a folder without one gets one
+    assert best(tmp_path / "b") > 0
+
+
+@pytest.mark.parametrize("other", [["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]])
+def test_another_metric_begins_anew(train: Trainer, other: List[object], tmp_path: Path) -> None:
+    train("a", "--max-epoch", 1)
+    train("a", "--max-epoch", 2, *other)
+    assert best(tmp_path / "a") > 10  # per cent; a loss is about 1
+
+
+def test_checkpoints_of_before_go_on(train: Trainer, tmp_path: Path) -> None:
+    """Without what we add: the best score counts, and the patience begins with it."""
+    train("a", "--lr", 0, "--max-epoch", 2, "--patience", 3)
+    path = tmp_path / "a" / "checkpoint_last.pt"
+    state = torch.load(path, weights_only=False)
+    del state["extra_state"][validations.KEY]
+    torch.save(state, path)
+    assert updates(train("a", "--lr", 0, "--max-epoch", 20, "--patience", 3)) == 40
+
+
+def test_nothing_is_left_of_the_training_before(train: Trainer, tmp_path: Path) -> None:
+    """Several trainings in one process, as of a sweep."""
+    train("a", "--max-epoch", 1)
+    checkpoint_utils.save_checkpoint.best = -5.0
+    arguments = train.trainings.arguments("image", *OPTIONS, "--max-epoch", 1, "--save-dir", tmp_path / "b")
+    forget, helpers.forget_earlier_runs = helpers.forget_earlier_runs, lambda: None
+    try:
+        output = helpers.run_fairseq("train", arguments)
+    finally:
+        helpers.forget_earlier_runs = forget
+        forget()
+    assert (tmp_path / "b" / "checkpoint_best.pt").exists()
+    found = re.findall(r"\| valid \| (\{.*\})", output)
+    assert float(json.loads(found[-1])["valid_loss"]) > 0
+
+
+def test_the_digest_is_of_the_contents() -> None:
+    def data(*values: Any) -> List[Dict[str, Any]]:
+        return [{"id": place, "source": torch.tensor(value)} for place, value in enumerate(values)]
+
+    digests = {
+        validations.digest(data(*values)) for values in ([1, 2], [1, 3], [1, 2, 3], [2, 1], [1.5, 2], [[1], [2]], [])
+    }
+    assert len(digests) == 7
+    assert validations.digest(data(1, 2)) == validations.digest(data(1, 2))
+    assert validations.digest(iter([])) is None
