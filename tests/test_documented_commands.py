@@ -12,7 +12,7 @@ from tests.support.documented_commands import OPTION, Command, commands
 from tests.support.helpers import REPOSITORY
 
 OTHERS = {"source", "pip", "ls", "cat", "wc", "mkdir", "cp", "cd", "tail", "head", "echo"}
-OTHERS |= {"for", "done;", "fairseq-hydra-train"}  # of the shell and of others
+OTHERS |= {"for", "done;", "fairseq-hydra-train", "torchrun"}  # of the shell and of others
 ALL = list(commands())
 
 

@@ -17,16 +17,19 @@ from . import (
     imports,
     inductor,
     interactive,
+    launching,
     loading,
     master_weights,
     ngrams,
     numpy_names,
+    paths,
     precision,
     safe_globals,
     saving,
     sharding,
     startup,
     undecayed,
+    validations,
     versions,
     weight_average,
     workers,
@@ -59,6 +62,7 @@ def apply() -> None:
     architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
+    paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.redraw_batches_each_epoch()
     saving.save_checkpoints_whole()
@@ -67,13 +71,17 @@ def apply() -> None:
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
+    launching.join_started_processes()
+    launching.accept_local_rank()
     distributed.let_torch_ddp_train_on_the_cpu()
+    distributed.gather_values_on_the_cpu()
     distributed.validate_with_one_set_of_buffers()
     sharding.shard_with_torch()
     autocast.train_under_autocast()
     autocast.evaluate_under_autocast()
     master_weights.keep_master_weights()
     undecayed.mark_float32_copies()
+    validations.remember_validations()
     finished.leave_finished_trainings()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()

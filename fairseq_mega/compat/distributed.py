@@ -37,3 +37,20 @@ def _share_buffers(original: typing.Callable, self: typing.Any, epoch: int) -> N
         for buffer in self.get_model().buffers():
             torch.distributed.broadcast(buffer, 0)
     original(self, epoch)
+
+
+def gather_values_on_the_cpu() -> None:
+    """Let processes with --cpu gather what they logged, in validation for instance: fairseq asks for a GPU's memory."""
+    from fairseq.distributed import utils
+
+    wrap(utils, "all_gather_list", _gather_by_gloo)
+
+
+def _gather_by_gloo(
+    original: typing.Callable, data: typing.Any, group: typing.Any = None, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    if torch.distributed.get_backend(group) != "gloo":
+        return original(data, group, *args, **kwargs)
+    found: typing.List[typing.Any] = [None] * torch.distributed.get_world_size(group)
+    torch.distributed.all_gather_object(found, data, group)
+    return found

@@ -12,6 +12,7 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 from fairseq_mega.cli import console
 from tests.support.processes import REPOSITORY as REPOSITORY
+from tests.support.processes import free_port as free_port
 from tests.support.processes import start_trainings
 
 LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"

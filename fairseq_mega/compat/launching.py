@@ -1,0 +1,195 @@
+"""How the processes of a training are started: by torchrun, by SLURM, by hand or by fairseq itself, on CPUs as well."""
+
+import builtins
+import contextlib
+import inspect
+import os
+import pathlib
+import socket
+import sys
+import typing
+
+import torch
+
+from .patching import wrap
+
+BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+IN_ONE_PROCESS = ("eval_lm", "interactive")  # commands of fairseq
+
+
+def join_started_processes() -> None:
+    """Train with the processes that are there.
+
+    fairseq reads torchrun's variables only where --distributed-world-size is above 1, divides by the number of GPUs,
+    and starts as many processes as there are GPUs: none on a CPU, which ends as a success.
+    """
+    from fairseq.distributed import utils
+
+    wrap(utils, "call_main", _call_in_processes)
+
+
+def accept_local_rank() -> None:
+    """Accept --local-rank, which torch.distributed.launch gives to each process, and mind what --cpu leaves out."""
+    from fairseq import options
+
+    wrap(options, "parse_args_and_arch", _parse_local_rank)
+
+
+def _parse_local_rank(
+    original: typing.Callable,
+    parser: typing.Any,
+    input_args: typing.Any = None,
+    *args: typing.Any,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    known = parser._option_string_actions
+    if "--local_rank" in known and "--local-rank" not in known:
+        known["--local-rank"] = known["--local_rank"]
+    parsed = original(parser, input_args, *args, **kwargs)
+    options = parsed[0] if isinstance(parsed, tuple) else parsed
+    if input_args is None and hasattr(options, "beam"):  # fairseq-generate asks nobody before it starts
+        refuse_several_processes("fairseq-interactive" if hasattr(options, "buffer_size") else "fairseq-generate")
+    if getattr(options, "cpu", False) and hasattr(options, "distributed_world_size"):
+        given = sys.argv[1:] if input_args is None else input_args
+        if not _is_given("--distributed-world-size", given):
+            options.distributed_world_size = 1  # fairseq's default is the number of GPUs
+    return parsed
+
+
+def _is_given(option: str, words: typing.Iterable[str]) -> bool:
+    return any(word == option or word.startswith(f"{option}=") for word in words)
+
+
+def started_processes() -> int:
+    """Number of processes that torchrun or the like started, of which this is one; 1 without it.
+
+    Raises:
+        ValueError: if a variable holds no number.
+    """
+    return _number("WORLD_SIZE", 1)
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise ValueError(f"the environment variable {name} is {text!r}: set a whole number, or unset it")
+    return int(text)
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raise a ValueError where torchrun starts several processes of a command that each would do all the work."""
+    processes = started_processes()
+    if processes > 1 and "RANK" in os.environ:
+        raise ValueError(
+            f"{command} works in one process, and {processes} were started (WORLD_SIZE is {processes}): start it "
+            f"without torchrun, or unset WORLD_SIZE"
+        )
+
+
+def _call_in_processes(
+    original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any
+) -> typing.Any:
+    options, on_cpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
+    command = pathlib.Path(inspect.unwrap(main).__code__.co_filename).stem
+    if cfg.common.tpu:
+        return original(cfg, main, **kwargs)
+    if command in IN_ONE_PROCESS:
+        refuse_several_processes(f"fairseq-{command.replace('_', '-')}")
+        if options.distributed_world_size > 1:
+            raise ValueError(
+                f"--distributed-world-size {options.distributed_world_size}: fairseq-{command.replace('_', '-')} works "
+                f"in one process: leave it out"
+            )
+    read_variables(options)
+    if on_cpu and options.distributed_world_size > 1:
+        return _call_on_cpu(original, cfg, main, kwargs)
+    with errors_of_processes():
+        return original(cfg, main, **kwargs)
+
+
+def read_variables(options: typing.Any) -> None:
+    """Take number and rank of the processes from torchrun's variables, where they are set.
+
+    Args:
+        options: a DistributedTrainingConfig.
+
+    Raises:
+        ValueError: if some are missing, or --distributed-world-size says something else.
+    """
+    asked, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
+    own_address = options.distributed_init_method not in (None, "env://")
+    if own_address and _is_given("--distributed-rank", sys.argv):
+        return  # the options say it all
+    needed = BY_TORCHRUN[:2] if own_address else BY_TORCHRUN
+    missing = [name for name in needed if not os.environ.get(name)]
+    if missing:
+        if own_address or (processes == 1 and options.distributed_init_method is None):
+            return
+        raise ValueError(
+            f"the environment lacks {', '.join(missing)}: set {', '.join(needed)} in each process, as torchrun does, "
+            f"or unset WORLD_SIZE to train in one process"
+        )
+    if asked not in (1, gpus, processes):
+        raise ValueError(
+            f"--distributed-world-size {asked}, and {processes} processes were started (WORLD_SIZE is {processes}): "
+            f"leave the option out, or start {asked}"
+        )
+    rank = _number("RANK", 0)
+    if rank >= processes:
+        raise ValueError(f"RANK is {rank} and WORLD_SIZE {processes}: ranks count from 0 to {processes - 1}")
+    options.distributed_world_size, options.distributed_rank = processes, rank
+    if processes == 1 and not gpus:
+        return
+    options.distributed_init_method = options.distributed_init_method or "env://"
+    options.device_id = _number("LOCAL_RANK", rank) % max(1, gpus)
+    options.distributed_no_spawn = True
+
+
+def _call_on_cpu(
+    original: typing.Callable, cfg: typing.Any, main: typing.Callable, kwargs: typing.Dict[str, typing.Any]
+) -> typing.Any:
+    """Train with several processes without GPUs: this is one of them, or all are started here."""
+    from fairseq.distributed import utils
+
+    options = cfg.distributed_training
+    options.distributed_backend = "gloo"
+    if options.distributed_init_method is None:
+        by_slurm = options.distributed_port > 0 and utils._infer_slurm_init(options, None)
+        if not by_slurm or options.distributed_init_method is None:
+            port = options.distributed_port if options.distributed_port > 0 else free_port()
+            options.distributed_init_method = f"tcp://localhost:{port}"
+    elif _is_given("--distributed-rank", sys.argv) or options.distributed_rank:
+        options.distributed_no_spawn = True  # one process for each command
+    options.device_id = 0
+    if options.distributed_no_spawn:
+        return original(cfg, main, **kwargs)
+    start, options.distributed_rank = options.distributed_rank, None  # assigned in the processes
+    with errors_of_processes():
+        torch.multiprocessing.spawn(
+            utils.distributed_main,
+            (main, cfg, {**kwargs, "start_rank": start}),
+            nprocs=options.distributed_world_size,
+        )
+    return None
+
+
+@contextlib.contextmanager
+def errors_of_processes() -> typing.Iterator[None]:
+    """Raise the error of a process that was started here as the error that it was, where it is one of the user's."""
+    try:
+        yield
+    except torch.multiprocessing.ProcessRaisedException as error:
+        kind, _, text = str(error).strip().splitlines()[-1].partition(": ")
+        raised = getattr(builtins, kind, None)
+        if not (text and isinstance(raised, type) and issubclass(raised, (OSError, ValueError))):
+            raise
+        raise raised(text) from error
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return int(free.getsockname()[1])

@@ -1,0 +1,185 @@
+"""Processes started by torchrun, by hand or by fairseq: all train together, or there is an error."""
+
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+import torch
+from fairseq import options as fairseq_options
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.distributed import utils
+from omegaconf import OmegaConf
+
+from fairseq_mega.compat import launching
+from tests.support import helpers, tiny_trainings
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+TWO = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+NODES = {**TWO, "RANK": "5", "WORLD_SIZE": "8"}
+TCP = "tcp://localhost:29501"
+
+
+@pytest.fixture
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without a launcher, on a machine without GPUs."""
+    for name in (*VARIABLES, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    return monkeypatch
+
+
+def call(
+    surroundings: pytest.MonkeyPatch, variables: Dict[str, str], given: Dict[str, Any], gpus: int = 0
+) -> Tuple[Any, List[str]]:
+    """The configuration that a command trains with, and how it does that."""
+    for name, value in variables.items():
+        surroundings.setenv(name, value)
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.distributed_training.distributed_world_size = max(1, gpus)
+    cfg.distributed_training.device_id = 0
+    for name, value in given.items():
+        cfg.distributed_training[name] = value
+        surroundings.setattr(sys, "argv", [*sys.argv, f"--{name.replace('_', '-')}={value}"])
+    done: List[str] = []
+    surroundings.setattr(
+        torch.multiprocessing, "spawn", lambda work, args, nprocs, **_: done.append(f"starts {nprocs}")
+    )
+    surroundings.setattr(utils, "distributed_main", lambda *_: done.append("is one"))
+    surroundings.setattr(launching.torch.cuda, "device_count", lambda: gpus)
+    surroundings.setattr(launching.torch.cuda, "is_available", lambda: gpus > 0)
+    utils.call_main(cfg, lambda cfg, **_: done.append("alone"))
+    return cfg.distributed_training, done
+
+
+@pytest.mark.parametrize(
+    ("variables", "given", "how", "world", "rank"),
+    [
+        ({}, {}, "alone", 1, 0),
+        ({"WORLD_SIZE": "1"}, {}, "alone", 1, 0),
+        ({**TWO, "RANK": "0", "WORLD_SIZE": "1"}, {}, "alone", 1, 0),
+        (TWO, {}, "is one", 2, 1),
+        (TWO, {"distributed_world_size": 2}, "is one", 2, 1),
+        (TWO, {"distributed_world_size": 2, "distributed_no_spawn": True}, "is one", 2, 1),
+        (TWO, {"distributed_init_method": "env://"}, "is one", 2, 1),
+        (TWO, {"distributed_init_method": TCP}, "is one", 2, 1),
+        (NODES, {}, "is one", 8, 5),
+        ({}, {"distributed_world_size": 2}, "starts 2", 2, None),
+        ({}, {"distributed_world_size": 2, "distributed_port": 29501}, "starts 2", 2, None),
+        ({}, {"distributed_world_size": 2, "distributed_init_method": TCP}, "starts 2", 2, None),
+        ({}, {"distributed_world_size": 2, "distributed_init_method": TCP, "distributed_rank": 0}, "is one", 2, 0),
+        ({}, {"distributed_world_size": 2, "distributed_init_method": TCP, "distributed_rank": 1}, "is one", 2, 1),
+    ],
+)
+def test_processes_on_a_cpu(
+    surroundings: pytest.MonkeyPatch,
+    variables: Dict[str, str],
+    given: Dict[str, Any],
+    how: str,
+    world: int,
+    rank: Optional[int],
+) -> None:
+    found, done = call(surroundings, variables, given)
+    assert done == [how]
+    assert (found.distributed_world_size, found.distributed_rank) == (world, rank)
+    assert world == 1 or (found.distributed_backend == "gloo" and found.device_id == 0)
+
+
+@pytest.mark.parametrize(
+    ("variables", "given", "gpus", "world", "rank", "device"),
+    [
+        (TWO, {}, 2, 2, 1, 1),
+        (TWO, {}, 8, 2, 1, 1),
+        (NODES, {}, 4, 8, 5, 1),  # 4 to a node
+        ({**NODES, "LOCAL_RANK": "3"}, {"distributed_world_size": 8}, 4, 8, 5, 3),
+        ({**NODES, "LOCAL_RANK": "3"}, {}, 1, 8, 5, 0),  # each process sees its own GPU
+        ({**TWO, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, {}, 8, 1, 0, 0),
+    ],
+)
+def test_processes_on_gpus(
+    surroundings: pytest.MonkeyPatch,
+    variables: Dict[str, str],
+    given: Dict[str, Any],
+    gpus: int,
+    world: int,
+    rank: int,
+    device: int,
+) -> None:
+    found, done = call(surroundings, variables, given, gpus)
+    assert done == ["is one"]
+    assert (found.distributed_world_size, found.distributed_rank, found.device_id) == (world, rank, device)
+    assert (found.distributed_backend, found.distributed_init_method) == ("nccl", "env://")
+
+
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_slurm_starts_a_task_for_each_process(surroundings: pytest.MonkeyPatch, gpus: int) -> None:
+    """Two nodes of eight tasks, of which this is the tenth; without GPUs as well."""
+    surroundings.setattr(utils.subprocess, "check_output", lambda words: b"first\nsecond\n")
+    surroundings.setattr(torch.cuda, "set_device", lambda device: None if gpus else pytest.fail("there is no GPU"))
+    slurm = {"SLURM_STEP_NODELIST": "x", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "8"}
+    given = {"distributed_world_size": 16, "distributed_port": 29500}
+    found, done = call(surroundings, {**slurm, "SLURM_PROCID": "9", "SLURM_LOCALID": "1"}, given, gpus)
+    assert done == ["is one"]
+    assert (found.distributed_rank, found.device_id) == (9, 1 if gpus else 0)
+    assert found.distributed_init_method == "tcp://first:29500"
+
+
+@pytest.mark.parametrize(
+    ("variables", "given", "said"),
+    [
+        ({"WORLD_SIZE": "2", "RANK": "0"}, {}, "lacks MASTER_ADDR, MASTER_PORT: set RANK, WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, {}, "lacks RANK, MASTER_ADDR"),
+        ({}, {"distributed_init_method": "env://", "distributed_world_size": 2}, "lacks RANK, WORLD_SIZE"),
+        ({**TWO, "WORLD_SIZE": "two"}, {}, "WORLD_SIZE is 'two'"),
+        ({**TWO, "RANK": "-1"}, {}, "RANK is '-1'"),
+        ({**TWO, "RANK": "2"}, {}, "ranks count from 0 to 1"),
+        (TWO, {"distributed_world_size": 4}, "--distributed-world-size 4, and 2 processes were started"),
+    ],
+)
+def test_refusals(
+    surroundings: pytest.MonkeyPatch, variables: Dict[str, str], given: Dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        call(surroundings, variables, given)
+
+
+@pytest.mark.parametrize("command", ["eval-lm", "generate", "interactive"])
+def test_commands_of_one_process(
+    surroundings: pytest.MonkeyPatch, trainings: tiny_trainings.Trainings, command: str
+) -> None:
+    """Each process would print results of its own."""
+    for name, value in TWO.items():
+        surroundings.setenv(name, value)
+    arguments = ["--path", "checkpoint.pt", "--cpu", "--task", "translation"]
+    data = trainings.arguments("language model" if command == "eval-lm" else "translation")[0]
+    with pytest.raises(ValueError, match=rf"fairseq-{command} works in one process, and 2 were started"):
+        helpers.run_fairseq(command, [data, *arguments])
+
+
+@pytest.mark.parametrize("spelling", [["--local-rank=1"], ["--local_rank", "1"], ["--local-rank", "1"]])
+def test_rank_of_the_launcher(spelling: List[str]) -> None:
+    parser = fairseq_options.get_training_parser()
+    given = ["data", "--task", "translation", "--arch", "transformer_tiny", *spelling]
+    assert fairseq_options.parse_args_and_arch(parser, given).device_id == 1
+
+
+@pytest.mark.parametrize(("given", "world"), [([], 1), (["--distributed-world-size", "2"], 2)])
+def test_gpus_do_not_count_on_a_cpu(given: List[str], world: int) -> None:
+    parser = fairseq_options.get_training_parser()
+    parser.set_defaults(distributed_world_size=8)  # of a machine with eight GPUs
+    words = ["data", "--task", "translation", "--arch", "transformer_tiny", "--cpu", *given]
+    assert fairseq_options.parse_args_and_arch(parser, words).distributed_world_size == world
+
+
+@pytest.mark.parametrize(
+    ("last_line", "raised"),
+    [
+        ("ValueError: --chunk-parallel-size 3 does not divide", ValueError),
+        ("FileExistsError: --save-dir a is in use", FileExistsError),
+        ("RuntimeError: out of memory", torch.multiprocessing.ProcessRaisedException),
+    ],
+)
+def test_errors_of_processes_keep_their_words(last_line: str, raised: type) -> None:
+    with pytest.raises(raised, match=last_line.partition(": ")[2]), launching.errors_of_processes():
+        raise torch.multiprocessing.ProcessRaisedException(f"\n\n-- Process 1\nTraceback\n{last_line}\n", 1, 2)
