@@ -94,6 +94,12 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 @pytest.fixture(scope="session")
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether the tests run with --exhaustive."""
+    return bool(request.config.getoption("--exhaustive"))
+
+
+@pytest.fixture(scope="session")
 def device_flags(device: torch.device) -> List[str]:
     """Options that a fairseq command needs to run on `device`."""
     return ["--cpu"] if device.type == "cpu" else []
