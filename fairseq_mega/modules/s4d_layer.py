@@ -30,6 +30,7 @@ class S4dLayerConfig:
     least_step: float = 0.001
     largest_step: float = 0.1
     rate: float = 0.1
+    step_rate: Optional[float] = None  # that of the modes, `rate`
     norm: str = "batchnorm"
     normalize_before: bool = True
     dropout: float = 0.0
@@ -44,6 +45,8 @@ class S4dLayerConfig:
             raise FieldError("least_step", message, value=self.least_step, largest=self.largest_step)
         if not self.rate > 0:
             raise FieldError("rate", "{field} {value}: must be above 0, for example 0.1", value=self.rate)
+        if self.step_rate is not None and not self.step_rate > 0:
+            raise FieldError("step_rate", "{field} {value}: must be above 0, for example 1", value=self.step_rate)
         check_probability("dropout", self.dropout)
         check_choice("norm", self.norm, NORMS)
         check_choice("initialization", self.initialization, INITIALIZATIONS)
@@ -70,6 +73,7 @@ class S4dLayer(nn.Module):
             least_step=config.least_step,
             largest_step=config.largest_step,
             rate=config.rate,
+            step_rate=config.step_rate,
         )
         self.output_proj = Linear(d, 2 * d)
         self.norm = build_norm(config.norm, d)

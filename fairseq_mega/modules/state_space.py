@@ -57,7 +57,8 @@ class DiagonalStateSpace(nn.Module):
         bidirectional: look into the future too, the present position left out there.
         initialization: of the frequencies, one of INITIALIZATIONS; every mode decays at 1/2.
         least_step, largest_step: bounds of the features' steps, drawn uniformly in logarithms.
-        rate: of the steps' and the modes' changes beside other parameters'.
+        rate: of the modes' changes, in parts of other parameters'.
+        step_rate: of the steps' changes; None stands for ``rate``.
 
     Source: Gu et al. (NeurIPS 2022), sections 3 and 4. B is 1: only its product with C counts.
     """
@@ -72,6 +73,7 @@ class DiagonalStateSpace(nn.Module):
         least_step: float = 0.001,
         largest_step: float = 0.1,
         rate: float = 0.1,
+        step_rate: Optional[float] = None,
     ) -> None:
         super().__init__()
         self.embed_dim = embed_dim
@@ -79,7 +81,7 @@ class DiagonalStateSpace(nn.Module):
         modes = state_dim // 2
         low, high = math.log(least_step), math.log(largest_step)
         turning = frequencies(initialization, modes).to(torch.get_default_dtype())
-        self.log_step = SlowParameter(torch.empty(embed_dim, 1).uniform_(low, high), rate)
+        self.log_step = SlowParameter(torch.empty(embed_dim, 1).uniform_(low, high), rate if step_rate is None else step_rate)
         self.log_decay = SlowParameter(torch.full((embed_dim, modes), math.log(0.5)), rate)
         self.frequency = SlowParameter(turning.repeat(embed_dim, 1), rate)
         self.projection = nn.Parameter(torch.empty((1 + bidirectional) * embed_dim, modes, 2))  # C

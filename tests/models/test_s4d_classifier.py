@@ -68,6 +68,7 @@ def test_half_precision(precision):
         ({"least_step": 0.2}, "--least-step 0.2: steps lie above 0 and up to --largest-step 0.1"),
         ({"least_step": 0.0}, "--least-step 0.0: steps lie above 0"),
         ({"state_space_rate": 0.0}, "--state-space-rate 0.0: must be above 0"),
+        ({"state_space_step_rate": -1.0}, "--state-space-step-rate -1.0: must be above 0"),
         ({"dropout": 1.0}, "--dropout 1.0: a dropout probability lies in"),
         ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: must be at least 1"),
         ({"input_type": "image"}, "--input-type image: the data of this task are --input-type text"),

@@ -102,6 +102,17 @@ def test_a_slow_parameter_is_slow_in_adam():
     torch.testing.assert_close(moved, wanted, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("rates, steps_move", [({}, 0.1), ({"rate": 0.5}, 0.5), ({"step_rate": 1.0}, 1.0)], ids=str)
+def test_steps_have_a_rate_of_their_own(rates, steps_move):
+    system = DiagonalStateSpace(3, 4, **rates)
+    before = system.log_step().clone(), system.frequency().clone()
+    with torch.no_grad():
+        for parameter in (system.log_step.change, system.frequency.change):
+            parameter.add_(1)
+    torch.testing.assert_close(system.log_step() - before[0], torch.full((3, 1), steps_move))
+    torch.testing.assert_close(system.frequency() - before[1], torch.full((3, 2), rates.get("rate", 0.1)))
+
+
 @pytest.mark.parametrize("norm", ["layernorm", "batchnorm"])
 @pytest.mark.parametrize("normalize_before", [False, True])
 def test_padding_changes_nothing(norm, normalize_before):

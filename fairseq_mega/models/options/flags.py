@@ -35,6 +35,7 @@ OF_BOTH_SIDES = {
     "least_step": "least_step",
     "largest_step": "largest_step",
     "rate": "state_space_rate",
+    "step_rate": "state_space_step_rate",
     "stochastic_depth": "drop_path",
     "image_size": "image_size",
     "patch_size": "patch_size",

@@ -137,6 +137,7 @@ def s4d_layer_config(cfg: DictConfig) -> S4dLayerConfig:
         least_step=cfg.least_step,
         largest_step=cfg.largest_step,
         rate=cfg.state_space_rate,
+        step_rate=cfg.state_space_step_rate,
         norm=str(cfg.normalization_type),
         normalize_before=cfg.normalize_before,
         dropout=cfg.dropout,

@@ -1,6 +1,7 @@
 """Options of the S4D classifiers."""
 
 from dataclasses import dataclass, field
+from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
 
@@ -34,5 +35,8 @@ class S4dClassifierConfig(ClassifierOptions, EncoderState, NormOptions, OutputDr
     least_step: float = field(default=0.001, metadata={"help": "smallest first step of a feature"})
     largest_step: float = field(default=0.1, metadata={"help": "largest first step of a feature"})
     state_space_rate: float = field(
-        default=0.1, metadata={"help": "learning rate of steps and modes, in parts of the others'"}
+        default=0.1, metadata={"help": "learning rate of the modes, in parts of the other parameters'"}
+    )
+    state_space_step_rate: Optional[float] = field(
+        default=None, metadata={"help": "learning rate of the steps, likewise (default: --state-space-rate)"}
     )
