@@ -81,7 +81,8 @@ class DiagonalStateSpace(nn.Module):
         modes = state_dim // 2
         low, high = math.log(least_step), math.log(largest_step)
         turning = frequencies(initialization, modes).to(torch.get_default_dtype())
-        self.log_step = SlowParameter(torch.empty(embed_dim, 1).uniform_(low, high), rate if step_rate is None else step_rate)
+        first_steps = torch.empty(embed_dim, 1).uniform_(low, high)
+        self.log_step = SlowParameter(first_steps, rate if step_rate is None else step_rate)
         self.log_decay = SlowParameter(torch.full((embed_dim, modes), math.log(0.5)), rate)
         self.frequency = SlowParameter(turning.repeat(embed_dim, 1), rate)
         self.projection = nn.Parameter(torch.empty((1 + bidirectional) * embed_dim, modes, 2))  # C

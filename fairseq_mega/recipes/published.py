@@ -11,6 +11,11 @@ NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T to
 }
 
 
+def row_title(name: str, trained: bool, source: str = "paper") -> str:
+    """Return the title of a published row: of a model that a recipe trains, or one that is quoted only."""
+    return f"{name}, {source if trained else 'quoted'}"
+
+
 def paper_values(
     report: str, name: str, parts: Sequence[str], metric: str = "test_accuracy", paper: str = "mega"
 ) -> List[str]:

@@ -51,6 +51,7 @@ class Recipe:
         evaluate: ``kind``, one of EVALUATIONS, and its settings.
         config: fairseq's groups to options to values.
         notes: differences from the publication.
+        values_from: whose values ``paper`` has, where the paper of the table has none.
         rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
             validation set. By default the one of ``config``.
     """
@@ -69,6 +70,7 @@ class Recipe:
     evaluate: Dict[str, Any]
     config: Config
     notes: str = ""
+    values_from: str = ""
     rates: List[float] = field(default_factory=list)
 
     @property
@@ -117,7 +119,7 @@ def load(path: Path, name: Optional[str] = None) -> Recipe:
     return Recipe(name=name or name_of(path), config=found, **about)
 
 
-OPTIONAL = ("notes", "rates")
+OPTIONAL = ("notes", "values_from", "rates")
 ENTRIES = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }

@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from typing import Callable, Dict, List, Sequence, Tuple
 
-from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.recipes.published import paper_values, row_title
 from fairseq_mega.reports import table6 as imagenet
 from fairseq_mega.reports.lra_cells import average, cell, learned, measured_rows
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, Result, select
@@ -15,8 +15,10 @@ from fairseq_mega.reports.text_tables import Table
 published = partial(paper_values, paper="megalodon")
 # MEGALODON (Ma et al., NeurIPS 2024), Table 6; of MEGA and others it repeats MEGA's Table 2.
 PAPER6: Dict[str, Tuple[str, ...]] = {
-    "MEGA": PAPER2["MEGA"][:7],
+    **{name: PAPER2[name][:7] for name in ("Transformer", "Reformer", "Linformer", "BigBird", "Luna-256")},
+    "S4": PAPER2["S4-v2 (re-run)"][:7],
     "MEGA-chunk": PAPER2["MEGA-chunk"][:7],
+    "MEGA": PAPER2["MEGA"][:7],
     "MEGALODON": (*published("table6", "megalodon", LRA), "88.63"),
     "MEGALODON-chunk": (*published("table6", "megalodon_chunk", LRA), "87.62"),
 }
@@ -43,7 +45,7 @@ def table6(results: Sequence[Result]) -> Table:
     """Accuracy of all tasks."""
     rows: List[List[str]] = []
     for name, paper in PAPER6.items():
-        rows.append([f"{name}, paper", *paper])
+        rows.append([row_title(name, name == "Transformer" or name.startswith("MEGA")), *paper])
         if name.startswith("MEGALODON"):
             chunked = name.endswith("chunk")
             cells = [megalodon(results, task, TASKS[task].chunk if chunked else -1) for task in LRA]
@@ -53,7 +55,7 @@ def table6(results: Sequence[Result]) -> Table:
 
 def table7(results: Sequence[Result]) -> Table:
     """Parameters and accuracy on raw speech."""
-    rows = [[f"{name}, paper", *paper] for name, paper in PAPER7.items()]
+    rows = [[row_title(name, name.startswith("MEGA")), *paper] for name, paper in PAPER7.items()]
     found = megalodon(results, "speech", TASKS["speech"].chunk)
     size = f"{found[0]['settings']['parameters']:,}" if found else "-"
     rows.append(["  measured", size, cell(found) if found else "not yet"])

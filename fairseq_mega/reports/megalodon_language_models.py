@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.recipes.published import paper_values, row_title
 from fairseq_mega.reports.plotting import load_pyplot, save
 from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.reports.results import ResultError
@@ -47,11 +47,12 @@ PAPERS = {
         ),
     ),
 }
+TRAINED = ("Transformer", "MEGA", "MEGALODON")  # the rows that recipes of either paper train
 
 
 def table(results: Sequence[Dict[str, Any]], paper: Paper) -> Table:
     """The paper's rows, and the measured ones under them."""
-    rows = [[f"{name}, paper", size, value, "-", "-"] for name, size, value in paper.rows]
+    rows = [[row_title(name, name in TRAINED), size, value, "-", "-"] for name, size, value in paper.rows]
     for result in results:
         settings, scores = result["settings"], result["scores"]
         name = "  measured" + ("" if result["seed"] is None else f", seed {result['seed']}")

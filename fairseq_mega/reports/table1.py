@@ -3,6 +3,7 @@
 import argparse
 from typing import Any, Dict, List, Sequence
 
+from fairseq_mega.recipes.published import row_title
 from fairseq_mega.reports import lra_tables, table5, table6, table7
 from fairseq_mega.reports.lra_cells import average, cell
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, mega, partial, select
@@ -53,7 +54,7 @@ def table(arena: Results, translations: Results, language: Results, images: Resu
     """The paper's rows, and under those that have recipes what was measured."""
     rows = []
     for name, values in paper().items():
-        rows.append([f"{name}, paper", *values])
+        rows.append([row_title(name, name != "S4"), *values])
         if name != "S4":
             found = measured(name, arena, translations, language, images)
             rows.append(["  measured", *(found if set(found) != {"-"} else ["not yet", *found[1:]])])

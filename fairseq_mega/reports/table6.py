@@ -5,7 +5,7 @@ import functools
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.corpora.classification.imagenet import IMAGES
-from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.recipes.published import paper_values, row_title
 from fairseq_mega.reports.lra_cells import spread
 from fairseq_mega.reports.lra_runs import partial, select
 from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
@@ -63,7 +63,7 @@ def table(results: Results, kind: ImageTable = TABLE) -> Table:
     """The paper's rows, and under those of recipes the measured ones."""
     rows: List[List[str]] = []
     for name, values in kind.paper.items():
-        rows.append([f"{name}, paper", *values])
+        rows.append([row_title(name, name in kind.trained or name in TABLE.trained), *values])
         found = select(results, model=kind.trained.get(name))
         for checkpoint, title in CHECKPOINTS.items():
             scored = select(found, checkpoint=checkpoint)

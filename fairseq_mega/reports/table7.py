@@ -4,7 +4,7 @@ import argparse
 import statistics
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.recipes.published import paper_values
+from fairseq_mega.recipes.published import paper_values, row_title
 from fairseq_mega.reports.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.reports.results import ResultError
 from fairseq_mega.reports.text_tables import Table
@@ -64,7 +64,8 @@ def table(results: Sequence[Dict[str, Any]]) -> Table:
     titles = [f"{direction} {name}" for direction in DIRECTIONS for _metric, name in METRICS]
     rows: List[List[str]] = []
     for model, scores in PAPER.items():
-        rows.append([f"{model}, paper", *("-" if score is None else f"{score:.2f}" for score in scores)])
+        values = ("-" if score is None else f"{score:.2f}" for score in scores)
+        rows.append([row_title(model, model in TRAINED), *values])
         if model in TRAINED:
             cells = {
                 name: measured_cells(results, TRAINED[model], checkpoint) for checkpoint, name in CHECKPOINTS.items()

@@ -204,7 +204,7 @@ def test_s4d_has_a_row_of_its_own(tmp_path: Path, capsys: Any) -> None:
     store(tmp_path, "text", 80.0, model="s4d", attention="none", ema_dim=64)
     store(tmp_path, "text", 60.0, model="transformer", ema_dim=0)
     lines = printed(capsys, 2, tmp_path)
-    assert cells_under(lines, "S4D-Inv, paper")[2] == "80.00"
+    assert cells_under(lines, "S4D-Inv, Gu et al. (2022)")[2] == "80.00"
     assert cells_under(lines, "Transformer, paper")[2] == "60.00"
     assert any(line.startswith("text s4d ") for line in lines)
 

@@ -41,7 +41,7 @@ def test_table7_as_markdown_and_csv(tmp_path: Path, capsys: Any) -> None:
     assert origin in text
     assert command.main(["table7", str(tmp_path), "--format", "csv"]) == 0
     table, origins = (list(csv.reader(io.StringIO(part))) for part in capsys.readouterr().out.split("\n\n"))
-    assert {len(row) for row in table} == {5} and table[1] == ["Transformer base (published), paper", "27.30", *"---"]
+    assert {len(row) for row in table} == {5} and table[1] == ["Transformer base (published), quoted", "27.30", *"---"]
     assert origins[0] == list(provenance.COLUMNS) and len(origins) == 3
 
 

@@ -59,7 +59,8 @@ class MegaLayerOptions(NormOptions, LayerOptions):
     no_scale_embedding: bool = field(default=False, metadata={"help": "do not scale embeddings by sqrt(d)"})
     rel_pos_bias: BiasChoice = field(default="simple", metadata={"help": "relative positional bias"})  # type: ignore[valid-type]
     truncation_length: int = field(
-        default=0, metadata={"help": "reach of the EMA's kernel in training; below 1 for no truncation"}
+        default=0,
+        metadata={"help": "reach of the EMA's kernel where no state is carried (training); below 1: no truncation"},
     )
 
 
