@@ -7,6 +7,13 @@ import traceback
 from .loading import RefusedContents, UnreadableFile
 
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
+NOT_UTF8 = (  # what a file is that begins so
+    (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
+    (b"PK\x03\x04", "it is packed with zip: unpack it, or save the document as plain text"),
+    (b"\xff\xfe\0\0", "it is UTF-32: convert it with iconv -f UTF-32 -t UTF-8"),
+    (b"\xff\xfe", "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"),
+)
 
 
 def is_users_error(error: BaseException) -> bool:
@@ -31,7 +38,9 @@ def remedy(error: BaseException, text: str) -> str:
             "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
         )
     if isinstance(error, UnicodeDecodeError):
-        return "the text is not UTF-8: convert it, for instance with iconv -f latin1 -t utf-8"
+        begins = bytes(error.object[:4])
+        known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
+        return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f latin1 -t utf-8')}"
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
     if "does not exist: " in text:

@@ -88,7 +88,8 @@ def _from_numbers(image: Any) -> Any:
     from PIL import Image
 
     values = np.asarray(image)
-    if image.mode == "F" or (image.mode == "I" and image.format not in ("PNG", "PPM")):
+    known = ("PNG", "PPM") if image.mode == "I" else ("PNG", "PPM", "TIFF", "JPEG2000")
+    if image.mode == "F" or image.format not in known:
         raise _Unfit(
             f"its numbers (mode {image.mode}, from {values.min():g} to {values.max():g}) have no known range: scale "
             f"all pictures alike to 8 or 16 bits, for example with `magick IN -auto-level -depth 8 OUT.png`, which "

@@ -7,12 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Union
 
-from .class_folders import ending_of
+from .class_folders import ending_of, listed
 from .file_kinds import HEAD, kind_of, kind_of_file
 
 logger = logging.getLogger(__name__)
 
 BAD_LINES = ("error", "skip")
+SPLITS = ("train", "valid", "test")
 ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # the beginning of one, on a line
@@ -66,16 +67,22 @@ def json_files(folder: Path, split: str) -> List[Path]:
         if path.is_dir():
             raise ValueError(f"{path} is a folder: files of several parts go into {below}")
     several = _files_below(below)
+    like = [path for path in there if path.stem not in SPLITS and path.suffix.lower() in ENDINGS and path.is_file()]
     if len(singles) + bool(several) > 1:
         places = " and ".join(str(path) for path in [*singles, *([below] if several else [])])
         raise ValueError(f"{places} hold both texts of {split!r}: leave one of them")
     if not singles and not several:
         packed = sorted(path for path in [*folder.glob(f"{split}.*"), *below.rglob("*")] if _is_packed(path))
         hint = f"; unpack {packed[0]} and its like: only plain files can be read from any place" if packed else ""
+        hint += (
+            f"; {listed([path.name for path in like])} in {folder} belong to no split by their names" if like else ""
+        )
         raise FileNotFoundError(
             f"Dataset not found: {split} ({folder / split}.jsonl, or *.jsonl in the folder {below}{hint}) does not "
             f"exist: put the texts there"
         )
+    if like:
+        logger.warning(f"{folder}: left out, as of no split by their names: {listed([path.name for path in like])}")
     for path in singles or several:
         check_json_lines(path)
     return singles or several

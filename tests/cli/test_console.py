@@ -61,6 +61,8 @@ class TestErrors:
             (pickle.UnpicklingError("invalid load key"), 2, "truncated"),
             (EOFError(), 1, "truncated"),
             (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "invalid byte"), 2, "iconv -f latin1 -t utf-8"),
+            (UnicodeDecodeError("utf-8", b"\xff\xfea\0", 0, 1, "invalid byte"), 2, "iconv -f UTF-16 -t UTF-8"),
+            (UnicodeDecodeError("utf-8", b"\x1f\x8b\x08\0", 1, 2, "invalid byte"), 2, "unpack it with gunzip"),
         ],
     )
     def test_of_the_user_take_one_line(self, error, status, expected, monkeypatch, capsys) -> None:

@@ -87,3 +87,11 @@ def test_labels_of_nearly_the_same_name_are_told(tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([("Good", "x y z")] * 3))
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     assert "nearly the same name are kept apart: 'Good' and 'good'" in run.output
+
+
+def test_what_options_take_away_is_told(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS))
+    options = ("--train", tmp_path / "own.tsv", "--out", tmp_path / "out", "--length", 18, "--limit", 1)
+    run = prepare("own-texts", *options).succeeded()
+    assert "2 texts are longer than --length 18 bytes" in run.output
+    assert "--limit leaves no example to train on of 1 labels: " in run.output

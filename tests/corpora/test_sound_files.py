@@ -140,6 +140,11 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
         lambda: riff(PCM, before=b"LIST\xff\xff\0\0INFO"),
         "is cut off or damaged: its chunk b'LIST' has 65535 bytes",
     ),
+    "two files in one": (lambda: riff(PCM) + riff(PCM), "holds several recordings, one behind the other"),
+    "frames of another size": (
+        lambda: riff(PCM).replace(struct.pack("<HH", 2, 16), struct.pack("<HH", 4, 16), 1),
+        "contradicts itself: 1 channels of 16 bits in frames of 4 bytes",
+    ),
     "no samples": (lambda: riff(PCM)[:36], "has no samples"),
     "no form": (lambda: b"RIFF\0\0\0\0WAVE" + chunk(b"data", PCM), "says nothing about its samples"),
     "floats of another range": (lambda: riff(TONE.astype("<f4").tobytes(), FLOAT, 32), "of up to 9000.*not known"),

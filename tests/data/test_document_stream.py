@@ -208,6 +208,11 @@ def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCa
     assert "1 .gz (packed: unpack them)" in message and "1 .md" in message
     json_texts.write(tmp_path / "valid.JSON", ["a text"])
     assert [path.name for path in json_files(tmp_path, "valid")] == ["valid.JSON"]
+    json_texts.write(tmp_path / "test-0001.jsonl", ["a text"])
+    with pytest.raises(FileNotFoundError, match="test-0001.jsonl in .* belong to no split by their names"):
+        json_files(tmp_path, "test")
+    json_files(tmp_path, "valid")
+    assert caplog.messages[-1].endswith("left out, as of no split by their names: test-0001.jsonl")
 
 
 @pytest.mark.parametrize(

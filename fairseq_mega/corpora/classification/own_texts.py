@@ -10,7 +10,7 @@ from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
 from fairseq_mega.corpora.classification.options import add_length, add_limit, check_length
-from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say_lost, stratified_split
 from fairseq_mega.corpora.classification.text_output import (
     BYTE_SYMBOLS,
     Example,
@@ -105,9 +105,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
                 f"--{split} {files[split]} has labels that --train lacks: {names} (where one names a column, give "
                 f"--first-line names)"
             )
+    cut = sum(len(text) > args.length for split in SPLITS for text, _ in parts[split])
+    if cut:
+        say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
     statistics = write_text_task(
         work.output, {split: _select(parts[split], split, args) for split in SPLITS}, BYTE_SYMBOLS, labels
     )
+    say_lost(statistics["train"]["labels"], labels)
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:
         notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")

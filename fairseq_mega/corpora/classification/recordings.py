@@ -13,7 +13,7 @@ from fairseq_mega.corpora.classification.clips import FOLDER, fitted, is_silent,
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.options import add_limit
 from fairseq_mega.corpora.classification.sound_files import RATE, SOUNDS, read_sound
-from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, stratified_split
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say_lost, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
@@ -89,6 +89,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         counts = Counter(labels[number] for number in numbers[which])
         counted[split] = {"examples": len(which), "labels": {label: counts[label] for label in labels}}
         say(f"{split}: {len(which)} clips")
+    say_lost(counted["train"]["labels"], labels)
     scale.save(work.output / FOLDER)
     notes = [f"{len(silent)} clips are silent"] if silent else []
     notes += [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence", "split drawn with seed 42"]

@@ -72,6 +72,8 @@ def _found(wave: Wave) -> str:
 
 def _mended(error: WaveError) -> str:
     """The remedy for a WAV file that contradicts itself."""
+    if "several recordings" in str(error):
+        return f"cut it into files of one each, with {CONVERT} for the first"
     if "wrong sizes" in str(error):
         return f"have its header written anew: {CONVERT.replace('-i', '-ignore_length 1 -i')}"
     return f"get a new copy, or convert what can be read of it: {CONVERT}"

@@ -5,6 +5,7 @@ from typing import Dict, List, Optional, Sequence
 import numpy as np
 import torch
 
+from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.data.class_folders import listed
 
@@ -64,6 +65,13 @@ def stratified_split(
             rows = rows[count:]
         parts["train"].append(rows)
     return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
+
+
+def say_lost(counts: Dict[str, int], labels: Sequence[str]) -> None:
+    """Print the labels of which --limit has left no example to train on."""
+    lost = [repr(label) for label in labels if not counts.get(label)]
+    if lost:
+        say(f"--limit leaves no example to train on of {len(lost)} labels: {listed(lost)}")
 
 
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:

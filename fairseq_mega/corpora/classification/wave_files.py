@@ -95,6 +95,8 @@ def _end_of_samples(content: bytes, begin: int, size: int) -> int:
     if size > there:
         raise WaveError(f"is cut off: its header announces {size} bytes of samples, {there} are there")
     rest = content[begin + size + size % 2 :]
+    if rest[:4] in (b"RIFF", b"RF64", b"BW64", b"data"):
+        raise WaveError("holds several recordings, one behind the other, of which only the first would be read")
     if _are_chunks(rest):
         return begin + size
     if size == 0:
@@ -124,8 +126,10 @@ def _form(chunk: bytes) -> _Form:
     if channels == 0 or rate == 0:
         raise WaveError(f"is damaged: it has {channels} channels and {rate} samples per second")
     width = -(-bits // 8)
-    if frame and frame % channels == 0 and frame // channels > width:
-        width = frame // channels  # 20 bits in 24, 24 in 32
+    if width == 3 and frame == 4 * channels:
+        width = 4  # 24 bits in 32
+    if coding in (_PCM, _FLOAT) and frame not in (0, width * channels):
+        raise WaveError(f"contradicts itself: {channels} channels of {bits} bits in frames of {frame} bytes")
     return _Form(coding, channels, rate, width)
 
 
