@@ -3,7 +3,7 @@
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.recipes.published import paper_values, row_title
 from fairseq_mega.reports.plotting import load_pyplot, save
@@ -15,11 +15,15 @@ INTERPRETATION = "measured rows: our interpretation of what the paper leaves ope
 
 
 class Paper(NamedTuple):
-    """A table of the paper: its title, its metric, and its rows of model, parameters and test perplexity."""
+    """A table of the paper: its title, its metric, its rows of model, parameters and test perplexity.
+
+    ``validation`` has the perplexities of the validation set, where the table has them; no recipe measures them.
+    """
 
     title: str
     metric: str
     rows: Tuple[Tuple[str, ...], ...]
+    validation: Mapping[str, str] = {}
 
 
 # MEGALODON (Ma et al., NeurIPS 2024), Tables 5 and 8; the values of what we train stand in the recipes.
@@ -34,6 +38,7 @@ PAPERS = {
             ("MEGABYTE", "1.3B", "36.40"),
             ("MEGALODON", "1.3B", *paper_values("table5", "megalodon", ["pg19"], "word_perplexity", "megalodon")),
         ),
+        {"Compressive Transformer": "43.4", "Perceiver AR": "45.9", "MEGABYTE": "42.8", "MEGALODON": "29.5"},
     ),
     "megalodon-table8": Paper(
         "Table 8, WikiText-103",
@@ -60,8 +65,18 @@ def table(results: Sequence[Dict[str, Any]], paper: Paper) -> Table:
         score, speed = f"{scores[paper.metric]:.2f}", f"{scores['tokens_per_second']:,.0f}"
         rows.append([name, f"{settings['parameters']:,}", score, speed, updates])
     rows += [] if results else [["  measured", "-", "not yet", "-", "-"]]
-    title = f"MEGALODON, {paper.title}"
-    return Table([title, "parameters", f"test {paper.metric.replace('_', ' ')}", "tokens/s", "updates"], rows)
+    titles = [
+        f"MEGALODON, {paper.title}",
+        "parameters",
+        f"test {paper.metric.replace('_', ' ')}",
+        "tokens/s",
+        "updates",
+    ]
+    if paper.validation:
+        titles.append("validation")
+        for row in rows:
+            row.append(paper.validation.get(row[0].rpartition(", ")[0], "-"))
+    return Table(titles, rows)
 
 
 def run_table(options: argparse.Namespace, name: str) -> None:

@@ -19,7 +19,11 @@ def write(folder: Path, name: str, top1: float, seed: int = 1, examples: int = 5
 
 
 def cells(text: str) -> List[List[str]]:
-    lines = [line for line in text.splitlines() if line.startswith("|   measured") or ", paper |" in line or ", quoted |" in line]
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.startswith("|   measured") or ", paper |" in line or ", quoted |" in line
+    ]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
