@@ -7,6 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
+from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
 from fairseq_mega.reports.generation import ScoringError, read_lines
 
 COMPOUND = re.compile(rb"(\S)-(\S)")
@@ -33,8 +34,11 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) ->
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str) -> Tuple[float, str]:
-    """Return corpus BLEU of plain (detokenised) text and its signature; the tokeniser follows ``target_lang``."""
-    metric = BLEU(trg_lang=target_lang)
+    """Return corpus BLEU of plain (detokenised) text and its signature, which names the tokeniser.
+
+    The tokeniser follows ``target_lang``, a code of a language or a locale, and the script of the references.
+    """
+    metric = BLEU(tokenize=tokenizer_for(target_lang, references).name)
     score = metric.corpus_score(list(hypotheses), [list(references)])
     return score.score, str(metric.get_signature())
 

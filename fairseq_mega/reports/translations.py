@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.reports.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu
+from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
 from fairseq_mega.reports.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines
 from fairseq_mega.reports.report import Report, parse_setting
 from fairseq_mega.reports.results import make_result, write_result
@@ -65,6 +66,9 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
     if empty:
         print(f"warning: {empty} of {args.expect} hypotheses are empty")
     print(f"sentences scored: {len(final)} of {args.expect}")
+    reason = tokenizer_for(args.target_lang, references).reason
+    if reason:
+        print(f"BLEU of characters, not of words: {reason}")
     print(f"sacreBLEU = {scores['sacrebleu']:.2f}   {signatures['sacrebleu']}   reference: {reference_name}")
     if args.compound_split:
         if args.tokenized_reference:

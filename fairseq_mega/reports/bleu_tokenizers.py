@@ -1,0 +1,87 @@
+"""The tokeniser of a BLEU score, by the language of the text: one that cuts text without spaces, too."""
+
+from typing import Dict, Iterable, NamedTuple, Optional
+
+CHINESE, JAPANESE, KOREAN, UNSPACED = "zh", "ja", "ko", "unspaced"
+USUAL, CHARACTERS = "13a", "char"
+OF_LANGUAGE = {CHINESE: "zh", JAPANESE: "ja-mecab", KOREAN: "ko-mecab", UNSPACED: CHARACTERS}
+
+# Codes of ISO 639-1 and -3 (and 639-2/B), what is often written in their place, and English names.
+_CODES = {
+    CHINESE: "zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy cpx czh czo mnp cn chs cht chinese mandarin cantonese",
+    JAPANESE: "ja jpn jp japanese",
+    KOREAN: "ko kor korean",
+    UNSPACED: "th tha thai lo lao km khm khmer my mya bur burmese bo bod tib tibetan dz dzo dzongkha shn nod khb",
+}
+LANGUAGES: Dict[str, str] = {code: language for language, codes in _CODES.items() for code in codes.split()}
+_HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
+_KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))
+_OTHERS = (  # Thai, Lao, Tibetan, Burmese, Khmer, Tai Le and New Tai Lue, Tai Tham, Balinese, Javanese, Burmese
+    (0x0E00, 0x0FFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+    (0x1950, 0x19DF),
+    (0x1A20, 0x1AAF),
+    (0x1B00, 0x1B7F),
+    (0xA980, 0xA9FF),
+    (0xAA60, 0xAA7F),
+)
+
+
+class Tokenizer(NamedTuple):
+    """The name of sacreBLEU's tokeniser, and why it is not the usual one of the language; None where it is."""
+
+    name: str
+    reason: Optional[str] = None
+
+
+def language_of(code: str, text: Iterable[str] = ()) -> Optional[str]:
+    """Return the language that decides on a tokeniser, None for one with spaces between words.
+
+    Args:
+        code: of a language or a locale, such as ``zh_CN``, ``cmn``, ``zho_Hans`` or ``ja_XX``.
+        text: in it. Where the code names no language without spaces, the script of most of its letters decides.
+    """
+    first = code.strip().lower().replace("-", "_").replace(".", "_").replace("@", "_").split("_")[0]
+    return LANGUAGES.get(first) or _language_of_script(text)
+
+
+def _language_of_script(text: Iterable[str]) -> Optional[str]:
+    han = kana = others = letters = 0
+    for line in text:
+        for character in filter(str.isalpha, line):
+            number = ord(character)
+            letters += 1
+            han += _within(number, _HAN)
+            kana += _within(number, _KANA)
+            others += _within(number, _OTHERS)
+    if 2 * (han + kana + others) <= letters:
+        return None
+    if others > han + kana:
+        return UNSPACED
+    return JAPANESE if 10 * kana > han + kana else CHINESE
+
+
+def _within(number: int, ranges: Iterable["tuple[int, int]"]) -> bool:
+    return number > 0xDFF and any(first <= number <= last for first, last in ranges)
+
+
+def tokenizer_for(code: str, text: Iterable[str] = ()) -> Tokenizer:
+    """Return the tokeniser for a language: of characters where what cuts its words is not installed."""
+    language = language_of(code, text)
+    if language is None:
+        return Tokenizer(USUAL)
+    name = OF_LANGUAGE[language]
+    if _works(name):
+        return Tokenizer(name)
+    remedy = f"pip install 'sacrebleu[{language}]' installs what it needs"
+    return Tokenizer(CHARACTERS, f"sacreBLEU's {name} does not work here; {remedy}")
+
+
+def _works(name: str) -> bool:
+    from sacrebleu.metrics import BLEU
+
+    try:
+        return name in BLEU.TOKENIZERS and BLEU(tokenize=name) is not None
+    except (Exception, SystemExit):  # MeCab raises what it likes where a dictionary is missing
+        return False

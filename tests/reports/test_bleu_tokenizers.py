@@ -1,0 +1,74 @@
+"""The tokeniser of BLEU for codes of languages and locales, and for text whose code tells nothing."""
+
+from typing import List
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from fairseq_mega.reports import bleu_tokenizers
+from fairseq_mega.reports.bleu import sacre_bleu
+from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
+
+CODES = {
+    "zh": "zh zh_CN zh-Hans zh-TW zh_Hant_HK ZH zho zho_Hans cmn cmn-Hans-CN yue lzh wuu chi zh_CN.UTF-8 chinese",
+    "ja-mecab": "ja ja_XX ja-JP jpn jpn_Jpan jp Japanese",
+    "ko-mecab": "ko ko-KR ko_KR kor kor_Hang",
+    "char": "th th_TH tha tha_Thai lo lao_Laoo km km_KH khm my my_MM mya_Mymr bo bod_Tibt dz shn_Mymr",
+    "13a": "de deu deu_Latn en_GB en fr_XX vi cs pt-BR sr_Cyrl hi ar ru tgt zu zha jv",
+}
+TEXTS = {
+    "zh": "今天早上老师在图书馆找到一本旧书。",
+    "ja-mecab": "先生は今日、図書館で古い本を見つけました。",
+    "char": "วันนี้ครูพบหนังสือเก่าในห้องสมุด",
+    "13a": "Heute fand die Lehrerin (李华) ein altes Buch.",
+}
+
+
+@pytest.fixture
+def mecab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever sacreBLEU's tokenisers need is there."""
+    monkeypatch.setattr(bleu_tokenizers, "_works", lambda name: True)
+
+
+@pytest.mark.parametrize(("name", "code"), [(name, code) for name, codes in CODES.items() for code in codes.split()])
+def test_a_code_has_the_tokenizer_of_its_language(name: str, code: str, mecab: None) -> None:
+    assert tokenizer_for(code) == (name, None)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("code", ["tgt", "xx", "2", "text"])
+def test_the_script_tells_what_the_code_does_not(name: str, code: str, mecab: None) -> None:
+    assert tokenizer_for(code, [TEXTS[name]] * 3).name == name
+
+
+@pytest.mark.parametrize("text", ["ສະບາຍດີ ທຸກຄົນ", "សួស្តីអ្នកទាំងអស់", "မင်္ဂလာပါအားလုံး", "བཀྲ་ཤིས་བདེ་ལེགས"])
+def test_scripts_without_spaces_are_scored_by_characters(text: str) -> None:
+    assert tokenizer_for("other", [text]).name == "char"
+
+
+@pytest.mark.parametrize("code", ["ja", "ja_XX", "ko", "kor_Hang"])
+def test_without_mecab_characters_are_scored_and_named(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bleu_tokenizers, "_works", lambda name: False)
+    name, reason = tokenizer_for(code)
+    assert name == "char" and reason is not None and "pip install 'sacrebleu[" in reason
+    score, signature = sacre_bleu(["今日はいい天気です"], ["今日はいい天気でした"], code)
+    assert 0 < score < 100 and "tok:char" in signature
+
+
+@pytest.mark.parametrize(
+    "broken", [RuntimeError("requires extra dependencies"), ImportError("no"), SystemExit(1), OSError("no dictionary")]
+)
+def test_any_failure_of_a_tokenizer_is_none_of_ours(broken: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: BLEU, *unused: object, **options: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(BLEU, "__init__", fail)
+    assert tokenizer_for("ja").name == "char"
+
+
+@pytest.mark.parametrize("code", CODES["zh"].split())
+def test_all_codes_score_alike(code: str) -> None:
+    hypotheses: List[str] = ["老师今天在图书馆找到一本书。", "天气很好"]
+    references = ["老师今天在图书馆里找到一本旧书。", "今天天气很好"]
+    assert sacre_bleu(hypotheses, references, code) == sacre_bleu(hypotheses, references, "zh")
+    assert sacre_bleu(hypotheses, references, "zh")[0] > 40
