@@ -1,7 +1,7 @@
 """Held-out blocks: whole lines, nothing twice, nothing lost, and from everywhere in the text."""
 
 from pathlib import Path
-from typing import Dict, List
+from typing import Callable, Dict, List
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from fairseq_mega.corpora.language_modeling import byte_ranges
 from fairseq_mega.corpora.language_modeling.byte_ranges import (
     ByteRange,
+    NothingLeft,
+    character_begin,
     consecutive_ranges,
     held_out_ranges,
     read_ranges,
     size_of,
     whole,
+    word_begin,
 )
 
 HELD_OUT = ("valid", "test")
@@ -131,3 +134,36 @@ def test_reading_goes_in_blocks_and_notices_a_file_that_shrinks(tmp_path: Path, 
         assert list(read_ranges(stream, whole(path))) == [b"0123", b"4567", b"89"]
         with pytest.raises(ValueError, match="text: the file ended 2 bytes too early"):
             list(read_ranges(stream, [ByteRange(0, 12)]))
+
+
+ONE_LINE = {
+    "blanks": "wörter und wörter ".encode() * 400,
+    "carriage returns": b"eine Zeile\rnoch eine\r" * 300,
+    "two long lines": b"eins zwei drei " * 200 + b"\n" + b"vier " * 600,
+    "a short last line": b"eins zwei drei " * 400 + b"\nvier\n",
+}
+
+
+@pytest.mark.parametrize("text", ONE_LINE.values(), ids=ONE_LINE)
+@pytest.mark.parametrize("place", [word_begin, character_begin])
+def test_a_text_of_few_lines_is_cut_within_them(text: bytes, place: Callable, tmp_path: Path) -> None:
+    """Nothing is lost, every split has its share, and no word or character is cut in two."""
+    path = write(tmp_path / "text", text)
+    with pytest.raises(NothingLeft, match="no line is left"):
+        held_out_ranges(path, HELD_OUT)
+    ranges = held_out_ranges(path, HELD_OUT, place=place)
+    pieces = sorted(part for split in ranges.values() for part in split)
+    assert [part.begin for part in pieces] == [0, *(part.end for part in pieces[:-1])] and pieces[-1].end == len(text)
+    for split in HELD_OUT:
+        assert 0.02 < size_of(ranges[split]) / len(text) < 0.1
+    for part in pieces:
+        text[part.begin : part.end].decode("utf-8")
+        assert place is character_begin or part.begin == 0 or text[part.begin - 1 : part.begin].isspace()
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_places_to_cut_at(offset: int, tmp_path: Path) -> None:
+    text = "aü \t語b".encode()
+    with write(tmp_path / "text", text).open("rb") as stream:
+        assert word_begin(stream, offset) == [0, 4, 4, 4, 4, 5, 9, 9, 9][offset]
+        assert character_begin(stream, offset) == [0, 1, 3, 3, 4, 5, 8, 8, 8][offset]

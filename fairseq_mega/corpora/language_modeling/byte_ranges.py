@@ -1,11 +1,14 @@
 """Parts of a long text file as byte ranges: consecutive ones, or blocks held out at even distances."""
 
+import re
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.corpora.splits import SPLITS
 
 BLOCK = 1 << 18
+WHITE_SPACE = re.compile(rb"\s")
+LONGEST_CHARACTER, CONTINUATION = 4, bytes(range(0x80, 0xC0))  # of UTF-8, in bytes
 
 
 class ByteRange(NamedTuple):
@@ -13,6 +16,10 @@ class ByteRange(NamedTuple):
 
     begin: int
     end: int
+
+
+class NothingLeft(ValueError):
+    """A split got no text, as the places to cut at are too far from each other."""
 
 
 def whole(path: Path) -> List[ByteRange]:
@@ -58,23 +65,30 @@ def consecutive_ranges(path: Path, sizes: Sequence[int]) -> Dict[str, List[ByteR
 
 
 def held_out_ranges(
-    path: Path, splits: Sequence[str], blocks: int = 20, share: float = 0.05, limit: Optional[int] = None
+    path: Path,
+    splits: Sequence[str],
+    blocks: int = 20,
+    share: float = 0.05,
+    limit: Optional[int] = None,
+    place: Optional[Callable[[BinaryIO, int], int]] = None,
 ) -> Dict[str, List[ByteRange]]:
     """Cut a file into train and the held-out `splits`, whose text comes from everywhere in the file.
 
     The file is cut into `blocks` equal blocks; of each, the last `share` goes to the last split, the `share`
-    before it to the split before, and the rest to train. All cuts are moved to the next end of a line.
+    before it to the split before, and the rest to train. All cuts are moved to the next `place`.
 
     Args:
         path: the text; only a few bytes around each cut are read.
         splits: the held-out ones, of valid and test.
         limit: use this many bytes only, in equal parts from the beginning of every block.
+        place: returns the first position at or behind an offset of the file where it may be cut; None: line_end.
 
     Returns:
         Spans of train and of `splits`, ascending and without overlap; without `limit` they cover the file.
 
     Raises:
-        ValueError: an argument out of its range, or a text too short for a line in every split.
+        ValueError: an argument out of its range.
+        NothingLeft: a text too short for a line in every split.
     """
     if blocks < 1:
         raise ValueError(f"the number of blocks is {blocks}; at least 1 is needed")
@@ -86,18 +100,23 @@ def held_out_ranges(
     used = size if limit is None else min(limit, size)
     order = ["train", *splits]
     ranges: Dict[str, List[ByteRange]] = {split: [] for split in order}
+    searched, found = 0, -1
     with open(path, "rb") as stream:
         for number in range(blocks):
             begin, end = number * size // blocks, (number + 1) * size // blocks
             length = min((number + 1) * used // blocks - number * used // blocks, end - begin)
             edges = [begin, *(begin + length - round(length * share * n) for n in range(len(splits), -1, -1))]
-            ends = [line_end(stream, edge) for edge in edges]
+            ends = []
+            for edge in edges:
+                if not searched <= edge <= found:  # a line that several edges lie in is read once
+                    searched, found = edge, (place or line_end)(stream, edge)
+                ends.append(found)
             for split, first, last in zip(order, ends, ends[1:]):
                 if last > first:
                     ranges[split].append(ByteRange(first, last))
     for split in order:
         if not ranges[split]:
-            raise ValueError(
+            raise NothingLeft(
                 f"{path}: no line is left for {split} of {used} bytes cut into {blocks} blocks, {share} of them for "
                 f"each of {', '.join(splits)}; give more text, or fewer blocks"
             )
@@ -111,3 +130,24 @@ def line_end(stream: BinaryIO, offset: int) -> int:
     stream.seek(offset - 1)
     stream.readline()
     return stream.tell()
+
+
+def word_begin(stream: BinaryIO, offset: int) -> int:
+    """Return the first position at or behind `offset` that follows white space of ASCII, or the end of the file."""
+    if offset == 0:
+        return 0
+    stream.seek(offset - 1)
+    place = offset - 1
+    while block := stream.read(BLOCK):
+        found = WHITE_SPACE.search(block)
+        if found:
+            return place + found.end()
+        place += len(block)
+    return place
+
+
+def character_begin(stream: BinaryIO, offset: int) -> int:
+    """Return the first position at or behind `offset` where a character of UTF-8 may begin: any byte in other data."""
+    stream.seek(offset)
+    following = stream.read(LONGEST_CHARACTER - 1)
+    return offset + len(following) - len(following.lstrip(CONTINUATION))

@@ -4,15 +4,18 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from fairseq_mega.corpora.files import write_json, written_whole
+from fairseq_mega.corpora.files import blocks_of, write_json, written_whole
 from fairseq_mega.corpora.language_modeling import made_up
 from fairseq_mega.corpora.language_modeling.byte_ranges import (
     ByteRange,
+    NothingLeft,
+    character_begin,
     consecutive_ranges,
     held_out_ranges,
     read_ranges,
     size_of,
     whole,
+    word_begin,
 )
 from fairseq_mega.corpora.language_modeling.subwords import cut_words
 from fairseq_mega.corpora.language_modeling.text_counts import ByteCounter, TextCounts
@@ -79,8 +82,27 @@ def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRan
             raise ValueError("--sizes cuts the file of --train alone: leave --valid and --test out")
         return {split: (args.train, ranges) for split, ranges in consecutive_ranges(args.train, args.sizes).items()}
     missing = [split for split in SPLITS if split not in given]
-    cut = held_out_ranges(args.train, missing, args.blocks, args.held_out, args.limit)
+    how = (args.train, missing, args.blocks, args.held_out, args.limit)
+    try:
+        cut = held_out_ranges(*how)
+    except NothingLeft:
+        place, name = (character_begin, "anywhere") if args.unit == "bytes" else (word_begin, "at white space")
+        cut = held_out_ranges(*how, place)
+        say(f"{args.train} {few_line_ends(args.train)}: its parts are cut {name}")
     return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
+
+
+def few_line_ends(path: Path) -> str:
+    """Say why there is no line for every part of a file."""
+    feeds = returns = 0
+    with open(path, "rb") as stream:
+        for block in blocks_of(stream):
+            feeds += block.count(b"\n")
+            returns += block.count(b"\r")
+    if returns > feeds:
+        remedy = r"`tr '\r' '\n'` makes line feeds of them"
+        return f"has {feeds} line feeds and {returns} carriage returns, which end no line here ({remedy})"
+    return f"has {feeds} line feeds, too few to be cut between lines"
 
 
 def command_split(args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 
 
 def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
-    r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
+    r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines or words.
 
     Lines end at `\n` only, and are cut into words as fairseq does it. A byte-order mark is left out.
 
@@ -28,7 +28,7 @@ def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = 
             stream.seek(part.begin)
             offset = part.begin
             while offset < part.end:
-                line = stream.readline()
+                line = stream.readline(part.end - offset)
                 if not line:
                     raise ValueError(f"{path}: the file ended at byte {offset}; it changed while it was read")
                 yield _words(stream, line, offset, replace_invalid)
