@@ -1,10 +1,18 @@
-"""How fairseq-interactive reads its lines."""
+"""Text on its way to a model, in fairseq-interactive and through the hub: cleaned as the training text was."""
 
+import fileinput
+import logging
+import pathlib
+import sys
+import types
 import typing
 
-from .patching import wrap
+from .patching import ModuleWith, wrap
+
+logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
+Steps = typing.Sequence[str]
 
 
 def drop_byte_order_marks() -> None:
@@ -12,15 +20,88 @@ def drop_byte_order_marks() -> None:
 
     It stands at the beginning of many files of UTF-8, and so within the lines of files that are joined.
     """
+    from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
 
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _without_byte_order_marks)
+    wrap(GeneratorHubInterface, "tokenize", _without_a_byte_order_mark)
+
+
+def end_lines_at_line_feeds(interactive: types.ModuleType) -> None:
+    """Read a line for each line feed of the input: to Python a carriage return ends one, too, and later lines shift.
+
+    Args:
+        interactive: the module ``fairseq_cli.interactive``.
+    """
+
+    def hook_encoded(encoding: str) -> typing.Callable:
+        return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
+
+    getattr(sys.stdin, "reconfigure", dict)(newline="\n")
+    vars(interactive)["fileinput"] = ModuleWith(fileinput, hook_encoded=hook_encoded)
 
 
 def _without_byte_order_marks(
     original: typing.Callable,
     self: typing.Any,
-    lines: typing.Sequence[str],
+    lines: Steps,
     encode_fn: typing.Callable[[str], str],
 ) -> typing.Any:
+    if any("\r" in line for line in lines):
+        logger.warning(
+            r"a line has carriage returns in it, which end no line (`tr '\r' '\n'` makes line feeds of them)"
+        )
     return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)
+
+
+def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
+    return original(self, sentence.lstrip(BYTE_ORDER_MARK))
+
+
+def clean_as_in_training(
+    clean: typing.Callable[[str, Steps], str],
+    steps_of_model: typing.Callable[[pathlib.Path], Steps],
+    steps_of_folder: typing.Callable[[pathlib.Path], Steps],
+) -> None:
+    """Clean text before ``--bpe sentencepiece`` cuts it, and before data without pieces look its words up.
+
+    Args:
+        clean: applies steps to a text.
+        steps_of_model: that the file of a sentencepiece model names.
+        steps_of_folder: that a data folder names.
+    """
+    from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+    from fairseq.hub_utils import GeneratorHubInterface
+    from fairseq.tasks import FairseqTask
+
+    def with_steps_of_the_model(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
+        from fairseq import file_utils
+
+        original(self, cfg)
+        self.cleaning = steps_of_model(pathlib.Path(file_utils.cached_path(cfg.sentencepiece_model)))
+
+    def cleaned_for_pieces(original: typing.Callable, self: typing.Any, x: str) -> str:
+        return original(self, clean(x, self.cleaning))
+
+    def lines_cleaned_for_the_data(
+        original: typing.Callable, self: typing.Any, lines: Steps, encode_fn: typing.Callable[[str], str]
+    ) -> typing.Any:
+        steps = _steps_of_data(self, steps_of_folder)
+        return original(self, [clean(line, steps) for line in lines], encode_fn)
+
+    def cleaned_for_the_data(original: typing.Callable, self: typing.Any, sentence: str) -> str:
+        return original(self, clean(sentence, _steps_of_data(self.task, steps_of_folder)))
+
+    wrap(SentencepieceBPE, "__init__", with_steps_of_the_model)
+    wrap(SentencepieceBPE, "encode", cleaned_for_pieces)
+    wrap(FairseqTask, "get_interactive_tokens_and_lengths", lines_cleaned_for_the_data)
+    wrap(GeneratorHubInterface, "tokenize", cleaned_for_the_data)
+
+
+def _steps_of_data(task: typing.Any, steps_of_folder: typing.Callable[[pathlib.Path], Steps]) -> Steps:
+    from fairseq import utils
+
+    settings = getattr(task, "args", None) or getattr(task, "cfg", None)
+    data = getattr(settings, "data", None)
+    folders = utils.split_paths(data) if isinstance(data, str) else []
+    return steps_of_folder(pathlib.Path(folders[0])) if folders else ()

@@ -1,33 +1,58 @@
 """Training of a sentencepiece model."""
 
 import os
+from collections import Counter
 from pathlib import Path
-from typing import List
+from typing import List, Mapping, Sequence, Tuple
 
 import sentencepiece
 
+from fairseq_mega.data.text_cleaning import mark_model
+
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unless told
+SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
+LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
+BYTES = 256  # pieces of a model with byte_fallback
 
 
-def train_model(lines: List[str], prefix: Path, vocabulary_size: int, byte_fallback: bool = False) -> int:
+def train_model(
+    lines: List[str],
+    prefix: Path,
+    vocabulary_size: int,
+    byte_fallback: bool = False,
+    cleaning: Sequence[str] = (),
+) -> int:
     """Train a model on all the lines and write it to `prefix.model` and `prefix.vocab`; return its size.
 
     Text is not normalised, so that decoding gives back the text, white space aside. A text too
     small for the wanted size gets a smaller vocabulary. With ``byte_fallback`` there is a piece for every byte, and no
-    text is unknown: the ends of its lines and every blank come back as well.
+    text is unknown: the ends of its lines and every blank come back as well; where there are too many characters for
+    the pieces, rare ones are spelled in bytes. Without it every character has a piece: a text whose characters would
+    take three quarters of the pieces gets a larger vocabulary, with half of ``vocabulary_size`` for longer ones.
+
+    Args:
+        cleaning: steps of :mod:`fairseq_mega.data.text_cleaning` that the text has had; the model names them.
 
     Raises:
         ValueError: the text is too small to learn from.
     """
     prefix.parent.mkdir(parents=True, exist_ok=True)
     partial = prefix.with_name(prefix.name + ".partial")
+    characters = Counter(character for line in lines for character in line if character != " ")
+    needed = len(characters) + SPECIAL
+    wanted, coverage = vocabulary_size, 1.0
+    if byte_fallback and needed + BYTES > vocabulary_size:
+        coverage, kept = most_covered(characters, max(0, vocabulary_size - SPECIAL - BYTES) // 2)
+        wanted = max(wanted, kept + SPECIAL + BYTES)
+    elif not byte_fallback and 4 * needed > 3 * vocabulary_size:
+        wanted = needed + vocabulary_size // 2
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_prefix=str(partial),
-            vocab_size=vocabulary_size,
+            vocab_size=wanted,
             hard_vocab_limit=False,
-            character_coverage=1.0,
+            character_coverage=coverage,
             normalization_rule_name="identity",
             model_type="unigram",
             byte_fallback=byte_fallback,
@@ -38,8 +63,24 @@ def train_model(lines: List[str], prefix: Path, vocabulary_size: int, byte_fallb
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(
-            f"sentencepiece could not learn {vocabulary_size} pieces from {len(lines)} lines: {error}"
+            f"sentencepiece could not learn {wanted} pieces from {len(lines)} lines with {len(characters)} different "
+            f"characters: {error}"
         ) from None
+    if cleaning:
+        mark_model(Path(f"{partial}.model"), cleaning)
     for ending in (".vocab", ".model"):
         os.replace(f"{partial}{ending}", f"{prefix}{ending}")
     return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
+
+
+def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:
+    """Return the share of a text that its ``most`` commonest characters make up, and how many these are.
+
+    They are more than ``most`` where these make up less than sentencepiece accepts.
+    """
+    total, covered, kept = sum(characters.values()), 0, 0
+    for count in sorted(characters.values(), reverse=True):
+        if kept >= most and covered >= LEAST_COVERED * total:
+            break
+        covered, kept = covered + count, kept + 1
+    return min(1.0, covered / total), kept

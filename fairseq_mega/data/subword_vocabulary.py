@@ -7,6 +7,7 @@ from typing import List, Sequence
 import numpy as np
 from fairseq.data import Dictionary
 
+from .text_cleaning import clean
 from .text_units import SubwordUnit
 
 MULTIPLE = 8  # of the number of symbols, for the sake of matrix products
@@ -31,7 +32,8 @@ class SubwordVocabulary:
             raise FileNotFoundError(
                 f"{model} does not exist: put the sentencepiece model there, or name it with --subword-model FILE"
             )
-        self.processor = SubwordUnit(model).processor
+        unit = SubwordUnit(model)
+        self.processor, self.cleaning = unit.processor, unit.cleaning
         self.dictionary = Dictionary()
         self.index_of = np.full(self.processor.get_piece_size(), self.dictionary.unk(), dtype=np.int32)  # (pieces,)
         for piece in range(len(self.index_of)):
@@ -43,5 +45,6 @@ class SubwordVocabulary:
     def encode(self, texts: Sequence[str], threads: int = 1) -> List[np.ndarray]:
         """Indices of each text, (L,) int32, ``</s>`` at its end."""
         end = np.array([self.dictionary.eos()], dtype=np.int32)
-        pieces = self.processor.encode(list(texts), out_type=int, num_threads=threads)
+        cleaned = [clean(text, self.cleaning) for text in texts]
+        pieces = self.processor.encode(cleaned, out_type=int, num_threads=threads)
         return [np.concatenate([self.index_of[np.array(found, dtype=np.int64)], end]) for found in pieces]

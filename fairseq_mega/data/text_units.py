@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 from fairseq.data import Dictionary
 
 from .byte_text import encode
+from .text_cleaning import clean, steps_of_model
 
 UNIT_FILE = "unit.json"
 MODEL_FILE = "subwords.model"
@@ -79,7 +80,7 @@ class ByteUnit(TextUnit):
 
 
 class SubwordUnit(TextUnit):
-    """Pieces of a sentencepiece model.
+    """Pieces of a sentencepiece model, of text that is cleaned as the model says.
 
     Args:
         model: its file.
@@ -97,10 +98,11 @@ class SubwordUnit(TextUnit):
             self.processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
         except (RuntimeError, OSError) as error:
             raise ValueError(f"{model} is no sentencepiece model ({error}): copy it from where it was made") from error
+        self.cleaning = steps_of_model(model)
 
     def encode(self, line: str) -> str:
         readable = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # bytes that are no UTF-8
-        return " ".join(self.processor.encode(readable, out_type=str))
+        return " ".join(self.processor.encode(clean(readable, self.cleaning), out_type=str))
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
         """As the base class; pieces that are bytes, ``<0x0A>``, become the characters that they make up together."""

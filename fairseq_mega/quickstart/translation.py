@@ -12,6 +12,7 @@ from typing import List
 from fairseq_mega.corpora.checksums import sha256_of
 from fairseq_mega.corpora.debian import fetch_package, need_dpkg, unpack_package
 from fairseq_mega.corpora.translation.command import main as parallel_text
+from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
 from fairseq_mega.reports.command import main as report
@@ -129,6 +130,7 @@ class Translation:
         for split in ("train", "valid", "test"):
             command += [f"--{split}pref", self.folder / "pieces" / split]
         self.work.run("binarise", [*command, "--destdir", self.folder / "data-bin"])
+        shutil.copyfile(self.folder / "pieces" / "joint.model", self.folder / "data-bin" / MODEL_FILE)
 
     def plan(self) -> None:
         """Share out the time: a machine that took long to set up trains for less."""

@@ -4,6 +4,9 @@ from fairseq_mega.compat.imports import import_fairseq
 
 import_fairseq()
 
+from fairseq_mega.compat.interactive import clean_as_in_training  # noqa: E402
+from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
+
 from . import (  # noqa: E402
     image_classification,
     lra_image,
@@ -12,6 +15,8 @@ from . import (  # noqa: E402
     megalodon_pretrain,
     speech_commands,
 )
+
+clean_as_in_training(clean, steps_of_model, steps_of_folder)
 
 __all__ = [
     "image_classification",

@@ -13,7 +13,8 @@ from fairseq_mega.corpora import progress
 from fairseq_mega.corpora.language_modeling import command
 from fairseq_mega.corpora.language_modeling.published import CORPORA
 from fairseq_mega.corpora.language_modeling.splitting import follow_bytes
-from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit, text_unit
 from tests.support import helpers
 
 SPLITS = ("train", "valid", "test")
@@ -137,6 +138,36 @@ def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path, capsys: pyte
     assert not (tmp_path / "out" / "counts.json").exists()
     assert run(*arguments, "--replace-invalid") == 0
     assert "fa\ufffdade" in (tmp_path / "out" / "test").read_text()
+
+
+@pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        (" ", "has 0 line feeds, too few to be cut between lines"),
+        ("\r", r"has 0 line feeds and 399 carriage returns, which end no line here (`tr '\r' '\n'` makes line feeds"),
+    ],
+    ids=["one line", "carriage returns"],
+)
+def test_a_text_without_line_feeds(
+    unit: str, end: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """It is cut where the unit allows it, with the cause, and no word of it is lost."""
+    path, out = tmp_path / "text8", tmp_path / "out"
+    lines = helpers.random_sentences(400, seed=3)
+    path.write_bytes(end.join(lines).encode())
+    assert run("split", "--unit", unit, "--train", path, "--output", out, "--vocab-size", 60) == 0
+    where = "anywhere" if unit == "bytes" else "at white space"
+    printed = capsys.readouterr()
+    assert message in printed.out + printed.err and f": its parts are cut {where}" in printed.out + printed.err
+    folder = out / "words" if unit == "subwords" else out
+    found = [word for split in SPLITS for word in (folder / split).read_text().split()]
+    words = " ".join(lines).split()
+    assert len(found) == (len(path.read_bytes()) if unit == "bytes" else len(words))
+    assert unit == "bytes" or sorted(found) == sorted(words)
+    if unit == "subwords":
+        learnt = SubwordUnit(out / MODEL_FILE).processor.get_piece_size()
+        assert learnt >= 0.8 * train_model(lines, tmp_path / "of_lines", 60)  # in long lines sentencepiece finds few
 
 
 class TestCheck:

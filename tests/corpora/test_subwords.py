@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
+from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.corpora.translation import command
 from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
 from fairseq_mega.corpora.translation.parallel_text import Pair
+from fairseq_mega.data.text_cleaning import SENTENCES, steps_of_model, write_steps
 
 
 @pytest.fixture
@@ -72,3 +74,61 @@ def test_a_given_model_is_used_and_none_is_trained(text: Path, tmp_path: Path) -
     assert command.main([*arguments(text, second), "--model", str(first / "joint.model")]) == 0
     assert not (second / "joint.model").exists()
     assert (second / "test.de").read_bytes() == (first / "test.de").read_bytes()
+
+
+HAN = [chr(0x4E00 + number) for number in range(150)]
+
+
+def write_chinese(folder: Path, held_out: "list[str]") -> None:
+    """Text of 150 characters, and a validation and test text of others."""
+    folder.mkdir()
+    pairs = [Pair(f"sentence {n}", "".join(HAN[(n * 7 + k) % len(HAN)] for k in range(8))) for n in range(60)]
+    write_pairs(str(folder / "train"), "en", "zh_CN", pairs)
+    for split in ("valid", "test"):
+        write_pairs(str(folder / split), "en", "zh_CN", [Pair("sentence 1", text) for text in held_out])
+
+
+def test_more_characters_than_pieces(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Every character gets its piece; those of other text that have none are counted and named."""
+    learnt = "".join(HAN[:8])
+    write_chinese(tmp_path / "text", [learnt, f"{learnt} \u9f98\u9f98\u9f97"])
+    languages = ["--source-lang", "en", "--target-lang", "zh_CN"]
+    words = ["subwords", "--text", str(tmp_path / "text"), "--output", str(tmp_path / "pieces"), *languages]
+    assert command.main([*words, "--vocab-size", "100"]) == 0
+    printed = capsys.readouterr().out
+    assert "pieces, 100 asked for, as every character has one and longer pieces need some, too" in printed
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "pieces" / "joint.model"))
+    assert not any(processor.is_unknown(processor.piece_to_id(character)) for character in HAN)
+    assert "valid: 3 characters of 37 become <unk>: \u9f98 \u9f97" in printed
+
+
+@pytest.mark.parametrize(("characters", "size", "expected"), [(20, 100, 100), (90, 100, 150), (150, 100, 220)])
+def test_the_size_grows_with_the_characters(characters: int, size: int, expected: int, tmp_path: Path) -> None:
+    text = [HAN[(n * k) % characters] + HAN[k % characters] + HAN[n % characters] for n in range(99) for k in range(99)]
+    found = train_model(text, tmp_path / "model", size)
+    assert characters < found <= expected
+
+
+def test_bytes_stand_for_rare_characters(tmp_path: Path) -> None:
+    """A vocabulary with bytes keeps its size, however many characters there are."""
+    text = [HAN[n % 20] * 20 + HAN[n % 150] * (n < 150) for n in range(600)]
+    assert train_model(text, tmp_path / "model", 320, byte_fallback=True) <= 320
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "model.model"))
+    assert all(processor.decode(processor.encode(line)) == line for line in text)
+
+
+def test_pieces_name_the_cleaning_of_their_text(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Text that was not cleaned leaves no mark; a model of other origin is copied, and the copy marked."""
+    small = ["--vocab-size", "100"]
+    assert command.main([*arguments(text, tmp_path / "plain"), *small]) == 0
+    assert steps_of_model(tmp_path / "plain" / "joint.model") == ()
+    write_steps(text, SENTENCES)
+    assert command.main([*arguments(text, tmp_path / "cleaned"), *small]) == 0
+    assert steps_of_model(tmp_path / "cleaned" / "joint.model") == SENTENCES
+    plain = ["--model", str(tmp_path / "plain" / "joint.model")]
+    assert command.main([*arguments(text, tmp_path / "again"), *plain]) == 0
+    assert "a copy of" in capsys.readouterr().out
+    assert steps_of_model(tmp_path / "again" / "joint.model") == SENTENCES
+    cleaned = ["--model", str(tmp_path / "cleaned" / "joint.model")]
+    assert command.main([*arguments(text, tmp_path / "same"), *cleaned]) == 0
+    assert not (tmp_path / "same" / "joint.model").exists()

@@ -1,6 +1,7 @@
 """Input that is missing, broken or odd: one clear line, nothing lost, every sentence translated."""
 
 import io
+import re
 import shutil
 from pathlib import Path
 from typing import List
@@ -149,6 +150,19 @@ def test_a_byte_order_mark_changes_nothing(tiny_model, device_flags, tmp_path) -
     piped = helpers.run_fairseq("interactive", arguments, stdin="\ufeffw1 w2\n\ufeffw3\n")
     assert "<unk>" not in from_file + piped
     assert helpers.hypotheses(plain) == helpers.hypotheses(from_file) == helpers.hypotheses(piped)
+
+
+@pytest.mark.parametrize("way", ["pipe", "file"])
+def test_a_carriage_return_ends_no_line(way: str, tiny_model, device_flags, tmp_path, monkeypatch, capsys) -> None:
+    """An answer for each line feed: with one more, all later answers would belong to other lines."""
+    (tmp_path / "input").write_bytes(b"w1\rw2\r\nw3\n")
+    lines = io.TextIOWrapper((tmp_path / "input").open("rb"), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", lines)
+    arguments = [tiny_model.data, "--path", tiny_model.checkpoint, "--beam", 1, *device_flags]
+    arguments += ["--input", tmp_path / "input"] if way == "file" else []
+    assert console.run("interactive", [str(argument) for argument in arguments]) == 0
+    sources = re.findall(r"^S-\d+\t(.*)$", capsys.readouterr().out, re.M)
+    assert sources == ["w1 w2", "w3"]
 
 
 class TestEmptySourceLines:

@@ -1,14 +1,18 @@
 """Cut the words of a text for language modelling into subwords, the pieces of a sentencepiece model."""
 
 from pathlib import Path
-from typing import Dict
+from typing import Dict, Iterator
 
 import sentencepiece
 
 from fairseq_mega.corpora.files import written_whole
 from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.data.text_cleaning import WORDS
 from fairseq_mega.data.text_units import MODEL_FILE
+
+LONGEST_ROW = 2000  # characters; in longer lines sentencepiece finds few pieces, and very long ones it leaves out
+WORDS_OF_ROW = 20
 
 
 def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict[str, int]]:
@@ -21,7 +25,8 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
         ValueError: the text is too small to learn from.
     """
     with open(words / "train", encoding="utf-8", newline="\n") as lines:
-        train_model([line.rstrip("\n") for line in lines], output / Path(MODEL_FILE).stem, vocabulary_size)
+        text = [row for line in lines for row in rows_of(line)]
+    train_model(text, output / Path(MODEL_FILE).stem, vocabulary_size, cleaning=WORDS)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / MODEL_FILE))
     found = {}
     for split in SPLITS:
@@ -30,9 +35,20 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
             words / split, encoding="utf-8", newline="\n"
         ) as lines:
             for line in lines:
-                pieces = processor.encode(line.rstrip("\n"), out_type=str)
+                pieces = [piece for row in rows_of(line) for piece in processor.encode(row, out_type=str)]
                 tokens += len(pieces) + 1
                 seen.update(pieces)
                 target.write(" ".join(pieces).encode("utf-8") + b"\n")
         found[split] = {"tokens": tokens, "symbols": len(seen)}
     return found
+
+
+def rows_of(line: str) -> Iterator[str]:
+    """Yield parts of a line of words that sentencepiece can take; no piece spans two words, so its pieces stay."""
+    line = line.rstrip("\n")
+    if len(line) <= LONGEST_ROW:
+        yield line
+        return
+    words = line.split(" ")
+    for begin in range(0, len(words), WORDS_OF_ROW):
+        yield " ".join(words[begin : begin + WORDS_OF_ROW])

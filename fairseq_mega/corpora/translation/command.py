@@ -16,6 +16,7 @@ from fairseq_mega.corpora.translation.corpus import Corpus, add_names, clean_pag
 from fairseq_mega.corpora.translation.help_corpus import HelpCorpus
 from fairseq_mega.corpora.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.corpora.translation.subwords import command_subwords
+from fairseq_mega.data.text_cleaning import SENTENCES, write_steps
 
 
 def command_help_pages(options: argparse.Namespace) -> None:
@@ -24,6 +25,7 @@ def command_help_pages(options: argparse.Namespace) -> None:
     corpus = clean_pages(Progress("reading", "help pages", len(help_corpus)).follow(help_corpus))
     add_names(corpus, help_corpus.names)
     write_corpus(corpus, options.output, options.source_lang, options.target_lang, options.limit)
+    write_steps(options.output, SENTENCES)
     statistics = help_corpus.statistics
     print(
         f"help pages in both languages: {statistics.pages_paired} "
@@ -44,6 +46,7 @@ def command_own_text(options: argparse.Namespace) -> None:
     assert train is not None
     corpus = own_corpus(train, valid, test, options.held_out)
     write_corpus(corpus, options.output, options.source_lang, options.target_lang, options.limit)
+    write_steps(options.output, SENTENCES)
     print(f"pairs read: {len(train)}; dropped: {describe_dropped(corpus)}")
     print(f"sentence pairs: {describe_splits(corpus)}")
 

@@ -1,12 +1,7 @@
 """Pairs of a text and its translation: cleaning them, and the rules by which they are kept."""
 
-import re
-import unicodedata
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
-
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 
 
 class Pair(NamedTuple):
@@ -35,8 +30,9 @@ LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, the shor
 
 def clean_text(text: str) -> str:
     """Compose characters (NFC), remove control and invisible ones, and make white space single spaces."""
-    text = _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
-    return " ".join(_CONTROL.sub(" ", text).split())
+    from fairseq_mega.data.text_cleaning import SENTENCES, clean  # needs fairseq, which options are read without
+
+    return clean(text, SENTENCES)
 
 
 def letter_share(text: str) -> float:

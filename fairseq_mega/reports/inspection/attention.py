@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any, Callable, List, NamedTuple, Optional
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from fairseq_mega.corpora.classification.new_examples import reader_of
+from fairseq_mega.data.text_cleaning import clean, steps_of_folder
+from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.text_generator import TextGenerator
 
@@ -29,7 +31,7 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     Args:
         path: checkpoint.
         data: folder whose dictionaries the model was trained with; None: the one that the checkpoint names.
-        text: as the data hold it: of a translator words and pieces with spaces between, otherwise plain text.
+        text: plain; of a translator whose data folder has no ``subwords.model``, words and pieces with spaces between.
         layer: counted from 1; None: the last.
 
     Raises:
@@ -61,9 +63,20 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
     return Attended(weights[:length, :length], symbols, symbols, f"attention of layer {number}")
 
 
+def _source_symbols(task: Any, text: str) -> str:
+    """Pieces of a text where its data folder holds their model and the text is none yet; else the text, cleaned."""
+    folder = Path(utils.split_paths(task.cfg.data)[0])
+    model = folder / MODEL_FILE
+    if not model.is_file():
+        return clean(text, steps_of_folder(folder))
+    unit = SubwordUnit(model)
+    return clean(text, unit.cleaning) if "\u2581" in text else unit.encode(text)
+
+
 def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attended:
     """Cross attention of a decoder's layer while it reads its own translation."""
-    source = task.source_dictionary.encode_line(text, add_if_not_exist=False).long().unsqueeze(0)
+    symbols = _source_symbols(task, text)
+    source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
     target = task.target_dictionary

@@ -1,0 +1,90 @@
+"""The cleaning of a training text, which every text has on its way to the model as well.
+
+It belongs to the pieces that were learnt from the text: the steps are named in the file of the sentencepiece model, in
+a field that sentencepiece skips, and so go wherever the model goes. A folder of text, or of data without pieces, has
+them in ``cleaning.json``. Text without either is taken as it is.
+"""
+
+import json
+import re
+import unicodedata
+from pathlib import Path
+from typing import Callable, Dict, Sequence, Tuple
+
+CLEANING_FILE = "cleaning.json"
+BYTE_ORDER_MARK = "\ufeff"
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LINE_ENDS = re.compile("\r\n?")
+
+STEPS: Dict[str, Callable[[str], str]] = {  # in their order
+    "line-ends": lambda text: _LINE_ENDS.sub("\n", text),
+    "invisible": lambda text: _INVISIBLE.sub("", text),  # soft hyphens, zero-width spaces, joiners, marks of order
+    "compose": lambda text: unicodedata.normalize("NFC", text),
+    "controls": lambda text: _CONTROL.sub(" ", text),
+    "blanks": lambda text: " ".join(text.split()),  # of any kind become single ones, with none at the ends
+}
+SENTENCES = ("invisible", "compose", "controls", "blanks")  # of parallel text
+WORDS = ("blanks",)  # of texts that are cut into words first
+DOCUMENTS = ("line-ends",)  # of plain text that is read in lines
+
+# The field 4711 of a sentencepiece model, whose format leaves the numbers from 200 on to others.
+_FIELD = b"\xba\xa6\x02"
+_MARK = re.compile(rb"fairseq_mega cleaning:([a-z -]*);")
+
+
+def clean(text: str, steps: Sequence[str]) -> str:
+    """Return a text cleaned by these steps, names of STEPS."""
+    for name, step in STEPS.items():
+        if name in steps:
+            text = step(text)
+    return text
+
+
+def _checked(steps: Sequence[str], path: Path) -> Tuple[str, ...]:
+    unknown = [step for step in steps if step not in STEPS]
+    if unknown:
+        raise ValueError(f"{path} names the cleaning {unknown[0]!r}; known are {', '.join(STEPS)}: update fairseq_mega")
+    return tuple(steps)
+
+
+def mark_model(model: Path, steps: Sequence[str]) -> None:
+    """Name the steps in the file of a sentencepiece model, in place of those that it named."""
+    text = f"fairseq_mega cleaning:{' '.join(steps)};".encode("ascii")
+    assert len(text) < 128  # the length is one byte
+    with model.open("ab") as file:
+        file.write(_FIELD + bytes([len(text)]) + text)
+
+
+def steps_of_model(model: Path) -> Tuple[str, ...]:
+    """Return the steps that the file of a sentencepiece model names; none for a model of other origin.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: for a step that is unknown.
+    """
+    found = _MARK.findall(model.read_bytes())
+    return _checked(found[-1].decode("ascii").split(), model) if found else ()
+
+
+def write_steps(folder: Path, steps: Sequence[str]) -> None:
+    """Name the steps in ``cleaning.json`` of a folder."""
+    (folder / CLEANING_FILE).write_text(json.dumps({"cleaning": list(steps)}) + "\n", encoding="utf-8")
+
+
+def steps_of_folder(folder: Path) -> Tuple[str, ...]:
+    """Return the steps that ``cleaning.json`` of a folder names; none without that file.
+
+    Raises:
+        ValueError: if it is broken.
+    """
+    path = folder / CLEANING_FILE
+    if not path.is_file():
+        return ()
+    try:
+        steps = json.loads(path.read_text(encoding="utf-8"))["cleaning"]
+        return _checked([str(step) for step in steps], path)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f'{path}: {type(error).__name__}: {error}; it must hold {{"cleaning": [STEP, ...]}}'
+        ) from error

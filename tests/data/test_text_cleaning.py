@@ -1,0 +1,161 @@
+"""One road for text: cleaned in use as it was for training, and not otherwise."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, List, NamedTuple
+
+import pytest
+import torch
+from fairseq.data import Dictionary, encoders
+from fairseq.hub_utils import GeneratorHubInterface
+from fairseq.tasks import FairseqTask
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
+from fairseq_mega.data.text_cleaning import (
+    SENTENCES,
+    STEPS,
+    WORDS,
+    clean,
+    mark_model,
+    steps_of_folder,
+    steps_of_model,
+    write_steps,
+)
+from fairseq_mega.data.text_units import SubwordUnit
+
+TEXT = "Café über Stein"
+BLANKS = {
+    "no-break space": "Café\u00a0über Stein",
+    "narrow no-break space": "Café\u202füber Stein",
+    "ideographic space": "Café\u3000über Stein",
+    "tab": "Café\tüber\t Stein",
+    "line separator": "Café\u2028über Stein",
+    "paragraph separator": "Café über\u2029Stein",
+    "next line": "Café über\u0085Stein",
+    "carriage return": "Café über\rStein\r",
+    "form feed": "Café\x0cüber Stein",
+    "blanks around": "  Café  über Stein ",
+}
+OTHERS = {
+    "decomposed": "Cafe\u0301 u\u0308ber Stein",
+    "half decomposed": "Cafe\u0301 über Stein",
+    "soft hyphen": "Ca\u00adfé über Stein",
+    "zero-width space": "Café über\u200b Stein",
+    "word joiner": "Café über St\u2060ein",
+    "mark of byte order within": "Café \ufeffüber Stein",
+    "hidden between letter and accent": "Cafe\u200b\u0301 über Stein",
+    "control": "Café\x01über Stein",
+    "mark of byte order": "\ufeffCafé über Stein",
+}
+
+
+class Road(NamedTuple):
+    """The ways of a text to a translator: as fairseq-interactive and as the hub have them."""
+
+    task: Any
+    bpe: Any
+
+    def interactive(self, text: str) -> List[int]:
+        encode = self.bpe.encode if self.bpe is not None else str
+        return self.task.get_interactive_tokens_and_lengths([text], encode)[0][0].tolist()
+
+    def hub(self, text: str) -> List[int]:
+        hub = GeneratorHubInterface.__new__(GeneratorHubInterface)
+        torch.nn.Module.__init__(hub)
+        hub.task, hub.bpe, hub.tokenizer, hub.src_dict = self.task, self.bpe, None, self.task.source_dictionary
+        return hub.encode(text).tolist()
+
+
+class Task(FairseqTask):
+    """A task of words or pieces in a data folder."""
+
+    def __init__(self, folder: Path, symbols: List[str]) -> None:
+        super().__init__(SimpleNamespace(data=f"{folder}:elsewhere"))
+        self.dictionary = Dictionary()
+        for symbol in symbols:
+            self.dictionary.add_symbol(symbol)
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.dictionary
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pieces of one text: of a cleaned one, of words, and of one of which nothing is known."""
+    folder = tmp_path_factory.mktemp("models")
+    lines = [TEXT, "Stein über Café", "ein Stein"] * 30
+    for name, steps in (("cleaned", SENTENCES), ("words", WORDS), ("unmarked", ())):
+        train_model(lines, folder / name, 40, cleaning=steps)
+    return folder
+
+
+def road_of(model: Path) -> Road:
+    bpe = encoders.build_bpe(SimpleNamespace(bpe="sentencepiece", sentencepiece_model=str(model)))
+    pieces = [bpe.sp.id_to_piece(number) for number in range(3, bpe.sp.get_piece_size())]
+    return Road(Task(model.parent, pieces), bpe)
+
+
+@pytest.mark.parametrize("text", {**BLANKS, **OTHERS}.values(), ids={**BLANKS, **OTHERS})
+def test_a_translator_reads_what_it_has_learnt(text: str, models: Path) -> None:
+    road = road_of(models / "cleaned.model")
+    want = road.interactive(TEXT)
+    assert road.task.source_dictionary.unk() not in want
+    assert road.interactive(text) == road.hub(text) == want
+    unit = SubwordUnit(models / "cleaned.model")
+    assert unit.encode(text) == unit.encode(TEXT) == road.bpe.encode(text)
+    read = SubwordVocabulary(models / "cleaned.model").encode([text, TEXT])
+    assert read[0].tolist() == read[1].tolist()
+
+
+@pytest.mark.parametrize("text", BLANKS.values(), ids=BLANKS)
+def test_words_are_cut_at_any_white_space(text: str, models: Path) -> None:
+    unit = SubwordUnit(models / "words.model")
+    assert unit.encode(text) == unit.encode(TEXT)
+
+
+@pytest.mark.parametrize("name", ["decomposed", "soft hyphen", "zero-width space", "mark of byte order within"])
+@pytest.mark.parametrize("model", ["words", "unmarked"])
+def test_what_training_did_not_clean_stays(model: str, name: str, models: Path) -> None:
+    road, plain = road_of(models / f"{model}.model"), encoders.build_bpe(None)
+    assert plain is None
+    unit = SubwordUnit(models / f"{model}.model")
+    pieces = unit.processor.encode(OTHERS[name], out_type=str)
+    assert unit.encode(OTHERS[name]) == road.bpe.encode(OTHERS[name]) == " ".join(pieces)
+    assert unit.encode(OTHERS[name]) != unit.encode(TEXT)
+
+
+@pytest.mark.parametrize(
+    "text", [*(text for name, text in OTHERS.items() if name != "mark of byte order")], ids=lambda text: repr(text)
+)
+def test_data_of_words_name_their_cleaning(text: str, tmp_path: Path) -> None:
+    road = Road(Task(tmp_path, TEXT.split()), None)
+    assert road.task.source_dictionary.unk() in road.interactive(text) or "\x01" in text
+    assert road.interactive(text) == road.hub(text)
+    write_steps(tmp_path, SENTENCES)
+    assert road.interactive(text) == road.hub(text) == road.hub(TEXT)
+
+
+def test_marks(models: Path, tmp_path: Path) -> None:
+    """They go wherever the file goes, the last one counts, and an unknown one is refused."""
+    assert [steps_of_model(models / f"{name}.model") for name in ("cleaned", "unmarked")] == [SENTENCES, ()]
+    copy = tmp_path / "sentencepiece.bpe.model"
+    copy.write_bytes((models / "cleaned.model").read_bytes())
+    mark_model(copy, WORDS)
+    assert steps_of_model(copy) == WORDS and SubwordUnit(copy).cleaning == WORDS
+    mark_model(copy, ["blanks", "rot-thirteen"])
+    with pytest.raises(ValueError, match=r"sentencepiece.bpe.model names the cleaning 'rot-thirteen'; .*update"):
+        SubwordUnit(copy)
+    assert steps_of_folder(tmp_path) == ()
+    (tmp_path / "cleaning.json").write_text("[]")
+    with pytest.raises(ValueError, match=r'cleaning.json: TypeError: .* it must hold {"cleaning": \[STEP'):
+        steps_of_folder(tmp_path)
+
+
+@given(st.text(alphabet="ae\u0301\u0308\u200b\u00ad\u2060\ufeff\u00a0\t\r\n \u2028\u1100\u1161"))
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+    for steps in (SENTENCES, tuple(STEPS)):
+        assert clean(clean(text, steps), steps) == clean(text, steps)
