@@ -99,7 +99,7 @@ def road_of(model: Path) -> Road:
     return Road(Task(model.parent, pieces), bpe)
 
 
-@pytest.mark.parametrize("text", {**BLANKS, **OTHERS}.values(), ids={**BLANKS, **OTHERS})
+@pytest.mark.parametrize("text", {**BLANKS, **OTHERS}.values(), ids=[*BLANKS, *OTHERS])
 def test_a_translator_reads_what_it_has_learnt(text: str, models: Path) -> None:
     road = road_of(models / "cleaned.model")
     want = road.interactive(TEXT)
