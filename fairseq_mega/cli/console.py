@@ -14,7 +14,6 @@ import warnings
 import fairseq_mega
 from fairseq_mega.compat.allocator import keep_freed_memory
 from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
-from fairseq_mega.compat.interactive import end_lines_at_line_feeds
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, option_value, with_task
@@ -94,10 +93,7 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         check_files(given)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
         with explained_errors():
-            module = importlib.import_module(COMMANDS[command])
-            if command == "interactive":
-                end_lines_at_line_feeds(module)
-            module.cli_main()
+            importlib.import_module(COMMANDS[command]).cli_main()
     except SystemExit as exit_request:
         if exit_request.code == 0 and {"-h", "--help"} & set(given):
             print("\n" + (plugin_flags() if command == "train" else plugin_flags(["--task"])))

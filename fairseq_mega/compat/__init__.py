@@ -88,6 +88,7 @@ def apply() -> None:
     arguments.refuse_what_cannot_be()
     precision.add_precision_option()
     interactive.drop_byte_order_marks()
+    interactive.end_lines_at_line_feeds()
     ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
     adam.step_at_once()

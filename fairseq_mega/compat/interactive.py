@@ -4,7 +4,6 @@ import fileinput
 import logging
 import pathlib
 import sys
-import types
 import typing
 
 from .patching import ModuleWith, wrap
@@ -27,12 +26,23 @@ def drop_byte_order_marks() -> None:
     wrap(GeneratorHubInterface, "tokenize", _without_a_byte_order_mark)
 
 
-def end_lines_at_line_feeds(interactive: types.ModuleType) -> None:
-    """Read a line for each line feed of the input: to Python a carriage return ends one, too, and later lines shift.
+def end_lines_at_line_feeds() -> None:
+    """Read a line for each line feed of the input: to Python a carriage return ends one, too, and later lines shift."""
+    from fairseq import options
 
-    Args:
-        interactive: the module ``fairseq_cli.interactive``.
-    """
+    wrap(options, "get_interactive_generation_parser", _with_lines_of_line_feeds)
+    _read_lines_of_line_feeds()  # fairseq-interactive loads the plugin within that function
+
+
+def _with_lines_of_line_feeds(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    _read_lines_of_line_feeds()
+    return original(*args, **kwargs)
+
+
+def _read_lines_of_line_feeds() -> None:
+    interactive = sys.modules.get("fairseq_cli.interactive")
+    if interactive is None:
+        return
 
     def hook_encoded(encoding: str) -> typing.Callable:
         return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
