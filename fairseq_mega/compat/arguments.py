@@ -1,5 +1,6 @@
 """How fairseq reads its command line."""
 
+import importlib.util
 import sys
 
 from . import paths
@@ -65,6 +66,8 @@ def _parse_checked(original, parser, *args, **kwargs):
         lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
         if lost:
             parser.error(f"{label}, {value}: {lost}: give paths that are there")
+    if given.get("write_checkpoints_asynchronously") and importlib.util.find_spec("iopath") is None:
+        parser.error("--write-checkpoints-asynchronously needs iopath: pip install iopath, or leave the option out")
     overrides = given.get("model_overrides")
     if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
         parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")

@@ -1,6 +1,7 @@
-"""A training that is finished stays as it is; one that could make no update is an error."""
+"""The end of a training: finished, it stays as it is; it leaves its last update; with no update it is an error."""
 
 import logging
+import math
 import os
 import typing
 
@@ -21,11 +22,40 @@ def leave_finished_trainings() -> None:
     wrap(checkpoint_utils, "load_checkpoint", _load_and_look)
 
 
+def save_last_epochs() -> None:
+    """Save what a training ends with: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs."""
+    from fairseq.trainer import Trainer
+
+    wrap(Trainer, "lr_step", _step_and_save)
+
+
+def _step_and_save(original: typing.Callable, self: typing.Any, epoch: int, *losses: typing.Any) -> typing.Any:
+    """Step, and save if no epoch follows; only fairseq's loop over epochs has a loss to give, if it is None."""
+    from fairseq import checkpoint_utils
+
+    rate, batches = original(self, epoch, *losses), getattr(self, "batches", None)
+    if not losses or batches is None:
+        return rate
+    saving, updates, limits = self.cfg.checkpoint, self.get_num_updates(), self.cfg.optimization
+    each = saving.save_interval_updates
+    saved = epoch % saving.save_interval == 0 or (
+        each > 0 and updates % each == 0 and updates >= self.cfg.dataset.validate_after_updates
+    )
+    last = batches.next_epoch_idx > (limits.max_epoch or math.inf) or rate <= limits.stop_min_lr
+    if last and not saved:
+        checkpoint_utils.save_checkpoint(saving, self, batches, losses[0])
+    return rate
+
+
 def _load_and_look(
     original: typing.Callable, cfg: typing.Any, trainer: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
     restored = restored_file(cfg, trainer.checkpoint_suffix)
     loaded = original(cfg, trainer, *args, **kwargs)
+    namespace = globals_of_training()
+    if namespace:
+        namespace["train"] = wrapped(namespace["train"], _train_unless_finished)
+    refuse_to_save_nothing(trainer.cfg)
     reason = nothing_left(trainer, loaded[1])
     if reason is None:
         return loaded
@@ -42,10 +72,7 @@ def _load_and_look(
             f"--save-dir, and {anew}"
         )
     logger.info(f"nothing to train: {reason}")
-    namespace = globals_of_training()
-    if namespace:
-        trainer.finished = True
-        namespace["train"] = wrapped(namespace["train"], _begin_no_finished_training)
+    trainer.finished = True
     return loaded
 
 
@@ -72,9 +99,23 @@ def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[st
     return None
 
 
-def _begin_no_finished_training(
-    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, *args: typing.Any, **kwargs: typing.Any
+def _train_unless_finished(
+    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, task: typing.Any, batches: typing.Any
 ) -> typing.Any:
     if getattr(trainer, "finished", False):
         return [None], True
-    return original(cfg, trainer, *args, **kwargs)
+    trainer.batches = batches
+    return original(cfg, trainer, task, batches)
+
+
+def refuse_to_save_nothing(cfg: typing.Any) -> None:
+    """Raise a ValueError for options that leave no checkpoint, without --no-save, which says so."""
+    saving = cfg.checkpoint
+    best = not cfg.dataset.disable_validation
+    if saving.no_save or best or not saving.no_last_checkpoints or saving.save_interval_updates > 0:
+        return
+    if saving.no_epoch_checkpoints:
+        raise ValueError(
+            "--no-last-checkpoints, --no-epoch-checkpoints and --disable-validation leave no checkpoint: leave one of "
+            "them out, or give --no-save as well"
+        )

@@ -82,15 +82,18 @@ def held(path: typing.Union[str, os.PathLike], what: str, user: str) -> typing.I
                 os.close(file)
 
 
-def lock_for_training(save_dir: str, owner: typing.Any) -> None:
+def lock_for_training(save_dir: str, owner: typing.Any) -> bool:
     """Lock a folder for as long as ``owner`` or this process lives; does nothing where this process holds it already.
+
+    Returns:
+        False on a file system without locks.
 
     Raises:
         FileExistsError: if another process holds it.
     """
     path = os.path.realpath(os.path.join(save_dir, TRAINING))
     if path in _held:
-        return
+        return True
     try:
         file = acquire(path, f"--save-dir {save_dir}", "training")
     except InUse as holder:
@@ -101,6 +104,7 @@ def lock_for_training(save_dir: str, owner: typing.Any) -> None:
     if file is not None:
         _held[path] = file
         weakref.finalize(owner, release, path, os.getpid())
+    return file is not None
 
 
 def description() -> str:

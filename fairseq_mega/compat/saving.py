@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import os
 import shutil
 import typing
@@ -24,6 +25,21 @@ def _save_whole(
         return original(obj, filename, async_write)
     with whole_or_absent(filename):
         return original(obj, filename, async_write)
+
+
+def name_folders_that_cannot_be_written() -> None:
+    """Name --save-dir where nothing can be written to it; fairseq names a file of its own in it."""
+    from fairseq import checkpoint_utils
+
+    wrap(checkpoint_utils, "verify_checkpoint_directory", _verify_folder)
+
+
+def _verify_folder(original: typing.Callable, save_dir: str) -> None:
+    try:
+        original(save_dir)
+    except OSError as error:
+        problem = f"--save-dir {save_dir} cannot be written to ({error.strerror}): give another folder"
+        raise OSError(error.errno, problem) from error
 
 
 def copy_checkpoints_atomically() -> None:
@@ -89,5 +105,8 @@ def lock_save_dirs() -> None:
 
 def _load_locked(original: typing.Callable, cfg: typing.Any, trainer: typing.Any, **options: typing.Any) -> typing.Any:
     if not cfg.no_save and trainer.data_parallel_rank == 0:
-        lock_for_training(cfg.save_dir, trainer)
+        locked = lock_for_training(cfg.save_dir, trainer)
+        halves = glob.glob(os.path.join(glob.escape(cfg.save_dir), "*.pt.tmp")) if locked else []
+        for path in halves:  # of a process that was killed while it saved
+            os.remove(path)
     return original(cfg, trainer, **options)

@@ -1,6 +1,7 @@
 """Processes started by torchrun, by hand or by fairseq: all train together, or there is an error."""
 
 import sys
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
@@ -11,7 +12,7 @@ from fairseq.distributed import utils
 from omegaconf import OmegaConf
 
 from fairseq_mega.compat import launching
-from tests.support import helpers, tiny_trainings
+from tests.support import helpers, processes, tiny_trainings
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 TWO = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
@@ -183,3 +184,12 @@ def test_gpus_do_not_count_on_a_cpu(given: List[str], world: int) -> None:
 def test_errors_of_processes_keep_their_words(last_line: str, raised: type) -> None:
     with pytest.raises(raised, match=last_line.partition(": ")[2]), launching.errors_of_processes():
         raise torch.multiprocessing.ProcessRaisedException(f"\n\n-- Process 1\nTraceback\n{last_line}\n", 1, 2)
+
+
+def gather(rank: int) -> List[Any]:
+    return utils.all_gather_list({"rank": rank, "loss": torch.tensor(0.5 * rank)}, group=torch.distributed.group.WORLD)
+
+
+def test_processes_on_a_cpu_gather_what_they_logged(tmp_path: Path) -> None:
+    both = [{"rank": 0, "loss": torch.tensor(0.0)}, {"rank": 1, "loss": torch.tensor(0.5)}]
+    assert processes.run_forked(gather, 2, tmp_path) == [both, both]

@@ -128,6 +128,19 @@ def holder(tmp_path: Path) -> Any:
     process.communicate()
 
 
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: object, *_: object) -> None:
+        raise OSError(code, os.strerror(code), path)
+
+    with monkeypatch.context() as patched, pytest.raises(
+        OSError, match=f"--save-dir {tmp_path} cannot.*another"
+    ) as said:
+        patched.setattr("builtins.open", fails)
+        checkpoint_utils.verify_checkpoint_directory(str(tmp_path))
+    assert said.value.errno == code
+
+
 class TestLock:
     def test_second_training_is_told_who_holds_the_folder(
         self, holder: Any, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
@@ -150,6 +163,16 @@ class TestLock:
         locks.lock_for_training(str(tmp_path), Owner())  # by the same process, a second time
         del owner
         assert not (tmp_path / locks.TRAINING).exists()
+
+    def test_half_a_checkpoint_of_a_killed_training_is_removed(
+        self, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
+    ) -> None:
+        for name in ("checkpoint_1_5.pt.tmp", "checkpoint_last.pt.tmp", "notes.tmp"):
+            (tmp_path / name).write_bytes(b"half")
+        options = [*device_flags, "--num-workers", 0, "--max-update", 1, "--no-epoch-checkpoints"]
+        helpers.run_fairseq("train", trainings.arguments("image", *options, "--save-dir", tmp_path))
+        found = {path.name for path in tmp_path.iterdir()} - {locks.TRAINING}
+        assert found == {"checkpoint_best.pt", "checkpoint_last.pt", "notes.tmp"}
 
     @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
     @pytest.mark.parametrize("use", ["training", "preparing", "counting", "reproducing"])

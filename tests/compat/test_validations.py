@@ -196,3 +196,41 @@ def test_the_digest_is_of_the_contents() -> None:
     assert len(digests) == 7
     assert validations.digest(data(1, 2)) == validations.digest(data(1, 2))
     assert validations.digest(iter([])) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "files"),
+    [
+        (["--save-interval", 2, "--max-epoch", 3], {"checkpoint_best.pt", "checkpoint_last.pt"}),
+        (["--save-interval", 9, "--max-epoch", 1, "--disable-validation"], {"checkpoint_last.pt"}),
+        (["--save-interval", 9, "--max-epoch", 1, "--save-interval-updates", 8], None),
+        (["--save-interval", 9, "--stop-min-lr", 0.005, "--lr", 0.01, "--force-anneal", 2], {"checkpoint_last.pt"}),
+    ],
+)
+def test_the_last_epochs_are_saved(
+    train: Trainer, options: List[object], files: Optional[set], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever --save-interval says; once, where they are saved already."""
+    written = []
+    persist = checkpoint_utils.torch_persistent_save
+
+    def count(obj: Any, filename: str, **more: Any) -> None:
+        written.append(filename)
+        persist(obj, filename, **more)
+
+    monkeypatch.setattr(checkpoint_utils, "torch_persistent_save", count)
+    output = train("a", *options)
+    last = torch.load(tmp_path / "a" / "checkpoint_last.pt", weights_only=False)
+    assert last["optimizer_history"][-1]["num_updates"] == updates(output) > 0
+    assert files is None or files <= {path.name for path in (tmp_path / "a").iterdir()}
+    assert len(written) == (2 if "--max-epoch" in options and options[-1] == 3 else 1)
+
+
+@pytest.mark.parametrize("more", [[], ["--no-save"], ["--save-interval-updates", 4]])
+def test_a_training_that_saves_nothing_says_so(train: Trainer, more: List[object]) -> None:
+    nothing = ["--no-last-checkpoints", "--no-epoch-checkpoints", "--disable-validation", "--max-epoch", 1]
+    if more:
+        train("a", *nothing, *more)
+    else:
+        with pytest.raises(ValueError, match="leave no checkpoint: .*--no-save"):
+            train("a", *nothing)
