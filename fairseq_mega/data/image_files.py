@@ -127,7 +127,7 @@ def _over_white(image: Any) -> Any:
         return image.convert("RGB")
     white = Image.new("RGBA", seen.size, "white")
     rgb = Image.alpha_composite(white, seen).convert("RGB")
-    if _is_constant(rgb) and low != high:
+    if _is_constant(rgb) and (low != high or not _is_constant(image.convert("RGB"))):
         raise _Unfit(
             "what is transparent is laid over white, where nothing of this picture is left to see: lay it over another "
             "colour, for example with `magick IN -background black -flatten OUT.png`"

@@ -73,6 +73,12 @@ def test_what_is_no_table_is_named(name: str, tmp_path: Path) -> None:
     assert re.search(message, refusal("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out"))
 
 
+def test_the_same_first_line_of_two_files_names_columns(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS, "Stimmung\tder Satz dazu, in Worten\n"))
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own.tsv")]
+    assert "line 1 is 'Stimmung' TAB 'der Satz" in refusal("own-texts", *files, "--out", tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("first_line", "classes"), [("names", ["bad", "good"]), ("example", ["Stimmung", "bad", "good"])]
 )

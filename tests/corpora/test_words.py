@@ -79,6 +79,7 @@ def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(
         (b"%PDF-1.4\n", "a PDF; take its text out: `pdftotext "),
         (b"PK\x03\x04" + bytes(50), "packed with zip"),
     ],
+    ids=["utf-16", "utf-16-le", "utf-16-be", "utf-32", "gzip", "pdf", "zip"],
 )
 def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     """For words; with bytes as units a note says what they are of."""

@@ -223,6 +223,7 @@ def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCa
         ('{"text": "a"}\n'.encode("utf-16-be"), "text in UTF-16 without a byte-order mark; .*iconv -f UTF-16BE"),
         ('{"text": "a"}\n'.encode("utf-16"), "text in UTF-16; convert it: `iconv -f UTF-16 -t UTF-8"),
     ],
+    ids=["array", "gzip", "utf-16-be", "utf-16"],
 )
 def test_files_of_another_kind_are_named(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_bytes(content)

@@ -102,6 +102,10 @@ REFUSED: Dict[str, List[Any]] = {
     "32 bits": [lambda: saved((RAMP * 1000).astype(np.int32), "TIFF"), "mode I, from 0 to 63000.* no known range"],
     "floats": [lambda: saved((RAMP / 63).astype(np.float32), "TIFF"), "mode F, from 0 to 1.* no known range"],
     "white on nothing": [lambda: strokes(255), "laid over white, where nothing"],
+    "nothing but transparent": [
+        lambda: saved(np.stack([WANTED.astype(np.uint8)] * 3 + [np.zeros((8, 8), np.uint8)], axis=-1), "PNG"),
+        "laid over white, where nothing",
+    ],
     "HEIC": [lambda: b"\0\0\0\x18ftypheic" + bytes(99), "as it is a picture in HEIC: .*heif-convert"],
     "a page": [lambda: b"%PDF-1.7\n", "as it is a PDF: take its text out"],
     "an archive": [lambda: b"PK\x03\x04" + bytes(99), "as it is packed with zip"],

@@ -71,10 +71,14 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     return found
 
 
-def check_first_row(path: Path, texts: Texts) -> None:
-    """Raise ValueError if the first row may be names of columns: its text is short, its label that of no other row."""
+def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
+    """Raise ValueError if the first row may be names of columns.
+
+    It may where its label is that of no other row, and its text is short or begins one of the other files, too.
+    """
     text, label = texts[0]
-    if len(texts) > 2 and len(text.split()) <= 2 and all(other != label for _, other in texts[1:]):
+    names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)
+    if len(texts) > 2 and names and all(other != label for _, other in texts[1:]):
         raise ValueError(
             f"{path}: line 1 is {label!r} TAB {text.decode('utf-8', 'replace')!r}, a label that no other line has: if "
             f"it names the columns, give --first-line names, which leaves it out; if not, --first-line example"
@@ -86,7 +90,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     files = _given(args)
     parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
     if args.first_line == "auto":
-        check_first_row(args.train, parts["train"])
+        check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     labels = sorted({label for _, label in parts["train"]})
     if len(labels) < 2:
         raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: there is nothing to tell apart")
