@@ -1,7 +1,7 @@
 """Tell the class of new texts, recordings or images with a trained classifier.
 
     fairseq-mega-classify DATA --path CHECKPOINT <TEXTS        # a text per line
-    fairseq-mega-classify DATA --path CHECKPOINT FILE...       # a text, a recording (WAV) or a colour image per file
+    fairseq-mega-classify DATA --path CHECKPOINT FILE...       # a text, a recording or a colour image per file
 
 DATA is the folder that the classifier was trained on: its dictionaries, labels and scales are needed. A line is printed
 for each: the likeliest label, its probability, and the line or the name of the file; with --all every label's.

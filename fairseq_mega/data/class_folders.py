@@ -91,7 +91,7 @@ def alike(names: Sequence[str]) -> List[List[str]]:
     """Groups of names that differ in capitals, or in how their characters are composed, alone."""
     groups: Dict[str, List[str]] = defaultdict(list)
     for name in names:
-        groups[unicodedata.normalize("NFKC", name).casefold()].append(name)
+        groups[unicodedata.normalize("NFKC", name).casefold().strip()].append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 

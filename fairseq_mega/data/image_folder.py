@@ -15,8 +15,12 @@ logger = logging.getLogger(__name__)
 
 def split_folder(data: Path, split: str) -> Path:
     """Where the classes of a split are folders, if they are; ``val`` where there is no ``valid``."""
-    folder = data / split
-    return data / "val" if split == "valid" and not folder.is_dir() else folder
+    folder, short = data / split, data / "val"
+    if split != "valid" or not short.is_dir():
+        return folder
+    if folder.is_dir():
+        logger.warning(f"{folder} is read; left out: {short}")
+    return folder if folder.is_dir() else short
 
 
 def check_same_classes(folder: Path, other: Path) -> None:

@@ -50,6 +50,12 @@ def begins_json(head: bytes) -> bool:
     return begins_array(head) or _SPREAD.match(head) is not None
 
 
+def looks_like_json(path: Path) -> bool:
+    """Whether a file begins as JSON lines or other JSON does."""
+    head = _head(path)
+    return begins_object(head) or begins_json(head)
+
+
 def json_files(folder: Path, split: str) -> List[Path]:
     """``SPLIT.jsonl`` of a folder, or all such files below ``SPLIT/`` in the order of their names.
 
@@ -124,8 +130,8 @@ def check_json_lines(path: Path) -> None:
         raise ValueError(kind.told(path))
     if begins_array(head):
         raise ValueError(
-            f"{path}: it is a JSON array, and a text to read from any place has an object in each line; convert it: "
-            f"`jq -c '.[]' {path} >OUT.jsonl`, or have fairseq-mega-prepare own-documents read it"
+            f"{path}: it is a JSON array, and a file that is read from any place has an object in each line; convert "
+            f"it: `jq -c '.[]' {path} >OUT.jsonl`"
         )
 
 

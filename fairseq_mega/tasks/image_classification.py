@@ -87,6 +87,8 @@ class ImageClassificationTask(ClassificationTask):
         data = Path(self.cfg.data)
         array, folder = data / "input" / f"{split}.npy", split_folder(data, split)
         images: Union[ImageArray, ImageFolder]
+        if folder.is_dir() and array.exists():
+            logger.warning(f"{array} is read; left out: {folder}")
         if folder.is_dir() and not array.exists():
             images, labels = self.read_folder(split, folder)
         else:

@@ -91,6 +91,14 @@ def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: 
     assert re.search(f"note: .*text: it is {message}.*its bytes are taken as they are", told.getvalue())
 
 
+@pytest.mark.parametrize("content", [b'{"text": "a"}\n', b'[{"text": "a"}]', b'{\n "text": "a"\n}'])
+@pytest.mark.parametrize("unit", ["bytes", "words"])
+def test_json_as_text_is_told(content: bytes, unit: str, tmp_path: Path) -> None:
+    with helpers.captured_output() as told:
+        check_files([write(tmp_path / "text", content)], unit, False)
+    assert "text begins as JSON does" in told.getvalue() and "own-documents" in told.getvalue()
+
+
 @pytest.mark.parametrize("word", ["<s>", "<pad>", "</s>"])
 def test_words_that_fairseq_reserves_are_refused(word: str, tmp_path: Path) -> None:
     path = write(tmp_path / "text", f"a {word}b <unk>\nc {word} d\n".encode())

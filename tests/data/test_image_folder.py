@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fairseq_mega.data.image_folder import ImageFolder, check_same_classes
+from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from tests.support import tiny_images
 
 
@@ -121,3 +121,11 @@ def test_classes_of_nearly_the_same_name_are_told(tmp_path, caplog):
         Image.new("RGB", (3, 2)).save(tmp_path / name / "1.png")
     assert ImageFolder(tmp_path).classes == ["Cat", "cat", "dog"]
     assert "nearly the same name are kept apart: 'Cat' and 'cat'" in caplog.text
+
+
+def test_two_folders_for_validation_are_told(tmp_path, caplog):
+    (tmp_path / "val").mkdir()
+    assert split_folder(tmp_path, "valid") == tmp_path / "val" and not caplog.messages
+    (tmp_path / "valid").mkdir()
+    assert split_folder(tmp_path, "valid") == tmp_path / "valid"
+    assert caplog.messages == [f"{tmp_path / 'valid'} is read; left out: {tmp_path / 'val'}"]

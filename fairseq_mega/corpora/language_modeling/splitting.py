@@ -24,6 +24,7 @@ from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.data.byte_text import encode
 from fairseq_mega.data.file_kinds import kind_of_file
+from fairseq_mega.data.json_lines import looks_like_json
 
 COUNTS = "counts.json"
 
@@ -72,6 +73,11 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
                 say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
         else:
             check_words(path, replace_invalid)
+        if looks_like_json(path):
+            say(
+                f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
+                f"use fairseq-mega-prepare own-documents"
+            )
 
 
 def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRange]]]:
