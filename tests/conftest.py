@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests.support import grids, helpers, memory, parallel
+from tests.support.renamed_data import renamed  # noqa: F401 (a fixture)
 from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:

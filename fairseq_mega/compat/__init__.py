@@ -20,6 +20,7 @@ from . import (
     launching,
     loading,
     master_weights,
+    names,
     ngrams,
     numpy_names,
     paths,
@@ -69,6 +70,7 @@ def apply() -> None:
     saving.name_folders_that_cannot_be_written()
     saving.copy_checkpoints_atomically()
     saving.lock_save_dirs()
+    names.keep_names()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()

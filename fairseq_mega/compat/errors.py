@@ -5,6 +5,7 @@ import pickle
 import traceback
 
 from .loading import RefusedContents, UnreadableFile
+from .names import OtherNames
 
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 NOT_UTF8 = (  # what a file is that begins so
@@ -30,6 +31,8 @@ def is_users_error(error: BaseException) -> bool:
 
 def remedy(error: BaseException, text: str) -> str:
     """The remedy of a user's error; nothing where the message contains it."""
+    if isinstance(error, OtherNames):
+        return ""  # the message contains it
     if isinstance(error, UnreadableFile):
         return "take another one with --restore-file (training) or --path"
     if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:

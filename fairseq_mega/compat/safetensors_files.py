@@ -1,4 +1,5 @@
-"""Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration.
+"""Checkpoints as safetensors: MODEL.safetensors holds the tensors, MODEL.json beside it the configuration
+and the names of its numbers.
 
 Neither can hold code. Optimiser states and what else is more than plain values stay behind.
 """
@@ -9,6 +10,8 @@ import os
 import typing
 
 import torch
+
+from .names import KEY as NAMES
 
 SUFFIX = ".safetensors"
 SHARED = "shared_tensors"  # in the JSON: name of a tensor -> the name that the file holds it under
@@ -76,14 +79,14 @@ def read(path: typing.Any) -> typing.Dict[str, typing.Any]:
 
 
 def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
-    """Write the tensors of a model and its configuration; each file appears whole or not at all.
+    """Write the tensors of a model, its configuration and its names; each file appears whole or not at all.
 
     Raises:
         OSError: if a file cannot be written.
         ValueError: if the configuration holds more than plain values.
     """
     tensors, shared = _without_copies(checkpoint["model"])
-    plain = {key: checkpoint[key] for key in ("args", "cfg") if checkpoint.get(key) is not None}
+    plain = {key: checkpoint[key] for key in ("args", "cfg", NAMES) if checkpoint.get(key) is not None}
     try:
         text = json.dumps({**plain, SHARED: shared}, default=_plain, indent=1)
     except TypeError as error:

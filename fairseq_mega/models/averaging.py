@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.compat.names import KEY, difference, lasting, noun, trained_names
 
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
 DROPPED = ("last_optimizer_state",)
@@ -54,18 +55,15 @@ def check_same_shape(first: Dict[str, Tensor], other: Dict[str, Tensor], first_p
             )
 
 
-def holds_dictionary(key: str) -> bool:
-    """Whether a tensor identifies the dictionaries of the training, see models.checkpoints.fingerprint."""
-    return key.split(".")[-1] in ("dictionary_fingerprint", "dictionary_fingerprints")
-
-
-def check_same_dictionaries(first: Dict[str, Tensor], other: Dict[str, Tensor], first_path: Path, path: Path) -> None:
-    """Raise :class:`AveragingError` where models of the same shapes were trained with different dictionaries."""
-    if any(holds_dictionary(key) and not first[key].equal(other[key]) for key in first):
-        raise AveragingError(
-            f"{path} was trained with another dict.txt than {first_path}: the same row of their embeddings stands for "
-            f"different symbols; average checkpoints of one training, or of trainings on one data folder"
-        )
+def check_same_names(first: Dict[str, str], other: Dict[str, str], first_path: Path, path: Path) -> None:
+    """Raise :class:`AveragingError` where the numbers of two models of the same shapes have different names."""
+    for kind in first.keys() & other.keys():
+        found = difference(first[kind], other[kind], (str(first_path), str(path)))
+        if found is not None:
+            raise AveragingError(
+                f"{path} was trained with another {noun(kind)} than {first_path} ({found}): the same number "
+                f"means different things there; average checkpoints of one training, or of trainings on one data folder"
+            )
 
 
 def average(paths: Sequence[Path]) -> Dict[str, Any]:
@@ -81,6 +79,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     sums: Dict[str, Tensor] = {}
     first: Dict[str, Tensor] = {}
     checkpoint: Dict[str, Any] = {}
+    names: Dict[str, str] = {}
     for path in paths:
         checkpoint = load_checkpoint(path)
         model = checkpoint["model"]
@@ -88,17 +87,18 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
         if strange:
             raise AveragingError(f"{path}: {strange[0]!r} of its model is no tensor; give files of a --save-dir")
         # Empty stand-ins remember shapes and dtypes without the memory of a second model.
-        first = first or {
-            key: tensor if holds_dictionary(key) else torch.empty_like(tensor, device="meta")
-            for key, tensor in model.items()
-        }
+        first = first or {key: torch.empty_like(tensor, device="meta") for key, tensor in model.items()}
         check_same_shape(first, model, paths[0], path)
-        check_same_dictionaries(first, model, paths[0], path)
+        its_names = trained_names(checkpoint, path)
+        check_same_names(names, its_names, paths[0], path)
+        names.update(its_names)
         for key, tensor in model.items():
             if tensor.is_floating_point() or tensor.is_complex():
                 wide = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
                 sums[key] = sums[key] + wide if key in sums else wide
     checkpoint["model"] = _means(checkpoint["model"], sums, len(paths))
+    if lasting(names):
+        checkpoint[KEY] = lasting(names)
     for key in DROPPED:
         checkpoint.pop(key, None)
     if isinstance(checkpoint.get("extra_state"), dict):

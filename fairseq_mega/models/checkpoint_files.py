@@ -15,7 +15,7 @@ from fairseq_mega.compat.paths import lost_part, split
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
     """Write ``checkpoint`` to ``path``; the file appears whole or not at all.
 
-    With the suffix .safetensors the tensors of its model and its configuration are written, and no more.
+    With the suffix .safetensors the tensors of its model, its configuration and its names are written, and no more.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if safetensors_files.names_safetensors(path):

@@ -12,7 +12,7 @@ from fairseq_mega.modules.classifier_inputs import RealNumberEmbedding, characte
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import check_state_dict, fingerprint
+from .checkpoints import check_state_dict
 from .options.flags import naming_flags
 
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
@@ -44,7 +44,7 @@ class SequenceClassifier(BaseFairseqModel):
 
     Args:
         cfg: a completed configuration with ClassifierOptions.
-        task: gives ``input_type``, the number of ``documents``; for text ``dictionary`` and ``label_dictionary``, for
+        task: gives ``input_type``, the number of ``documents``; for text its ``dictionary``, for
             speech the ``scaling`` of its samples.
         encoder: of the documents.
         head: from :meth:`joined` vectors to logits; default: the one that the options describe.
@@ -70,9 +70,6 @@ class SequenceClassifier(BaseFairseqModel):
             str(cfg.classifier_activation_fn),
             cfg.dropout,
         )
-        if task.input_type == "text":
-            dictionaries = [fingerprint(task.dictionary), fingerprint(task.label_dictionary)]
-            self.register_buffer("dictionary_fingerprints", torch.cat(dictionaries))
         if hasattr(task, "scaling"):
             self.register_buffer(SCALE, torch.tensor([SCALES.index(task.scaling)]))
 
@@ -123,20 +120,9 @@ class SequenceClassifier(BaseFairseqModel):
         """Refuse checkpoints that do not fit, with a message that says why.
 
         Raises:
-            ValueError: if the tensors are not this model's, or its dictionaries or the scale of its data were others.
+            ValueError: if the tensors are not this model's, or the scale of its data was another.
         """
         super().upgrade_state_dict_named(state_dict, name)
-        key = "dictionary_fingerprints"
-        own = self.state_dict().get(key)
-        if own is not None:
-            known = state_dict.setdefault(key, own)  # published checkpoints have none
-            for file, ours, theirs in zip(("src-bin/dict.txt", "label-bin/dict.txt"), own.tolist(), known.tolist()):
-                if ours != theirs:
-                    raise ValueError(
-                        f"this checkpoint was trained with another {file} than that of the data folder, so that its "
-                        f"numbers mean something else: give the data it was trained on, or binarise with its "
-                        f"dictionaries (fairseq-preprocess --srcdict)"
-                    )
         scale = self.state_dict().get(SCALE)
         if scale is not None:
             given, trained = (SCALES[int(number)] for number in (scale, state_dict.setdefault(SCALE, scale)))

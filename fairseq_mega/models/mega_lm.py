@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat import architectures
 
-from .checkpoints import add_empty_buffers, check_dictionary, check_state_dict
+from .checkpoints import add_empty_buffers, check_state_dict
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder
 from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
@@ -59,12 +59,11 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         """Fit a checkpoint to a smaller chunk or refuse it, with a message that says what is wrong.
 
         Raises:
-            ValueError: if it is of another model or dictionary, or its simple bias is too short for the chunk.
+            ValueError: if it is of another model, or its simple bias is too short for the chunk.
         """
         own = self.state_dict()
         add_empty_buffers(self, state_dict)
         super().upgrade_state_dict_named(state_dict, name)
-        check_dictionary(self, state_dict, "decoder.dictionary_fingerprint", len(self.decoder.dictionary))
         for key in own:
             if not key.endswith("relative_bias.weight") or key not in state_dict:
                 continue

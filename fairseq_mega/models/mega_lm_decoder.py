@@ -15,7 +15,6 @@ from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state import StreamState
 
 from .carry import Carry
-from .checkpoints import fingerprint
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
 from .options.layer_config import layer_config
 from .tables import adaptive_softmax, decoder_table, token_embedding
@@ -57,7 +56,6 @@ class LanguageModelDecoder(DecoderStack):
         if self.adaptive_softmax is None and not self.shared_output:
             self.output_projection = nn.Linear(width, len(dictionary), bias=False)
             nn.init.normal_(self.output_projection.weight, std=width**-0.5)
-        self.register_buffer("dictionary_fingerprint", fingerprint(dictionary))
         postpone(self, cfg.late_dropout)
 
     def forward(

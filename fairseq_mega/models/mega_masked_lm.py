@@ -12,7 +12,7 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.symbol_head import SymbolHead
 
-from .checkpoints import check_dictionary, check_state_dict, fingerprint
+from .checkpoints import check_state_dict
 from .options.flags import naming_flags
 from .options.layer_config import layer_config
 from .options.mega_masked_lm import MegaMaskedLanguageModelConfig, complete_masked_language_model
@@ -26,12 +26,11 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
     Source: MEGA (Ma et al., ICLR 2023), section 3, bidirectional; head: SymbolHead.
     """
 
-    def __init__(self, encoder: SequenceEncoder, prediction: SymbolHead, longest: int, known: Tensor) -> None:
+    def __init__(self, encoder: SequenceEncoder, prediction: SymbolHead, longest: int) -> None:
         super().__init__()
         self.encoder = encoder
         self.prediction = prediction
         self.longest = longest
-        self.register_buffer("dictionary_fingerprint", known)
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Any) -> "MegaMaskedLanguageModel":
@@ -55,7 +54,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         )
         shared = table.weight if cfg.share_encoder_input_output_embed else None
         head = SymbolHead(config.embed_dim, len(symbols), not cfg.no_hidden_layer, shared)
-        return cls(encoder, head, cfg.max_positions, fingerprint(symbols))
+        return cls(encoder, head, cfg.max_positions)
 
     @naming_flags("encoder", "max_positions")
     def forward(
@@ -97,8 +96,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         """Refuse checkpoints that do not fit, with a message that says why.
 
         Raises:
-            ValueError: if the tensors are not this model's, or its dictionary was another.
+            ValueError: if the tensors are not this model's.
         """
         super().upgrade_state_dict_named(state_dict, name)
-        check_dictionary(self, state_dict, "dictionary_fingerprint", self.prediction.output.out_features)
         check_state_dict(self, state_dict)

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Dict, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
+from fairseq_mega.compat.names import LABELS, Names
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
 from fairseq_mega.models.classifier import SequenceClassifier
 
@@ -41,6 +43,7 @@ class ClassificationTask(FairseqTask):
         self.pooling = "mp"
         self.expected: Optional[int] = None  # examples of the data that are scored next
         self.in_training = False
+        self.trained_names: Dict[str, str] = {}  # those of the checkpoint, see compat.names
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "ClassificationTask":
@@ -54,6 +57,10 @@ class ClassificationTask(FairseqTask):
     @property
     def target_dictionary(self) -> Any:
         return None
+
+    def names_of_numbers(self) -> Dict[str, Names]:
+        """What numbers mean; nothing where classes are numbers in the data, too."""
+        return {}
 
     def max_positions(self) -> Optional[int]:
         """None: what is too long is cut or refused when the data are loaded, never skipped."""
@@ -141,3 +148,8 @@ class ClassificationTask(FairseqTask):
             raise RuntimeError(
                 f"{examples} of {self.expected} examples were scored: the accuracy is not that of the whole data"
             )
+
+
+def names_of_labels(labels: Sequence[str], where: Path, remedy: str = "") -> Dict[str, Names]:
+    """Names of the classes 0, 1, ... as checkpoints remember them."""
+    return {LABELS: Names("\n".join(labels), str(where), f"give the data folder it was trained on{remedy}")}

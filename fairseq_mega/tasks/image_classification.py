@@ -1,16 +1,19 @@
 """Classification of colour images: arrays of one size, or a folder of image files per class."""
 
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
+from fairseq_mega.compat.names import LABELS, Names
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
+from fairseq_mega.data.class_folders import class_names
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
 from fairseq_mega.data.image_augmentation import BatchMixing, evaluation_transform, training_transform
@@ -18,7 +21,7 @@ from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, spli
 from fairseq_mega.data.pixel_files import read_labels
 from fairseq_mega.models.image_classifier import ImageClassifier
 
-from .classification import ClassificationConfig, ClassificationTask
+from .classification import ClassificationConfig, ClassificationTask, names_of_labels
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +107,28 @@ class ImageClassificationTask(ClassificationTask):
             self.datasets[split] = TransformedImageDataset(images, labels, evaluation_transform(size), size, order)
         return self.datasets[split]
 
+    def names_of_numbers(self) -> Dict[str, Names]:
+        """The classes, where they are folders: the same in all splits, so that any of them tells."""
+        folder = self.class_folder()
+        remedy = ", or call the folders as in its training: classes are numbered in the order of their names"
+        return {} if folder is None else names_of_labels(class_names(folder), folder, remedy)
+
+    def labels(self) -> List[str]:
+        """Names of the classes in the data, else in the checkpoint; nothing where neither has them."""
+        text = {**self.trained_names, **{kind: names.text for kind, names in self.names_of_numbers().items()}}
+        return text[LABELS].split("\n") if LABELS in text else []
+
+    def class_folder(self) -> Optional[Path]:
+        """The folder of the first split whose classes are folders: that of training, or another one if it is absent."""
+        data = Path(self.cfg.data)
+        others = sorted(path.name for path in data.iterdir()) if data.is_dir() else []
+        for split in ("train", "valid", "test", *others):
+            with contextlib.suppress(OSError, ValueError):  # not there, or no folders in it
+                folder = split_folder(data, split)
+                if not (data / "input" / f"{split}.npy").exists() and class_names(folder):
+                    return folder
+        return None
+
     def size_of_model(self) -> int:
         """Height and width of the model's images."""
         assert self.image_size is not None, "the model is built first"
@@ -115,9 +140,9 @@ class ImageClassificationTask(ClassificationTask):
         Raises:
             ValueError: if they are not, or not as many as the model has.
         """
-        training = split_folder(Path(self.cfg.data), "train")
-        if training.is_dir() and folder != training:
-            check_same_classes(training, folder)
+        first = self.class_folder()
+        if first is not None and folder != first:
+            check_same_classes(first, folder)
         images = ImageFolder(folder)
         if self.classes is not None and len(images.classes) != self.classes:
             raise ValueError(

@@ -3,22 +3,26 @@
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Dict, Optional
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
 from fairseq_mega.compat.batches import is_for_training
+from fairseq_mega.compat.names import LABELS, SOURCE, Names, names_of_dictionary
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
+from fairseq_mega.data.text_units import MODEL_FILE
 
 from .classification import ClassificationConfig, ClassificationTask
+from .subword_names import names_of_subwords
 
 logger = logging.getLogger(__name__)
 
 CLS = "<CLS>"
-FIRST, SECOND, LABELS = "src-bin", "src1-bin", "label-bin"
+FIRST, SECOND, LABEL_FOLDER = "src-bin", "src1-bin", "label-bin"
 
 
 @dataclass
@@ -53,16 +57,25 @@ class LRATextTask(ClassificationTask):
             FileNotFoundError: if one of them is not there.
         """
         dictionaries = []
-        for folder in (FIRST, LABELS):
+        for folder in (FIRST, LABEL_FOLDER):
             path = os.path.join(cfg.data, folder, "dict.txt")
             if not os.path.isfile(path):
                 raise FileNotFoundError(
-                    f"{path} does not exist: the data folder must hold {FIRST} and {LABELS}, as fairseq-mega-prepare "
-                    f"or fairseq-preprocess --only-source writes them"
+                    f"{path} does not exist: the data folder must hold {FIRST} and {LABEL_FOLDER}, as "
+                    f"fairseq-mega-prepare or fairseq-preprocess --only-source writes them"
                 )
             dictionaries.append(Dictionary.load(path))
         logger.info(f"{len(dictionaries[0])} symbols, {len(dictionaries[1])} symbols of labels")
         return cls(cfg, *dictionaries)
+
+    def names_of_numbers(self) -> Dict[str, Names]:
+        """What tokens and classes mean: the symbols of both dictionaries, and the model of subwords if there is one."""
+        parts = ((SOURCE, self.dictionary, FIRST), (LABELS, self.label_dictionary, LABEL_FOLDER))
+        dictionaries = {
+            kind: names_of_dictionary(dictionary, os.path.join(self.cfg.data, folder, "dict.txt"))
+            for kind, dictionary, folder in parts
+        }
+        return {**dictionaries, **names_of_subwords(Path(self.cfg.data) / FIRST / MODEL_FILE)}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> ClassifiedTextDataset:
         """Load a split.
@@ -73,8 +86,8 @@ class LRATextTask(ClassificationTask):
         """
         folders = [FIRST, SECOND][: self.documents]
         documents = [self._lines(folder, split, self.dictionary) for folder in folders]
-        path = os.path.join(self.cfg.data, LABELS, split)
-        labels = read_classes(self._lines(LABELS, split, self.label_dictionary), self.label_dictionary, path)
+        path = os.path.join(self.cfg.data, LABEL_FOLDER, split)
+        labels = read_classes(self._lines(LABEL_FOLDER, split, self.label_dictionary), self.label_dictionary, path)
         for folder, lines in zip(folders, documents):
             if len(lines) != len(labels):
                 raise ValueError(

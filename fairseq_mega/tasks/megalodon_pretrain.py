@@ -4,13 +4,14 @@ import logging
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
+from fairseq_mega.compat.names import SOURCE, Names
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
 from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files
@@ -19,6 +20,7 @@ from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
+from .subword_names import names_of_subwords
 
 logger = logging.getLogger(__name__)
 PROMPTS = "prompts are lines of plain text; give them to fairseq-mega-interactive"
@@ -148,6 +150,12 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
             buffer_size=kwargs.get("data_buffer_size", 0),
             skip_remainder_batch=kwargs.get("skip_remainder_batch", False),
         )
+
+    def names_of_numbers(self) -> Dict[str, Names]:
+        """What tokens mean: the pieces of the sentencepiece model, and how it cuts text into them."""
+        path = model_file(self.args)
+        pieces = Names("\n".join(self.dictionary.symbols), str(path), "give the model it was trained with")
+        return {SOURCE: pieces, **names_of_subwords(path)}
 
     def unit(self) -> DocumentUnit:
         """The pieces of the sentencepiece model, of which documents are made."""

@@ -4,18 +4,20 @@ import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from torch import Tensor
 
 from fairseq_mega.compat.loading import UnreadableFile, load
+from fairseq_mega.compat.names import Names
 from fairseq_mega.data.classified import check_labels
+from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.number_sequences import NumberSequenceDataset
 from fairseq_mega.models.classifier import SCALES
 
-from .classification import ClassificationConfig, ClassificationTask
+from .classification import ClassificationConfig, ClassificationTask, names_of_labels
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,13 @@ class SpeechCommandsTask(ClassificationTask):
                 f"{self.scaling}; give that, or make the data anew in another folder with fairseq-mega-prepare "
                 f"speech-commands --scaling {wanted}"
             )
+
+    def names_of_numbers(self) -> Dict[str, Names]:
+        """The labels, where the data name them."""
+        folder = Path(self.cfg.data) / FOLDER
+        if not (folder / FILE_NAME).is_file():
+            return {}
+        return names_of_labels(ClipScale.load(folder).labels, folder / FILE_NAME)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
         """Load a split; its samples stay in the file until they are used.

@@ -2,15 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_mega.cli import average_checkpoints
-from fairseq_mega.models.checkpoints import fingerprint
-from tests.support import helpers, tiny_lm
+from tests.support import helpers
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -161,30 +159,36 @@ def test_fairseq_translates_with_an_averaged_checkpoint(
     assert re.search(r"BLEU4? = ", output)
 
 
-class TestDictionaries:
-    @pytest.mark.parametrize("name", ["decoder.dictionary_fingerprint", "dictionary_fingerprints"])
-    def test_must_be_the_same(self, name: str, tmp_path: Path, capsys: Any) -> None:
+OLD = ["decoder.dictionary_fingerprint", "dictionary_fingerprints"]  # of before checkpoints had names
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", OLD)
+    def test_fingerprints_must_be_the_same(self, name: str, tmp_path: Path, capsys: Any) -> None:
         models = [{**weights(seed), name: torch.tensor([7, seed // 2])} for seed in (1, 2)]
         paths = [write(tmp_path / f"{i}.pt", model) for i, model in enumerate(models)]
-        assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
+        status = run("--inputs", *paths, "--output", tmp_path / "mean.pt")
+        assert status == 1
         error = capsys.readouterr().err
-        assert f"{paths[1]} was trained with another dict.txt than {paths[0]}" in error and error.count("\n") == 1
-        assert not (tmp_path / "mean.pt").exists()
+        assert re.search(f"{paths[1]} was trained with another (dictionary|list of labels) than {paths[0]}", error)
+        assert error.count("\n") == 1 and not (tmp_path / "mean.pt").exists()
         models[1][name] = models[0][name].clone()
         write(paths[1], models[1])
         assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 0
         assert torch.load(tmp_path / "mean.pt")["model"][name].equal(models[0][name])
 
-    def test_of_language_models_are_in_their_checkpoints(self, tmp_path: Path, capsys: Any) -> None:
-        """Of one size, but of other words: the tables have the same shape."""
-        paths = []
-        for number in range(2):
-            model = tiny_lm.build(normalize_before=True)
-            if number:
-                model.decoder.dictionary_fingerprint.copy_(fingerprint(Dictionary()))
-            paths.append(write(tmp_path / f"{number}.pt", model.state_dict()))
+    def test_the_first_difference_is_named(self, tmp_path: Path, capsys: Any) -> None:
+        texts: Tuple[Dict[str, str], ...] = (
+            {"source": "a\nb", "languages": "en\nde"},
+            {},
+            {"source": "a\nc", "labels": "x"},
+        )
+        paths = [write(tmp_path / f"{i}.pt", weights(i), names=names) for i, names in enumerate(texts)]
         assert run("--inputs", *paths, "--output", tmp_path / "mean.pt") == 1
-        assert "another dict.txt" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert f"another dictionary than {paths[0]} (number 1 is 'b' in {paths[0]} and 'c' in {paths[2]})" in error
+        assert run("--inputs", paths[0], paths[1], "--output", tmp_path / "mean.pt") == 0
+        assert torch.load(tmp_path / "mean.pt")["names"] == texts[0]
 
 
 def test_a_model_of_other_things_than_tensors_is_refused(tmp_path: Path, capsys: Any) -> None:

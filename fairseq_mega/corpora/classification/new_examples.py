@@ -7,15 +7,13 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import fitted
 from fairseq_mega.corpora.classification.sound_files import read_sound
 from fairseq_mega.corpora.text_files import open_text
-from fairseq_mega.data.class_folders import class_names
+from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
-from fairseq_mega.data.image_folder import split_folder
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
@@ -101,12 +99,12 @@ class PictureReader:
     """New images as the inputs of a classifier of colour images.
 
     Args:
-        task: of the classifier, which knows its model. Where its data are a folder per class, classes have names.
+        task: of the classifier, which knows its model. Classes have names where the data of its training or its own
+            are a folder per class.
     """
 
     def __init__(self, task: ImageClassificationTask) -> None:
-        training = split_folder(Path(task.cfg.data), "train")
-        self.labels = class_names(training) if training.is_dir() else []
+        self.labels = task.labels()
         self.transform = evaluation_transform(task.size_of_model(), purpose="classifying images")
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:

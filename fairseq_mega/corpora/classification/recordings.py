@@ -8,7 +8,6 @@ from typing import Dict, List, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import FOLDER, fitted, is_silent, save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.options import add_limit
@@ -17,6 +16,7 @@ from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
+from fairseq_mega.data.clip_scale import ClipScale
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from fairseq_mega.corpora.archives import Archive, obtain, read_tar
-from fairseq_mega.corpora.classification.clip_scale import ClipScale
 from fairseq_mega.corpora.classification.clips import save_clips
 from fairseq_mega.corpora.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.corpora.classification.options import add_limit
@@ -19,6 +18,7 @@ from fairseq_mega.corpora.classification.subsets import kept, note_on_limit
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.data.class_folders import LeftOut, files_of
+from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
 ARCHIVE = Archive(

@@ -1,12 +1,14 @@
 """Parameters of a model by part, and what a checkpoint says of its training."""
 
 import re
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from torch import Tensor
 
+from fairseq_mega.compat.names import FINGERPRINT, noun, trained_names
 from fairseq_mega.models.published_checkpoints.options import flat_options
 
+MOST_NAMES = 12  # that are listed
 # The first pattern that a tensor's name matches says what it belongs to.
 PARTS = (
     (r"\.ema\.|\.cema\.", "moving average"),
@@ -56,6 +58,7 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
         ("source positions", options.get("max_source_positions")),
         ("target positions", options.get("max_target_positions")),
         ("positions", options.get("max_positions")),
+        *((noun(kind), _named(text)) for kind, text in trained_names(checkpoint, "the checkpoint").items()),
         ("updates", history.get("num_updates")),
         ("optimizer", history.get("optimizer_name") or None),
         ("epoch", iterator.get("epoch")),
@@ -63,6 +66,14 @@ def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
         ("validation loss", extra.get("val_loss")),
     ]
     return [(name, str(value)) for name, value in found if value is not None]
+
+
+def _named(text: str) -> Optional[str]:
+    """Names in a few words: all of them where they are few, else how many; nothing of what stands for names alone."""
+    names = text.split("\n")
+    if text.startswith(FINGERPRINT):
+        return None
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names):,} symbols"
 
 
 def _chunk(size: Any) -> Any:

@@ -1,0 +1,134 @@
+"""Names of numbers in checkpoints: what is the same, what is not, what an old checkpoint has, and what has none."""
+
+import hashlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, tasks
+from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_mega.compat import names
+from tests.support import helpers
+
+
+def dictionary(*symbols: str, counts: int = 1) -> Dictionary:
+    built = Dictionary()
+    for symbol in symbols:
+        built.add_symbol(symbol, n=counts)
+    return built
+
+
+def text_of(built: Dictionary) -> str:
+    return names.names_of_dictionary(built, "dict.txt").text
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "found"),
+    [
+        (dictionary("a", "b"), dictionary("a", "b", counts=7), None),
+        (dictionary("a", "b"), dictionary("b", "a"), "number 4 is 'a' in the checkpoint and 'b' in the data"),
+        (dictionary("a", "b"), dictionary("a", "c"), "number 5 is 'b' in the checkpoint and 'c' in the data"),
+        (
+            dictionary("a"),
+            dictionary("a", "madeupword0000"),
+            "number 5 is nothing in the checkpoint and 'madeupword0000' in the data, of 5 and 6",
+        ),
+        (
+            dictionary("a", "b"),
+            dictionary("a"),
+            "number 5 is 'b' in the checkpoint and nothing in",
+        ),
+        (dictionary("\u00e9"), dictionary("e\u0301"), "number 4 is '\u00e9' in the checkpoint"),
+        (dictionary("A"), dictionary("a"), "number 4 is 'A' in the checkpoint and 'a' in the data"),
+    ],
+)
+def test_dictionaries(theirs: Dictionary, ours: Dictionary, found: Optional[str]) -> None:
+    difference = names.difference(text_of(theirs), text_of(ours))
+    assert difference == found or (found is not None and difference is not None and difference.startswith(found))
+
+
+@pytest.mark.parametrize("key", ["dictionary_fingerprint", "decoder.dictionary_fingerprint", "dictionary_fingerprints"])
+def test_fingerprints_of_old_checkpoints(key: str) -> None:
+    """The number was the beginning of a SHA-256 of the symbols, one on a line."""
+    digest = hashlib.sha256("\n".join(dictionary("a").symbols).encode()).digest()
+    number = int.from_bytes(digest[:7], "big")
+    found = names.trained_names({"model": {key: torch.tensor([number])}}, "old.pt")
+    assert names.difference(found["source"], text_of(dictionary("a"))) is None
+    assert names.difference(found["source"], text_of(dictionary("b"))) is not None
+    assert names.lasting(found) == {}
+
+
+@pytest.mark.parametrize("broken", [5, ["a"], {"source": 5}, {5: "a"}])
+def test_what_are_no_names(broken: Any) -> None:
+    with pytest.raises(ValueError, match=r"broken\.pt: its entry 'names' holds no names"):
+        names.trained_names({"names": broken, "model": {}}, "broken.pt")
+
+
+def translation(pair: str, folder: Path, *symbols: str) -> TranslationTask:
+    source, target = pair.split("-")
+    cfg = TranslationConfig(data=str(folder), source_lang=source, target_lang=target)
+    return TranslationTask(cfg, dictionary(*symbols), dictionary(*symbols))
+
+
+@pytest.mark.parametrize(
+    ("task", "anew", "message"),
+    [
+        ("de-en", False, r"a\.pt translates en-de, not de-en: give --source-lang en --target-lang de"),
+        ("en-fr", False, r"a\.pt translates en-de, not en-fr"),
+        ("en-de", False, None),
+        ("de-en", True, None),  # a parent of other languages, with the same symbols
+    ],
+)
+def test_languages(task: str, anew: bool, message: Optional[str], tmp_path: Path) -> None:
+    theirs = {kind: given.text for kind, given in names.names_of(translation("en-de", tmp_path, "a", "b")).items()}
+    assert set(theirs) == {"languages", "source", "target"}
+    if message is None:
+        names.check("a.pt", theirs, translation(task, tmp_path, "a", "b"), anew)
+        return
+    with pytest.raises(names.OtherNames, match=message):
+        names.check("a.pt", theirs, translation(task, tmp_path, "a", "b"), anew)
+
+
+def test_what_one_side_does_not_name_is_not_compared(tmp_path: Path) -> None:
+    task = translation("en-de", tmp_path, "a")
+    names.check("a.pt", {}, task)
+    names.check("a.pt", {"labels": "x\ny", "subwords": "0"}, task)
+
+
+def test_tasks_of_many_languages() -> None:
+    """Which of their dictionaries is the source's depends on what they do; all are compared, each by its language."""
+    task: Any = SimpleNamespace(args=SimpleNamespace(data="x"), dicts={"de": dictionary("a"), "en": dictionary("b")})
+    assert set(names.names_of(task)) == {"de", "en"}
+    with pytest.raises(names.OtherNames, match="another dictionary of en than x"):
+        names.check("a.pt", {"de": text_of(dictionary("a")), "en": text_of(dictionary("c"))}, task)
+
+
+def test_a_training_writes_them_and_fairseq_reads_the_rest(tiny_model: Any, tmp_path: Path) -> None:
+    """The entry stands for itself: all that fairseq looks for is as it was, and so is the state of the task."""
+    checkpoint = torch.load(tiny_model.checkpoint)
+    symbols = (tiny_model.data / "dict.en.txt").read_text().splitlines()
+    assert checkpoint["names"]["languages"] == "en\nde"
+    assert checkpoint["names"]["source"].split("\n")[4:] == [line.split()[0] for line in symbols]
+    assert checkpoint["names"]["target"] == checkpoint["names"]["source"]
+    assert checkpoint["task_state"] == {} and not any("fingerprint" in name for name in checkpoint["model"])
+
+
+@pytest.mark.parametrize("direction", ["generate", "interactive"])
+def test_the_other_direction(direction: str, tiny_model: Any, device_flags: List[str]) -> None:
+    flags = ["--source-lang", "de", "--target-lang", "en", "--max-len-b", 3, *device_flags]
+    with pytest.raises(names.OtherNames, match="translates en-de, not de-en: give --source-lang en --target-lang de"):
+        helpers.run_fairseq(direction, [tiny_model.data, "--path", tiny_model.checkpoint, *flags], "w1\n")
+
+
+def test_a_checkpoint_without_names_goes_on_loading(tiny_model: Any, tmp_path: Path, device_flags: List[str]) -> None:
+    checkpoint: Dict[str, Any] = torch.load(tiny_model.checkpoint)
+    del checkpoint["names"]
+    torch.save(checkpoint, tmp_path / "old.pt")
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(tmp_path / "old.pt")], {"data": str(tiny_model.data)}
+    )
+    assert isinstance(task, tasks.FairseqTask) and model is not None

@@ -1,0 +1,167 @@
+"""A model and data whose numbers have other names: every kind of model, and every road that one is loaded by."""
+
+import io
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import pytest
+
+from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm
+from fairseq_mega.compat import names
+from fairseq_mega.models.mega import MegaModel
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from tests.support import in_process, tiny_images
+from tests.support.helpers import forget_earlier_runs
+from tests.support.renamed_data import KINDS, AllRenamed
+
+TASKS = {"masked": ["--criterion", "masked_lm", "--task", "masked_lm"]}
+
+
+class Road:
+    """Ways to load a checkpoint for data, as arguments of a command in this process."""
+
+    def __init__(self, trainings: AllRenamed, name: str, folder: Path) -> None:
+        self.trainings, self.name, self.made, self.folder = trainings, name, trainings[name], folder
+
+    def run(self, command: str, *arguments: object) -> in_process.Done:
+        forget_earlier_runs()
+        return in_process.call(lambda words: console.run(command, words), *arguments)
+
+    def train(self, data: Path, *options: object) -> in_process.Done:
+        save_dir = ["--save-dir", self.folder, "--max-update", 2]
+        arguments = self.trainings.arguments(self.made.kind, data, self.folder, *save_dir, *options)
+        return self.run("train", *arguments)
+
+    def resume(self, data: Path, checkpoint: Path) -> in_process.Done:
+        shutil.copy(checkpoint, self.folder / "checkpoint_last.pt")
+        return self.train(data)
+
+    def restore(self, data: Path, checkpoint: Path) -> in_process.Done:
+        return self.train(data, "--restore-file", checkpoint)
+
+    def anew(self, data: Path, checkpoint: Path) -> in_process.Done:
+        resets = [f"--reset-{what}" for what in ("optimizer", "lr-scheduler", "meters", "dataloader")]
+        return self.train(data, "--restore-file", checkpoint, *resets)
+
+    def finetune(self, data: Path, checkpoint: Path) -> in_process.Done:
+        return self.train(data, "--finetune-from-model", checkpoint)
+
+    def evaluate(self, command: str, data: Path, path: object, *options: object) -> in_process.Done:
+        flags = [*TASKS.get(self.name, []), "--batch-size", 8, *self.trainings.flags]
+        return self.run(command, data, "--path", path, *flags, *options)
+
+    def validate(self, data: Path, checkpoint: Path) -> in_process.Done:
+        return self.evaluate("validate", data, checkpoint)
+
+    def generate(self, data: Path, checkpoint: object) -> in_process.Done:
+        lines = ["--valid-block", "lines"] if self.name == "language model" else []
+        return self.evaluate("generate", data, checkpoint, "--gen-subset", "valid", "--max-len-b", 3, *lines)
+
+    def interactive(self, data: Path, checkpoint: Path) -> in_process.Done:
+        saved, sys.stdin = sys.stdin, io.StringIO("w1 w2\n")
+        try:
+            flags = ["--max-len-b", 3, *self.trainings.flags]
+            return self.run("interactive", data, "--path", checkpoint, *flags)
+        finally:
+            sys.stdin = saved
+
+    def eval_lm(self, data: Path, checkpoint: Path) -> in_process.Done:
+        return self.evaluate("eval-lm", data, checkpoint, "--gen-subset", "valid")
+
+    def evaluate_lm(self, data: Path, checkpoint: Path) -> in_process.Done:
+        options = ["--label", "x", "--output", self.folder / "results", "--subset", "valid"]
+        return in_process.call(evaluate_lm.main, data, "--path", checkpoint, *options)
+
+    def ask(self, data: Path, checkpoint: Path) -> in_process.Done:
+        saved, sys.stdin = sys.stdin, io.StringIO("w1 w2\n" if self.name in ("text", "label") else "")
+        try:
+            return in_process.call(classify.main, data, "--path", checkpoint, "--cpu")
+        finally:
+            sys.stdin = saved
+
+    def hub(self, data: Path, checkpoint: Path) -> in_process.Done:
+        model = MegaModel if self.name == "translator" else MegaLanguageModel
+
+        def load(words: List[str]) -> int:
+            try:
+                model.from_pretrained(str(checkpoint.parent), checkpoint.name, str(data))
+            except names.OtherNames as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 2
+            return 0
+
+        return in_process.call(load)
+
+    def ensemble(self, data: Path, checkpoint: Path) -> in_process.Done:
+        """A model of the data and another one."""
+        own = self.made.checkpoint if data == self.made.data else self.made.other_checkpoint
+        paths = os.pathsep.join([str(own), str(checkpoint)])
+        return self.generate(data, paths)
+
+    def safetensors(self, data: Path, checkpoint: Path) -> in_process.Done:
+        copy = self.folder / "copy.safetensors"
+        converted = in_process.call(convert_checkpoint.main, "--input", checkpoint, "--output", copy)
+        assert converted.returncode == 0, converted.stderr
+        return self.validate(data, copy)
+
+    def averaged(self, data: Path, checkpoint: Path) -> in_process.Done:
+        mean = self.folder / "mean.pt"
+        assert not in_process.call(average_checkpoints.main, "--inputs", checkpoint, "--output", mean).returncode
+        return self.validate(data, mean)
+
+
+TRAINING = (Road.resume, Road.restore, Road.anew, Road.finetune)
+COMMON: List[Callable[..., in_process.Done]] = [*TRAINING, Road.validate]
+ROADS: Dict[str, List[Callable[..., in_process.Done]]] = {
+    "translator": [*COMMON, Road.generate, Road.interactive, Road.ensemble, Road.hub, Road.safetensors, Road.averaged],
+    "transformer": [Road.resume, Road.finetune, Road.generate],
+    "language model": [
+        *COMMON,
+        Road.generate,
+        Road.interactive,
+        Road.eval_lm,
+        Road.evaluate_lm,
+        Road.ensemble,
+        Road.hub,
+        Road.safetensors,
+    ],
+    "pieces": [Road.resume, Road.finetune, Road.interactive, Road.eval_lm, Road.hub],
+    "masked": COMMON,
+    "text": [*COMMON, Road.ask],
+    "label": [Road.finetune, Road.validate, Road.ask],
+    "recordings": [*COMMON, Road.ask],
+    "images": [*COMMON, Road.ask, Road.safetensors],
+}
+CASES = [
+    pytest.param(name, road, id=f"{name}-{road.__name__}", marks=tiny_images.needs_timm if name == "images" else ())
+    for name, roads in ROADS.items()
+    for road in roads
+]
+
+
+def test_every_kind_is_in_the_table() -> None:
+    assert ROADS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("name, road", CASES)
+def test_other_names_are_refused(
+    name: str, road: Callable[..., in_process.Done], renamed: AllRenamed, tmp_path: Path
+) -> None:
+    made, at_hand = renamed[name], Road(renamed, name, tmp_path)
+    done = road(at_hand, made.other_data, made.checkpoint)
+    lines = [line for line in done.stderr.splitlines() if "error" in line]
+    assert done.returncode != 0 and len(lines) == 1, done
+    assert "was trained with another" in lines[0] and f"{made.other_data / made.kind.file} (number " in lines[0], done
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name, road", [case for case in CASES if case.values[1] not in (Road.anew, Road.restore)])
+def test_the_same_names_are_taken(
+    name: str, road: Callable[..., in_process.Done], renamed: AllRenamed, tmp_path: Path
+) -> None:
+    made, at_hand = renamed[name], Road(renamed, name, tmp_path)
+    done = road(at_hand, made.other_data, made.other_checkpoint)
+    assert done.returncode == 0, done
