@@ -38,6 +38,7 @@ print(native.LIBRARY, native.HAS_CUDA, native.OLDEST_CAPABILITY, native.SHARED_M
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # tests/simulator compiles each kernel
 @pytest.mark.skipif(not NVCC.exists(), reason="nvcc is not installed: set CUDA_HOME")
 @pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 def test_the_extension_with_cuda_serves_the_cpu(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_decoding(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_decoding_with_beams_and_several_chunks(tmp_path):
     options = ["--batch", "2", "--beam", "3", "--chunk", "16,4096"]
     output = run("decoding", "--models", "mega,mega-full", *options, "--json", str(tmp_path / "beam.json"))
@@ -55,6 +56,11 @@ def test_length(tmp_path):
     output = run("lm-length", "--json", str(tmp_path / "length.json"), "--time-limit", "30")
     assert len(re.findall(r"^\| (mega, chunk 16|transformer) \| (32|64) \| [\d,]+ \|", output, re.MULTILINE)) == 4
     assert read_result(tmp_path / "length.json")["examples"] == 2 * (32 + 64)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_length_within_a_time_limit_and_of_other_models():
     output = run("lm-length", "--time-limit", "0", "--models", "mega")
     assert "| mega | 64 | left out: would take about" in output
     output = run("lm-length", "--models", "megalodon,llama")

@@ -48,6 +48,7 @@ def test_images(tmp_path):
     assert "> lr: 0.01" in other and "was begun with other settings" in other
 
 
+@pytest.mark.exhaustive
 def test_texts(tmp_path):
     (tmp_path / "data").mkdir()
     data = lra_data.write_texts(tmp_path / "data")
