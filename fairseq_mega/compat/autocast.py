@@ -10,6 +10,7 @@ import typing
 
 import torch
 
+from .launching import command_of
 from .patching import wrap
 
 
@@ -77,7 +78,7 @@ def evaluate_under_autocast() -> None:
 
 def _call_evaluation(original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any) -> None:
     device = device_of(cfg.common)
-    if wanted(cfg.common, device) and main.__module__ != "fairseq_cli.train":
+    if wanted(cfg.common, device) and command_of(main) != "train":
         main = functools.partial(under_autocast, main, device)
     original(cfg, main, **kwargs)
 

@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import functools
 import inspect
 import os
 import pathlib
@@ -88,11 +89,22 @@ def refuse_several_processes(command: str) -> None:
         )
 
 
+def command_of(main: typing.Any) -> str:
+    """Name of the file of fairseq's commands that a main function is of, "train" for instance; "" where it has none.
+
+    Its module may be __main__; what is bound to it for autocast is a partial function.
+    """
+    while isinstance(main, functools.partial):
+        main = next(filter(callable, main.args), main.func)
+    code = getattr(inspect.unwrap(main), "__code__", None)
+    return pathlib.Path(code.co_filename).stem if code is not None else ""
+
+
 def _call_in_processes(
     original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any
 ) -> typing.Any:
     options, on_cpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
-    command = pathlib.Path(inspect.unwrap(main).__code__.co_filename).stem
+    command = command_of(main)
     if cfg.common.tpu:
         return original(cfg, main, **kwargs)
     if command in IN_ONE_PROCESS:

@@ -1,5 +1,7 @@
 """Processes started by torchrun, by hand or by fairseq: all train together, or there is an error."""
 
+import functools
+import importlib
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -143,6 +145,15 @@ def test_refusals(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         call(surroundings, variables, given)
+
+
+@pytest.mark.parametrize("command", ["train", "eval_lm", "validate", "interactive"])
+def test_commands_are_known_by_their_file(command: str) -> None:
+    """As __main__, and with what autocast binds to them."""
+    name = importlib.import_module(f"fairseq_cli.{command}").main
+    assert launching.command_of(name) == command
+    assert launching.command_of(functools.partial(map, name, torch.device("cpu"))) == command
+    assert launching.command_of(print) == ""
 
 
 @pytest.mark.parametrize("command", ["eval-lm", "generate", "interactive"])
