@@ -2,9 +2,11 @@
 
 from typing import Dict
 
+import torch
 from torch import Tensor, nn
 
 from fairseq_mega.compat.names import is_fingerprint
+from fairseq_mega.modules.megalodon.norms import TimestepNorm
 
 
 def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
@@ -39,3 +41,12 @@ def add_empty_buffers(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
     for key, tensor in model.state_dict().items():
         if key.endswith(("._float_tensor", ".version")):
             state_dict.setdefault(key, tensor)
+
+
+def add_plain_norms(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Add scale one (kept minus one) and shift zero of norms over time to a checkpoint that lacks both by right."""
+    for name, norm in model.named_modules():
+        if isinstance(norm, TimestepNorm) and norm.absent_is_plain:
+            parameters = {f"{name}.{key}": parameter for key, parameter in norm.named_parameters()}
+            if parameters.keys().isdisjoint(state_dict):
+                state_dict.update({key: torch.zeros_like(parameter) for key, parameter in parameters.items()})

@@ -12,7 +12,7 @@ from fairseq_mega.modules.classifier_inputs import RealNumberEmbedding, characte
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import check_state_dict
+from .checkpoints import add_plain_norms, check_state_dict
 from .options.flags import naming_flags
 
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
@@ -132,4 +132,5 @@ class SequenceClassifier(BaseFairseqModel):
                     f"divided {given}: give the data it was trained on (fairseq-mega-prepare speech-commands --scaling "
                     f"{trained}), or another --save-dir"
                 )
+        add_plain_norms(self, state_dict)
         check_state_dict(self, state_dict)

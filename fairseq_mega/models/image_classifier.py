@@ -10,7 +10,7 @@ from fairseq_mega.compat.undecayed import leave_undecayed
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .checkpoints import check_state_dict
+from .checkpoints import add_plain_norms, check_state_dict
 from .options.flags import naming_flags
 
 
@@ -43,6 +43,7 @@ class ImageClassifier(BaseFairseqModel):
             ValueError: if the tensors are not this model's.
         """
         super().upgrade_state_dict_named(state_dict, name)
+        add_plain_norms(self, state_dict)
         check_state_dict(self, state_dict)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat import architectures
 
-from .checkpoints import add_empty_buffers, check_state_dict
+from .checkpoints import add_empty_buffers, add_plain_norms, check_state_dict
 from .decode_weights import DecodesPacked
 from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder
 from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
@@ -76,4 +76,5 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
                 )
             rest = (trained - needed) // 2
             state_dict[key] = state_dict[key][rest : rest + needed]
+        add_plain_norms(self, state_dict)
         check_state_dict(self, state_dict)

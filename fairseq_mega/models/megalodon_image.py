@@ -37,7 +37,8 @@ class MegalodonImageModel(PatchClassifier):
             for layer in range(cfg.encoder_layers)
         ]
         layers = (MegalodonLayer(config, index) for index, config in enumerate(configs))
-        super().__init__(cfg, layers, GroupNorm(configs[0].embed_dim, configs[0].norm_groups, configs[0].norm_affine))
+        config = configs[0]
+        super().__init__(cfg, layers, GroupNorm(config.embed_dim, config.norm_groups, not config.norm_affine))
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegalodonImageModel":

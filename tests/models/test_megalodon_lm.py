@@ -1,5 +1,6 @@
 """MEGALODON's language model: counts, streams in pieces of any lengths, the window of statistics, options."""
 
+import re
 from argparse import Namespace
 from typing import Any, Dict, List
 
@@ -14,6 +15,7 @@ from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from fairseq_mega.models.presets import preset_names
 from fairseq_mega.modules.layer import LayerContext
+from tests.support import tiny_classifier, tiny_images
 from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, log_probs, task, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively
 from tests.support.tiny_megalodon import build
@@ -256,3 +258,28 @@ def test_a_table_is_drawn_within_three_deviations():
     for table in (model.decoder.embedding.table, model.decoder.output_projection.weight):
         assert table.abs().max() <= 3 / 4 and table.std().item() == pytest.approx(0.987 / 4, rel=0.02)
     assert not model.decoder.embedding.table[PAD].any()
+
+
+@pytest.mark.parametrize("kind", ["megalodon_lm", "megalodon_lra", "megalodon_image"])
+def test_norms_over_time_have_scale_and_shift_without_affine_norms_too(kind):
+    """States that were saved without them, scale one and shift zero then, are read; half of one is no state."""
+    builders: Dict[str, Any] = {"megalodon_lm": build, "megalodon_image": tiny_images.build}
+    builders["megalodon_lra"] = tiny_classifier.build
+    arch = {} if kind == "megalodon_lm" else {"arch": kind}
+    plain, affine = (builders[kind](**arch, no_affine_norm=switch) for switch in (True, False))
+    over_time = {
+        name for name in plain.state_dict() if re.search(r"\.(attention\.norm|final_norm)\.(weight|bias)$", name)
+    }
+    layers = {name.split(".layers.")[1][0] for name in plain.state_dict() if ".layers." in name}
+    assert len(over_time) == 2 * (len(layers) + 1)  # and of the end
+    gone = {name for name in affine.state_dict() if name not in plain.state_dict()}
+    assert gone and all(re.search(r"(ema_norm|feed_forward\.norm)\.(weight|bias)$", name) for name in gone)
+    lively(plain)
+    old = {name: tensor for name, tensor in plain.state_dict().items() if name not in over_time}
+    plain.load_state_dict(dict(old))
+    assert not any(plain.state_dict()[name].any() for name in over_time)
+    damaged = {**old, sorted(over_time)[0]: plain.state_dict()[sorted(over_time)[0]]}
+    with pytest.raises(ValueError, match="1 tensors missing"):
+        plain.load_state_dict(damaged)
+    with pytest.raises(ValueError, match=f"{len(over_time)} tensors missing"):
+        affine.load_state_dict({name: tensor for name, tensor in affine.state_dict().items() if name not in over_time})

@@ -101,13 +101,12 @@ def test_the_kernel_of_the_feed_forward_sub_layer(
 
 @needs_kernels
 @pytest.mark.parametrize("groups", [1, 4, 12])
-@pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("away", [0.0, 1000.0])
 @torch.no_grad()
-def test_the_kernel_of_the_timestep_norm(away: float, affine: bool, groups: int, monkeypatch: Any) -> None:
+def test_the_kernel_of_the_timestep_norm(away: float, groups: int, monkeypatch: Any) -> None:
     """From unused statistics of whatever value, and from those of some steps, also far from zero."""
     torch.manual_seed(5)
-    norm = moved(TimestepNorm(12, groups, affine))
+    norm = moved(TimestepNorm(12, groups))
     nothing = torch.full((2, groups), 7.0, dtype=torch.float64)
     counts = torch.tensor([0, 7])
     mean, variance = (torch.where(counts.unsqueeze(1) > 0, away + torch.rand(2, groups), nothing) for _ in range(2))

@@ -84,7 +84,10 @@ class MegalodonLayerOptions(RotaryOptions, RecomputationOptions):
         default=2,
         metadata={"help": "what the FFN is added to: 2, the layer's input, as in the paper; 1, the attention's output"},
     )
-    no_affine_norm: bool = field(default=False, metadata={"help": "norms without learned scale and shift"})
+    no_affine_norm: bool = field(
+        default=False,
+        metadata={"help": "no learned scale and shift in the norms over features; those over time keep theirs"},
+    )
     init_mode: InitChoice = field(default="he", metadata={"help": "how the layers' matrices are drawn"})  # type: ignore[valid-type]
     attention_drops: DroppedChoice = field(  # type: ignore[valid-type]
         default="keys", metadata={"help": "dropped in the attention: keys before the softmax, or weights after it"}

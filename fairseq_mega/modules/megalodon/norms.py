@@ -69,19 +69,23 @@ class LayerNorm(ScaledNorm):
 class TimestepNorm(ScaledNorm):
     """Norm by the mean and variance of groups of features over all steps so far.
 
+    Its scale and shift are learned even where the other norms have none, as in the published code.
+
     Args:
         dim: D.
         groups: G, a divisor of D.
-        affine: with learned scale and shift.
+        absent_is_plain: a checkpoint without scale and shift means one and zero: those of models with ``norm_affine``
+            false were once saved so.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2.
     """
 
     keeps_statistics = True
 
-    def __init__(self, dim: int, groups: int, affine: bool = True) -> None:
-        super().__init__(dim, affine)
+    def __init__(self, dim: int, groups: int, absent_is_plain: bool = False) -> None:
+        super().__init__(dim)
         self.groups = groups
+        self.absent_is_plain = absent_is_plain
 
     def forward(
         self,
@@ -101,8 +105,8 @@ class TimestepNorm(ScaledNorm):
             if step is not None and step.timestep_norm is not None and norm is not None:
                 y, statistics = step.timestep_norm(x[:, 0], norm, widened(statistics))
                 return y.unsqueeze(1), statistics
-        weight = x.new_zeros(self.dim) if self.weight is None else self.weight
-        bias = x.new_zeros(self.dim) if self.bias is None else self.bias
+        weight, bias = self.weight, self.bias
+        assert weight is not None and bias is not None
         parts = None if documents is None else documents.parts()
         return timestep_norm(
             x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, documents=parts, eps=EPS
@@ -139,9 +143,8 @@ class GroupNorm(TimestepNorm):
             count = grouped.size(-1) * (~padding_mask).sum(1).clamp(min=1).view(-1, 1, 1, 1)
             mean = grouped.sum(dim=(1, 3), keepdim=True) / count
             variance = (grouped - mean).masked_fill(absent, 0.0).square().sum(dim=(1, 3), keepdim=True) / count
-        y = ((grouped - mean) * torch.rsqrt(variance + EPS)).flatten(2)
-        if self.scale is not None and self.bias is not None:
-            y = y * self.scale + at_least_float32(self.bias)
+        assert self.scale is not None and self.bias is not None
+        y = ((grouped - mean) * torch.rsqrt(variance + EPS)).flatten(2) * self.scale + at_least_float32(self.bias)
         if padding_mask is not None:
             y = y.masked_fill(padding_mask.unsqueeze(-1), 0.0)
         return y.to(x.dtype), None
