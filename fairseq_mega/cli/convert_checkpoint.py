@@ -18,7 +18,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.models.published_checkpoints import layouts
 from fairseq_mega.models.published_checkpoints.building import check_complete
-from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from fairseq_mega.models.published_checkpoints.verifying import check_outputs
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, required=True, help="file to write (.pt or .safetensors)")
     parser.add_argument("--to", choices=["ours", "official"], help="layout to write (default: ours)")
     parser.add_argument(
-        "--verify", action="store_true", help="run both layouts on random input, print the largest difference"
+        "--verify", action="store_true", help="run both layouts on random input; an error where their outputs differ"
     )
     return parser
 
@@ -54,9 +54,9 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
         advice = layouts.advice(given)
         if advice:
             print(advice, file=sys.stderr)
-    check_complete(pair[1]["args"], pair[1]["model"], where)
+    check_complete(pair[1]["args"], pair[1]["model"], where, our_names=arguments.to == "official")
     if arguments.verify:
-        print(f"largest difference of both layouts on random input: {largest_difference(*pair):.2g}", flush=True)
+        print(f"largest difference of both layouts on random input: {check_outputs(*pair, where):.2g}", flush=True)
     return converted
 
 

@@ -1,5 +1,7 @@
 """Every published layout, converted and back: tensors bit for bit, outputs as a plain transcription has them."""
 
+import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict
 
@@ -11,6 +13,7 @@ from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from tests.support import tiny_mega
 from tests.support.published_layouts import LAYOUTS
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -55,6 +58,53 @@ def test_a_wrong_tensor_shows(name: str) -> None:
         if not largest_difference(given, {**converted, "model": changed}) > 1e-5 + before:
             missed.append(key)
     assert not missed
+
+
+CHUNKED = [
+    {"encoder_chunk_size": 5},
+    {"encoder_chunk_size": 5, "attention_activation_fn": "laplace", "decoder_chunk_size": 7},
+    {"encoder_chunk_size": 16, "attention_activation_fn": "relu2", "rel_pos_bias": "rotary"},
+    {"encoder_chunk_size": 30, "decoder_chunk_size": -1},
+    {"encoder_chunk_size": 100, "max_source_positions": 200},
+    {"decoder_chunk_size": 6},
+]
+
+
+def chunked(options: Dict[str, Any]) -> Dict[str, Any]:
+    """A checkpoint of ours with these chunks, as a training with the defaults of other options writes it."""
+    built = tiny_mega.lively(tiny_mega.build(**options)).float()
+    args = Namespace(arch="mega", task="translation", **{**tiny_mega.TINY, **options, "published_source_padding": True})
+    return {"args": args, "model": built.state_dict()}
+
+
+@pytest.mark.parametrize("options", CHUNKED)
+def test_chunks_of_both_sides(options: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The input of --verify is padded where chunks lie in the same places in both layouts."""
+    torch.save(chunked(options), tmp_path / "ours.pt")
+    assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official", "--verify") == 0
+    assert run("--input", tmp_path / "there.pt", "--output", tmp_path / "back.pt", "--verify") == 0
+    assert len(re.findall(r"largest difference .*: \d(\.\d)?e-0[6-9]\n", capsys.readouterr().out)) == 2
+    args, wanted = load_checkpoint(tmp_path / "there.pt")["args"], options.get("decoder_chunk_size")
+    assert args.decoder_chunk_size == (options.get("encoder_chunk_size") if wanted is None else wanted)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"activation_fn": "relu"}, {"attention_activation_fn": "laplace"}, {"truncation_length": 3}]
+)
+def test_options_of_another_model_fail(
+    changes: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one layout reads otherwise than the other is an error, and nothing is written."""
+    given = published("translator")
+    converted = convert_checkpoint(given, "")
+    vars(converted["args"]).update(changes)
+    monkeypatch.setattr(command.layouts, "to_ours", lambda *unused: converted)
+    torch.save(given, tmp_path / "there.pt")
+    arguments = ("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
+    with pytest.raises(SystemExit) as end:
+        run(*arguments)
+    assert end.value.code == 2 and "--verify: the outputs differ by" in capsys.readouterr().err
+    assert not (tmp_path / "ours.pt").exists()
 
 
 def test_swapped_names_of_the_ema_show() -> None:

@@ -1,6 +1,5 @@
 """Consolidated checkpoints of XuezheMax/megalodon, of one rank and of several, converted and back."""
 
-import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict
@@ -14,11 +13,13 @@ from fairseq.models import MODEL_REGISTRY
 from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.models.published_checkpoints import plain_megalodon
+from fairseq_mega.models.published_checkpoints.building import check_complete
 from fairseq_mega.models.published_checkpoints.megalodon import (
     convert_megalodon,
     publish_megalodon,
     read_consolidated,
 )
+from fairseq_mega.models.published_checkpoints.megalodon_names import FREQUENCIES, PRIORS, published_name
 from fairseq_mega.models.published_checkpoints.sentencepiece_symbols import our_numbers
 from fairseq_mega.models.published_checkpoints.verifying import largest_difference
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
@@ -82,6 +83,25 @@ def test_outputs_are_those_of_a_plain_transcription(changed: Dict[str, Any]) -> 
         if not largest_difference(published, {**converted, "model": damaged}) > 1e-4:
             missed.append(name)
     assert not missed
+
+
+OVER_FEATURES = ("rmsnorm.weight", "nffn.norm.weight", "nffn.norm.bias")
+
+
+@with_model
+def test_norms_over_time_keep_scale_and_shift(tmp_path: Path) -> None:
+    """``norm_affine: false`` is about the norms over features alone, there and here, and survives the way back."""
+    whole = {name: tensor for name, tensor in model().items() if not name.endswith(OVER_FEATURES)}
+    write(tmp_path / "official", whole, 2)
+    read = read_consolidated(tmp_path / "official")
+    read["config"]["model"]["norm_affine"] = False
+    converted = convert_megalodon(read, "official")
+    assert converted["args"].no_affine_norm
+    check_complete(converted["args"], converted["model"], "official")
+    assert largest_difference(read, converted) < 1e-5
+    back = publish_megalodon(converted)
+    assert_same(back["model"], whole)
+    assert back["config"]["model"]["norm_affine"] is False
 
 
 @with_model
@@ -167,13 +187,34 @@ def test_the_dictionary_of_a_tokeniser(tmp_path: Path) -> None:
 @with_model
 def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     whole = model()
-    del whole["layers.1.mega.wv.bias"]
+    del whole["layers.1.mega.wv.bias"], whole["layers.0.mega.wr.bias"]
     write(tmp_path / "official", {**whole, "layers.0.spare": torch.ones(2)}, 1)
     with pytest.raises(SystemExit):
         command.main(["--input", str(tmp_path / "official"), "--output", str(tmp_path / "ours.pt")])
     printed = capsys.readouterr().err
-    assert "2 tensors do not fit" in printed and "left over: layers.0.spare (2,)" in printed
-    assert re.search(r"missing: decoder.layers.1.*(12,)", printed)
+    assert "3 tensors do not fit" in printed and "left over: layers.0.spare (2,)" in printed
+    assert "missing: layers.1.mega.wv.bias (12,)" in printed
+    joined = " + ".join(f"layers.0.mega.{name}.bias" for name in ("wz", "wr", "wh1"))
+    assert f"wrong shape: {joined} is (16,), the options need (28,)" in printed
+
+
+@with_model
+def test_what_is_missing_in_a_file_of_ours_has_our_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    del ours["model"]["decoder.layers.1.attention.mu"]
+    torch.save(ours, tmp_path / "ours.pt")
+    with pytest.raises(SystemExit):
+        command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
+    assert "missing: decoder.layers.1.attention.mu (2, 8)" in capsys.readouterr().err
+    assert not (tmp_path / "there").exists()
+
+
+def test_every_published_name_is_found_for_ours() -> None:
+    """Each tensor of a published model by its own name, or among those that are joined with it."""
+    converted = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")["model"]
+    names = [name for ours in converted for name in published_name(ours).split(" + ")]
+    assert set(names) == {name for name in model() if not name.endswith((*PRIORS, FREQUENCIES))}
+    assert published_name("decoder.layers.0.spare") == "decoder.layers.0.spare"
 
 
 def test_ranks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -198,6 +239,10 @@ def test_what_no_model_here_has_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "official", whole, 1)
     with pytest.raises(ValueError, match="output.final_norm.prior_count is 3"):
         convert_megalodon(read_consolidated(tmp_path / "official"), "official")
+    with pytest.raises(ValueError, match="output_size 30 with 24 symbols: models of this package predict as many"):
+        convert_megalodon({"config": {"model": {**CONFIG, "output_size": 30}}, "model": model()}, "official")
+    for size in (-1, SYMBOLS):
+        convert_megalodon({"config": {"model": {**CONFIG, "output_size": size}}, "model": model()}, "official")
     with pytest.raises(ValueError, match="norm_eps 0.001: the norms of this package have 1e-05"):
         convert_megalodon({"config": {"model": {"norm_eps": 1e-3}}, "model": {}}, "official")
 

@@ -15,6 +15,7 @@ from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 
+from .megalodon_names import published_name
 from .names import to_published
 from .options import IMAGES, MASKED, kind_of
 from .tensors import OUR_BUFFERS, tables_of_ours
@@ -76,14 +77,16 @@ def table_length(model: Dict[str, Tensor], side: str) -> int:
     return sum(model[name].size(0) for name in names)
 
 
-def differences(options: Namespace, model: Dict[str, Tensor]) -> List[str]:
-    """What is missing, left over or of a wrong shape in the tensors of a model, with the published names."""
+def differences(options: Namespace, model: Dict[str, Tensor], our_names: bool = False) -> List[str]:
+    """What is missing, left over or of a wrong shape in the tensors of a model, by the published names or by ours."""
     with torch.device("meta"):
         needed = build_model(options, model).state_dict()
-    tables = tables_of_ours(model)
+    tables, of_megalodon = tables_of_ours(model), getattr(options, "arch", None) == MEGALODON
     found = []
     for name in sorted({*needed, *model}):
-        shown = to_published(name, tables)
+        shown = name
+        if not our_names:
+            shown = published_name(name) if of_megalodon else to_published(name, tables)
         if name not in model:
             if not OUR_BUFFERS.search(name) and not name.endswith(("._float_tensor", ".version")):
                 found.append(f"missing: {shown} {tuple(needed[name].shape)}")
@@ -96,9 +99,9 @@ def differences(options: Namespace, model: Dict[str, Tensor]) -> List[str]:
     return found
 
 
-def check_complete(options: Namespace, model: Dict[str, Tensor], where: str) -> None:
+def check_complete(options: Namespace, model: Dict[str, Tensor], where: str, our_names: bool = False) -> None:
     """Raise a ValueError with the list of :func:`differences`, if there are any."""
-    found: List[str] = differences(options, model)
+    found: List[str] = differences(options, model, our_names)
     if found:
         listed: Any = "\n  ".join(found)
         raise ValueError(f"{where}: {len(found)} tensors do not fit the model of its options\n  {listed}")

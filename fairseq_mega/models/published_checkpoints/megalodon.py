@@ -83,6 +83,12 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
         raise ValueError(f"--input {where}: {CONFIGURATION} has no part named model")
     if abs(given.get("norm_eps", EPS) - EPS) > 1e-12:
         raise ValueError(f"--input {where}: norm_eps {given['norm_eps']}: the norms of this package have {EPS}")
+    outputs, symbols = given.get("output_size", -1), published["model"].get("embed.weight", torch.empty(0)).size(0)
+    if outputs not in (-1, None, symbols):
+        raise ValueError(
+            f"--input {where}: output_size {outputs} with {symbols} symbols: models of this package predict as many "
+            f"symbols as they read"
+        )
     values = {ours: given[theirs] for theirs, ours in OPTIONS.items() if given.get(theirs) is not None}
     values["init_mode"] = "he" if values.get("init_mode") == "none" else values.get("init_mode", "he")
     values["no_affine_norm"] = not given.get("norm_affine", True)

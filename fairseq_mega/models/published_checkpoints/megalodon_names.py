@@ -1,5 +1,6 @@
 """Tensors of XuezheMax/megalodon and ours: names, what is joined to one matrix, and how its ranks split each tensor."""
 
+import re
 from typing import Dict, List, Optional, Tuple
 
 import torch
@@ -126,6 +127,15 @@ def to_published(ours: Dict[str, Tensor], widths: Dict[str, List[int]], shared: 
     if shared:
         published["output.output.weight"] = published["embed.weight"]
     return published
+
+
+def published_name(ours: str) -> str:
+    """The published name of a tensor of ours, for messages; the names of those that are joined in it."""
+    found = re.match(r"decoder\.(layers\.\d+\.)(.*)", ours)
+    layer, part = found.groups() if found else ("", ours)
+    names: Dict[str, Tuple[str, ...]] = {old: (name,) for name, old, _ in (LAYER if found else MODEL)}
+    names.update({old: parts for parts, old in (JOINED if found else ())})
+    return " + ".join(f"{layer}{name}" for name in names[part]) if part in names else ours
 
 
 def _layers(names: Dict[str, Tensor], prefix: str, part: int) -> List[int]:

@@ -90,6 +90,8 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
 
 def _fill(values: Dict[str, Any], model: Dict[str, Tensor], kind: str) -> None:
     """Add the options that are missing and that the tensors tell."""
+    if kind == "translator" and values.get("decoder_chunk_size") is None and values.get("encoder_chunk_size"):
+        values["decoder_chunk_size"] = values["encoder_chunk_size"]  # the default here and there
     chunked = any((values.get(f"{side}_chunk_size") or -1) > 0 for side in ("encoder", "decoder"))
     for option, value in shape_options(model, kind).items():
         of_positions = option.startswith("max_")  # a chunk's bias says nothing about them

@@ -16,6 +16,22 @@ from .sentencepiece_symbols import our_numbers, published_rows
 
 SEED = 1
 LENGTH = 67  # of the inputs at most, but for chunks of numbers that are longer
+LIMIT = 1e-4  # of the difference of a correct conversion; fairseq takes log probabilities in float32
+
+
+def check_outputs(published: Dict[str, Any], converted: Dict[str, Any], where: str) -> float:
+    """The :func:`largest_difference` of a correct conversion.
+
+    Raises:
+        ValueError: if the difference is above LIMIT.
+    """
+    difference = largest_difference(published, converted)
+    if difference > LIMIT:
+        raise ValueError(
+            f"{where}: --verify: the outputs differ by {difference:.2g}, those of a correct conversion by {LIMIT:g} at "
+            f"most; nothing was written. Do the options in the file belong to its tensors?"
+        )
+    return difference
 
 
 @torch.no_grad()
@@ -82,7 +98,10 @@ def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) 
     if kind == "language model":
         return [_tokens(draw, len(ours.decoder.dictionary), [length, length])]
     if kind == "translator":
-        source = _tokens(draw, len(ours.encoder.dictionary), [length, length // 2], left=True)
+        chunk = int(options.get("encoder_chunk_size") or -1)
+        # The published chunks begin where a batch does, ours where a sentence does: the same after whole chunks.
+        shorter = length - chunk if 0 < chunk < length else length // 2
+        source = _tokens(draw, len(ours.encoder.dictionary), [length, shorter], left=True)
         return [source, _tokens(draw, len(ours.decoder.dictionary), [length, length])]
     if kind == IMAGES:
         return [torch.randn(2, 3, ours.image_size, ours.image_size, generator=draw, dtype=torch.float64)]
