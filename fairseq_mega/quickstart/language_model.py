@@ -18,7 +18,7 @@ from fairseq_mega.corpora.language_modeling.binarising import binarise
 from fairseq_mega.corpora.language_modeling.command import main as language_modeling
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of
-from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
+from fairseq_mega.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
 from fairseq_mega.reports.results import read_result
 from fairseq_mega.work.commands import call, module
 from fairseq_mega.work.folder import Work
@@ -58,11 +58,12 @@ class LanguageModel:
     def run(self) -> None:
         """From the text to a text of its own."""
         work, options = self.work, self.options
+        need_commands("fairseq-preprocess", "fairseq-mega-train")
         if options.text is None:
             work.stage("fetch", self.fetch)
+        work.stage("split", self.split)
         self.device = device_options(options.cpu)
         self.precision = precision_of(work, options.precision, self.device)
-        work.stage("split", self.split)
         work.stage("binarise", self.binarise)
         work.stage("plan", lambda: plan_minutes(work, options.train_minutes, self.updates, self.minutes))
         work.stage("train", self.train)

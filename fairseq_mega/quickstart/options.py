@@ -4,10 +4,14 @@ Needs the standard library only.
 """
 
 import argparse
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import List, Optional, Sequence
 
+from fairseq_mega.corpora.files import count_lines, existing_parent
+from fairseq_mega.corpora.splits import HELD_OUT, MINIMUM_PAIRS
 from fairseq_mega.work.options import ROOT, Parser, add_environment, for_script
 
 TRANSLATION, LM = "translation", "lm"
@@ -22,6 +26,7 @@ it is started again, and a training goes on.
                        included
   --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a text of its own;
                        within 10 minutes"""
+NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir: checkpoints for the most part
 TRAIN_MINUTES = {TRANSLATION: "15, or what is left of 25 after setting up", LM: "5"}
 
 
@@ -67,7 +72,20 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     folder = "quickstart" if options.task == TRANSLATION else "quickstart-lm"
     options.work_dir = Path(options.work_dir or ROOT / "outputs" / folder).absolute()
     options.packages = Path(options.packages or options.work_dir / "packages").absolute()
+    check_folder(parser, options.work_dir, NEEDED_BY_SMOKE if options.smoke else NEEDED)
     return options
+
+
+def check_folder(parser: Parser, folder: Path, needed: float) -> None:
+    """Check that the folder can be written to, and that the disk has room for what comes into it."""
+    above = existing_parent(folder)
+    if not above.is_dir():
+        parser.die(f"--work-dir {folder} cannot be made: {above} is a file")
+    if not os.access(above, os.W_OK):
+        parser.die(f"--work-dir {folder} cannot be made: {above} may not be written to")
+    free = shutil.disk_usage(above).free
+    if not (folder / "settings").exists() and free < needed:
+        parser.die(f"--work-dir {folder} needs {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there")
 
 
 def check_translation(parser: Parser, options: argparse.Namespace) -> None:
@@ -84,9 +102,28 @@ def check_translation(parser: Parser, options: argparse.Namespace) -> None:
                 f"give your own text with --text PREFIX"
             )
     remedy = f"a text prefix P stands for the files P.{source} and P.{target}, one sentence per line"
-    for prefix in filter(None, (options.text, options.valid, options.test)):
+    for name in MINIMUM_PAIRS:
+        prefix = options.text if name == "train" else getattr(options, name)
+        if prefix is None:
+            continue
         for language in (source, target):
             parser.file(f"{prefix}.{language}", remedy)
+        check_pairs(parser, options, name, [Path(f"{prefix}.{language}") for language in (source, target)])
+
+
+def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: Sequence[Path]) -> None:
+    """Check that each line can have its translation, and that there are enough; what they hold is looked at later."""
+    counts = [count_lines(path) for path in paths]
+    if counts[0] != counts[1]:
+        parser.die(
+            f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}: line n of one must be the translation "
+            "of line n of the other"
+        )
+    least = MINIMUM_PAIRS[name]
+    if name == "train" and not (options.valid and options.test):
+        least = HELD_OUT * MINIMUM_PAIRS["test"]  # some are held out
+    if counts[0] < least:
+        parser.die(f"{paths[0]} has {counts[0]} lines, and {least} are needed at least: give more text")
 
 
 def check_lm(parser: Parser, options: argparse.Namespace) -> None:

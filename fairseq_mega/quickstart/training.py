@@ -1,6 +1,7 @@
 """A training whose learning rate follows the clock: it ends within its time on any machine."""
 
 import math
+import shutil
 from typing import List, Optional, Sequence
 
 import torch
@@ -23,6 +24,13 @@ def plan_minutes(work: Work, given: Optional[str], updates: Optional[str], usual
     write_text(work.folder / "minutes", f"{minutes:.2f}\n")
     if not updates:
         say(f"the training will take {minutes:.1f} minutes")
+
+
+def need_commands(*names: str) -> None:
+    """Look for the commands of all stages before the first one; raises StageError."""
+    missing = [name for name in names if shutil.which(name) is None]
+    if missing:
+        raise StageError(f"the command '{missing[0]}' was not found: run 'bash scripts/setup.sh'")
 
 
 def device_options(cpu: bool) -> List[object]:

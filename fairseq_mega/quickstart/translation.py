@@ -14,7 +14,8 @@ from fairseq_mega.corpora.debian import fetch_package, need_dpkg, unpack_package
 from fairseq_mega.corpora.translation.command import main as parallel_text
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.quickstart.hyper_parameters import kept_settings, recipe_of
-from fairseq_mega.quickstart.training import device_options, plan_minutes, precision_of, train
+from fairseq_mega.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
+from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
 from fairseq_mega.reports.command import main as report
 from fairseq_mega.reports.log_progress import Progress
 from fairseq_mega.reports.results import read_result
@@ -73,13 +74,17 @@ class Translation:
     def run(self) -> None:
         """From the text to translations."""
         work, options = self.work, self.options
+        need_commands("fairseq-preprocess", *(f"fairseq-mega-{name}" for name in ("train", "generate", "interactive")))
+        reason = tokenizer_for(self.target).reason
+        if reason:
+            say(f"BLEU will be one of characters, not of words: {reason}")
         if options.text is None:
             work.stage("fetch", self.fetch)
             versions = (self.folder / "help" / "versions").read_text(encoding="utf-8").splitlines()
             say(f"text: {'; '.join(versions)}")
+        work.stage("text", self.prepare_text)
         self.device = device_options(options.cpu)
         self.precision = precision_of(work, options.precision, self.device)
-        work.stage("text", self.prepare_text)
         work.stage("subwords", self.learn_subwords)
         work.stage("binarise", self.binarise)
         work.stage("plan", self.plan)

@@ -51,14 +51,9 @@ def submit(runs: Sequence[Run], wishes: Wishes, parameters: Dict[str, Any]) -> L
     """Hand each training to SLURM through submitit; returns the numbers of the jobs.
 
     A training that needs several nodes has one task for each GPU; fairseq finds the others by SLURM's own variables.
-
-    Raises:
-        RecipeError: without submitit.
     """
-    try:
-        import submitit
-    except ImportError as error:
-        raise RecipeError("--launcher slurm needs submitit: pip install submitit, or give --launcher print") from error
+    import submitit  # which the options have asked for
+
     numbers = []
     for run in runs:
         nodes = -(-max(1, run.gpus) // GPUS_PER_NODE)

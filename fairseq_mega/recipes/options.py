@@ -1,6 +1,7 @@
 """Options of fairseq-mega-reproduce, and the recipes and wishes that they stand for."""
 
 import argparse
+import importlib
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -16,6 +17,18 @@ from .wishes import PRECISIONS, Wishes
 LAUNCHERS = ("local", "slurm", "print")
 PANELS = (([100, 75, 50, 25, 15, 10, 5], [2048]), ([10], [512, 1024, 1536, 2048, 2560, 3072]))  # Figure 6
 PANELS_SMOKE = (([20, 4, 1], [16]), ([2], [8, 16, 32]))
+
+
+def check_launcher(options: argparse.Namespace) -> None:
+    """Raise a RecipeError where jobs cannot be handed to SLURM: their data might take hours to be made first."""
+    for text in options.slurm:
+        parameter(text)
+    if options.launcher == "slurm":
+        try:
+            importlib.import_module("submitit")
+        except ImportError as error:
+            remedy = "pip install submitit, or give --launcher print"
+            raise RecipeError(f"--launcher slurm needs submitit: {remedy}") from error
 
 
 def number(option: str, text: Optional[str], least: int = 1) -> Optional[int]:
@@ -217,6 +230,8 @@ def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callab
     """
     if options.keep_schedule and options.max_update is None:
         raise RecipeError("--keep-schedule needs --max-update, the updates to stop after")
+    if not options.list:
+        check_launcher(options)
     gpus = number("--gpus", options.gpus, 0)
     per_run, per_step = number("--gpus-per-run", options.gpus_per_run), number("--per-step", options.per_step)
     updates, workers = number("--max-update", options.max_update), number("--workers", options.workers)

@@ -1,5 +1,6 @@
 """The runner: all checks first, then the data, then every run on its GPUs, then the tables."""
 
+import importlib.util
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ from .recording import FIGURES, record
 from .released import check_origin, released_name
 from .revising import at_each_rate
 from .runs import Run, plan
+from .storage import check_disk_for_one_run
 from .training import train
 from .wishes import Wishes
 
@@ -89,7 +91,7 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
         raise RecipeError(f"--precision {wishes.precision} needs a GPU: give --gpus, or fp32 or bf16")
     if any(recipe.report in FIGURES for recipe in recipes):
         load_pyplot()
-    problems = []
+    problems = [*evaluation_problems(recipes), *place_problems(wishes)]
     for name, folder in folders(recipes, wishes).items():
         try:
             DATASETS[name].check_readers()
@@ -101,6 +103,31 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
             problems.append(str(error))
     if problems:
         raise RecipeError("; ".join(problems))
+    absent = [recipe for recipe in recipes if not recipe.measured and not data_are_there(recipe, recipes, wishes)]
+    check_disk_for_one_run(absent, wishes)  # of data that are there, the runs are known, see check_disk
+
+
+def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], wishes: Wishes) -> bool:
+    """Whether the data of a recipe need not be made."""
+    return wishes.processed is not None or DATASETS[recipe.data].is_there(folders(recipes, wishes)[recipe.data])
+
+
+def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
+    """What the scoring after the trainings lacks here."""
+    translating = any(recipe.evaluate["kind"] == "translation" for recipe in recipes)
+    if translating and importlib.util.find_spec("sacremoses") is None:
+        return ["the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"]
+    return []
+
+
+def place_problems(wishes: Wishes) -> List[str]:
+    """Folders to be written to that cannot be."""
+    found = []
+    for option, folder in (("--out", wishes.out), ("--results-dir", wishes.results)):
+        above = None if folder is None else existing_parent(folder)
+        if above is not None and not (above.is_dir() and os.access(above, os.W_OK)):
+            found.append(f"{option} {folder} cannot be made: {above} is no folder that may be written to")
+    return found
 
 
 def digest_of(name: str, folder: Path, wishes: Wishes) -> str:

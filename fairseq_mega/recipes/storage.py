@@ -9,6 +9,7 @@ from fairseq_mega.corpora.files import existing_parent
 from .recipe import Config, Recipe, RecipeError
 from .runs import Run
 from .sizes import parameters
+from .wishes import Wishes
 
 WEIGHT = 4  # bytes: fairseq saves float32
 KEPT_BY_OPTIMIZER = {"adam": 8, "nag": 4}  # bytes of each parameter, beside the weight
@@ -70,6 +71,17 @@ def check_disk(runs: Sequence[Run], out: Path, free: Callable[[Path], int] = fre
             f"the checkpoints of {len(needs)} runs need {size_of(need)}, and {size_of(found)} are free in {folder}: "
             "free some, give --out on a larger disk, or take fewer recipes or --seeds at a time and remove the "
             "checkpoints of finished runs"
+        )
+
+
+def check_disk_for_one_run(recipes: Sequence[Recipe], wishes: Wishes, free: Callable[[Path], int] = free_bytes) -> None:
+    """Raise a RecipeError where not even one run of each recipe fits: before data are made that may take hours."""
+    need = 0 if wishes.smoke else sum(bytes_of_run(recipe, recipe.config) for recipe in recipes)
+    folder = existing_parent(wishes.out.resolve())
+    if need > free(folder):
+        raise RecipeError(
+            f"the checkpoints of one run of each recipe need {size_of(need)}, and {size_of(free(folder))} are free in "
+            f"{folder}: free some, or give --out on a larger disk"
         )
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
-from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.corpora.splits import HELD_OUT, SPLITS
 from fairseq_mega.corpora.translation.parallel_text import (
     HELP_RULES,
     LEARNT_RULES,
@@ -37,7 +37,7 @@ def split_of_page(page: str, valid_share: float, test_share: float) -> str:
 
 def leak_key(text: str) -> str:
     """Return the text without regard to letter case, spacing and closing marks: texts of one key are one sentence."""
-    return " ".join(text.casefold().split()).rstrip(" .!?:;,…")
+    return " ".join(text.casefold().split()).rstrip(" .!?:;,…。！？：；，、")
 
 
 def clean_pages(
@@ -126,7 +126,7 @@ def own_corpus(
         else:
             usable.append(pair)
     if held_out is None:
-        held_out = min(1000, len(usable) // 20)
+        held_out = min(1000, len(usable) // HELD_OUT)
     for name, given in (("test", test), ("valid", valid)):
         if given is None:
             cut = max(0, len(usable) - held_out)

@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import List, Optional
 
-from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.corpora.splits import MINIMUM_PAIRS, SPLITS
 from fairseq_mega.corpora.text_files import not_utf8
 from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 from fairseq_mega.data.file_kinds import check_plain
-
-# Fewer than this and neither the subwords nor a score mean anything.
-MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}
 
 
 def read_lines(path: Path) -> List[str]:

@@ -1,0 +1,82 @@
+"""What scoring, results and disks need is asked for before data are made that may take hours."""
+
+import importlib.util
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import pytest
+
+from fairseq_mega.cli.reproduce import main
+from fairseq_mega.recipes import runner, storage
+from fairseq_mega.recipes.catalogue import catalogue
+from fairseq_mega.recipes.data import Data
+from fairseq_mega.recipes.recipe import RecipeError
+from fairseq_mega.recipes.wishes import Wishes
+
+TRANSLATION, TEXT = "mega/table7/en-de/mega_softmax", "mega/table2/text/mega"
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets a package be missing."""
+    find = importlib.util.find_spec
+
+    def remove(name: str) -> None:
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda wanted, *a: None if wanted == name else find(wanted, *a)
+        )
+
+    return remove
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All data are there."""
+    monkeypatch.setattr(Data, "is_there", lambda self, folder: True)
+    monkeypatch.setattr(runner, "check_origin", lambda *unused: None)
+
+
+def refusal(name: str, wishes: Wishes) -> str:
+    with pytest.raises(RecipeError) as refused:
+        runner.check([catalogue()[name]], wishes, wishes.gpus)
+    return str(refused.value)
+
+
+def test_what_scores_a_translation(without: Any, there: None, tmp_path: Path) -> None:
+    runner.check([catalogue()[TRANSLATION]], Wishes(tmp_path), 0)
+    without("sacremoses")
+    found = refusal(TRANSLATION, Wishes(tmp_path))
+    assert found == "the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"
+    runner.check([catalogue()[TEXT]], Wishes(tmp_path), 0)
+
+
+@pytest.mark.parametrize("option", ["--out", "--results-dir"])
+@pytest.mark.parametrize("problem", ["a file", "closed"])
+def test_folders_of_results(
+    option: str, problem: str, there: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "file"
+    place.write_text("x")
+    if problem == "closed":
+        place = tmp_path / "closed"
+        place.mkdir()
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place)
+    chosen = place / "below"
+    wishes = Wishes(chosen) if option == "--out" else Wishes(tmp_path, results=chosen)
+    assert f"{option} {chosen} cannot be made: {place} is no folder" in refusal(TEXT, wishes)
+
+
+@pytest.mark.parametrize("name", [TRANSLATION, TEXT])
+def test_a_full_disk_before_the_data_are_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = catalogue()[name]
+    need = storage.bytes_of_run(recipe, recipe.config)
+    monkeypatch.setattr(Data, "check", lambda self, folder, wishes: None, raising=False)
+    storage.check_disk_for_one_run([recipe], Wishes(tmp_path), lambda folder: need)
+    storage.check_disk_for_one_run([recipe], Wishes(tmp_path, smoke=True), lambda folder: 0)
+    with pytest.raises(RecipeError, match="the checkpoints of one run of each recipe need .* free some, or give --out"):
+        storage.check_disk_for_one_run([recipe], Wishes(tmp_path), lambda folder: need - 1)
+    monkeypatch.setattr(storage.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    assert main([name, "--gpus", "0", "--out", str(tmp_path / "out")]) == 1
+    assert not (tmp_path / "out").exists()
