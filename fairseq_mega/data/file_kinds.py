@@ -162,12 +162,19 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
             return _encoded("UTF-32LE", False)
         if min(share[:2]) > 0.9 and share[3] < 0.5:
             return _encoded("UTF-32BE", False)
+    blanks = {encoding: _blanks(head, encoding) for encoding in ("UTF-16LE", "UTF-16BE")}
     even, odd = share[0] + share[2], share[1] + share[3]  # of two each
-    for encoding, much, little in (("UTF-16LE", odd, even), ("UTF-16BE", even, odd)):
-        wide = much > 2 * _OFTEN or not _is_utf8(head)
-        if wide and little < 0.05 * much and _is_text(head, encoding):
-            return _encoded(encoding, False)
+    order = "UTF-16LE" if (blanks["UTF-16LE"], odd) > (blanks["UTF-16BE"], even) else "UTF-16BE"
+    wide = max(even, odd) > 2 * _OFTEN or not _is_utf8(head)
+    if wide and _is_text(head, order):
+        return _encoded(order, False)
     return _other("no text: it holds NUL bytes")
+
+
+def _blanks(head: bytes, encoding: str) -> int:
+    """White space among the characters of an encoding of two bytes, which tells the order of the bytes."""
+    units = [head[place : place + 2] for place in range(0, len(head) - 1, 2)]
+    return sum(units.count(blank.encode(encoding)) for blank in " \n\r\t")
 
 
 def _is_utf8(head: bytes) -> bool:

@@ -111,6 +111,8 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "no mark.txt": (lambda: PLAIN.encode("utf-16-le"), "it is text in UTF-16 without a .*`iconv -f UTF-16LE -t UTF-8"),
     "no mark.jsonl": (lambda: lines(TEXTS).encode("utf-16-be"), "`iconv -f UTF-16BE -t UTF-8"),
     "chinese.txt": (lambda: "我们在这里。\n\n第二行。\n".encode("utf-16-le"), "text in UTF-16 without a .*-f UTF-16LE"),
+    "numbers.txt": (lambda: ("一二三四五六七八九十" * 30 + "\n").encode("utf-16-be"), "`iconv -f UTF-16BE"),
+    "spaces.txt": (lambda: "一\u3000二\u3000三\n".encode("utf-16-be"), "`iconv -f UTF-16BE"),
     "wide.txt": (lambda: PLAIN.encode("utf-32-be"), "text in UTF-32 without a .*`iconv -f UTF-32BE"),
     "zip.txt": (lambda: b"PK\x03\x04" + bytes(99), "it is packed with zip"),
     "text.docx": (lambda: b"PK\x03\x04" + bytes(99), "a document of an office program"),
@@ -146,6 +148,12 @@ def test_what_is_no_text_is_named(name: str, tmp_path: Path) -> None:
 def test_plain_texts_that_look_like_something_else(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text(text)
     assert list(DocumentFile(tmp_path / "x.txt", "text", "error")) == [text.rstrip("\n")]
+
+
+def test_tables_and_tags_as_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "x.CSV").write_text("id,text\n\n1,hello\n\n2,there\n")
+    options = ("--texts", tmp_path / "x.CSV", "--vocab-size", 300, "--out", tmp_path / "out")
+    assert "x.CSV is taken as plain text, its commas or tags included" in prepare("own-documents", *options).output
 
 
 def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own")]
     run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
     assert ("names the columns" in run.output) == (name != "no header")
-    assert ("columns left out: id" in run.output) == (name == "more columns")
+    assert ("columns left out: 'id'" in run.output) == (name == "more columns")
     for split in ("train", "valid", "test"):
         assert source_of(tmp_path / "out")["splits"][split]["labels"] == {"bad": 3, "good": 3}
         assert labels(tmp_path / "out", split) == [label for label, _ in ROWS]

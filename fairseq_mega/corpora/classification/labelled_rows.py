@@ -69,7 +69,7 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         )
     header = None if first_line == "example" else header_of(line)
     if header is not None:
-        unread = f"; columns left out: {listed(header.others)}" if header.others else ""
+        unread = f"; columns left out: {listed(list(map(repr, header.others)))}" if header.others else ""
         say(f"{path}: the first line names the columns, and is left out{unread}")
         yield from _named(path, header)
         return

@@ -28,6 +28,7 @@ from fairseq_mega.data.json_lines import (
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 
 HELD_OUT = 20  # of so many documents one is to validate, and one to test
+MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
 LEARNT_FROM = 20_000_000  # characters, from the beginning of the text
 
 DETAILS = f"""\
@@ -153,6 +154,8 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
     left: Optional[int] = args.limit
     for path in args.texts:
         file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
+        if file.form == "plain text" and path.suffix.lower() in MARKED_UP:
+            say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
         for text in file:
             if left == 0:
                 return
