@@ -45,7 +45,7 @@ _training: "contextvars.ContextVar[typing.Optional[_Training]]" = contextvars.Co
 class _Training(typing.NamedTuple):
     """A training that a checkpoint is loaded for; it may begin anew from the weights alone."""
 
-    task: typing.Any
+    trainer: typing.Any
     anew: bool
 
 
@@ -180,19 +180,28 @@ def count(text: str) -> int:
     return text.count("\n") + 1
 
 
-def check(file: typing.Any, theirs: typing.Dict[str, str], task: typing.Any, anew: bool = False) -> None:
+def check(
+    file: typing.Any,
+    theirs: typing.Dict[str, str],
+    task: typing.Any,
+    own: typing.Optional[typing.Dict[str, Names]] = None,
+    anew: bool = False,
+) -> None:
     """Refuse a checkpoint whose numbers have other names than those of a task.
 
     Args:
         file: the checkpoint's.
         theirs: its names, see :func:`trained_names`.
         task: set up for its data.
+        own: names of the task, see :func:`names_of`; None: they are looked up.
         anew: a training begins with the weights alone: it may be one of other languages that have the same symbols.
 
     Raises:
         OtherNames: with the first difference.
     """
-    for kind, ours in names_of(task).items() if theirs else ():
+    if own is None:
+        own = names_of(task) if theirs else {}
+    for kind, ours in own.items():
         found = difference(theirs[kind], ours.text) if kind in theirs else None
         if found is None or (anew and kind == LANGUAGES):
             continue
@@ -205,9 +214,9 @@ def check(file: typing.Any, theirs: typing.Dict[str, str], task: typing.Any, ane
 
 def _with_names(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
     """The state of a trainer with the names of its data, and those of its checkpoint that the data do not have."""
-    own = {kind: names.text for kind, names in names_of(self.task).items()} if self.task is not None else {}
-    merged = {**getattr(self.task, "trained_names", {}), **own}
-    return {**original(self), KEY: lasting(merged)}
+    given = self.names_of_data if hasattr(self, "names_of_data") else names_of(self.task)
+    own = {kind: names.text for kind, names in given.items()}
+    return {**original(self), KEY: lasting({**getattr(self.task, "trained_names", {}), **own})}
 
 
 def _load_for_training(
@@ -219,8 +228,9 @@ def _load_for_training(
     optimizer_overrides: typing.Any = None,
     reset_meters: bool = False,
 ) -> typing.Any:
-    anew = reset_optimizer and reset_lr_scheduler and reset_meters
-    token = _training.set(_Training(self.task, anew))
+    """Load a checkpoint if there is one; every training does so at its beginning, and keeps what its data say then."""
+    self.names_of_data = names_of(self.task)
+    token = _training.set(_Training(self, reset_optimizer and reset_lr_scheduler and reset_meters))
     try:
         return original(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters)
     finally:
@@ -235,7 +245,7 @@ def _handing_names_on(
     names, training = trained_names(checkpoint, path), _training.get()
     if training is not None:
         try:
-            check(path, names, training.task, training.anew)
+            check(path, names, training.trainer.task, training.trainer.names_of_data, training.anew)
         except OtherNames as error:
             if training.anew:
                 raise

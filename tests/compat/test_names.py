@@ -12,7 +12,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mega.compat import names
-from tests.support import helpers
+from tests.support import helpers, tiny_images
+from tests.tasks import test_image_classification
 
 
 def dictionary(*symbols: str, counts: int = 1) -> Dictionary:
@@ -87,10 +88,10 @@ def test_languages(task: str, anew: bool, message: Optional[str], tmp_path: Path
     theirs = {kind: given.text for kind, given in names.names_of(translation("en-de", tmp_path, "a", "b")).items()}
     assert set(theirs) == {"languages", "source", "target"}
     if message is None:
-        names.check("a.pt", theirs, translation(task, tmp_path, "a", "b"), anew)
+        names.check("a.pt", theirs, translation(task, tmp_path, "a", "b"), anew=anew)
         return
     with pytest.raises(names.OtherNames, match=message):
-        names.check("a.pt", theirs, translation(task, tmp_path, "a", "b"), anew)
+        names.check("a.pt", theirs, translation(task, tmp_path, "a", "b"), anew=anew)
 
 
 def test_what_one_side_does_not_name_is_not_compared(tmp_path: Path) -> None:
@@ -132,3 +133,32 @@ def test_a_checkpoint_without_names_goes_on_loading(tiny_model: Any, tmp_path: P
         [str(tmp_path / "old.pt")], {"data": str(tiny_model.data)}
     )
     assert isinstance(task, tasks.FairseqTask) and model is not None
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "val", "extra"])
+def test_class_folders_of_any_split(split: str, tmp_path: Path) -> None:
+    """Where that of training is gone, the others number the classes."""
+    for name in ("cat", "dog"):
+        (tmp_path / split / name).mkdir(parents=True)
+    task = test_image_classification.task_of(tmp_path)
+    names.check("a.pt", {"labels": "cat\ndog"}, task)
+    assert task.labels() == ["cat", "dog"]
+    with pytest.raises(names.OtherNames, match=f"another list of labels than {tmp_path / split} .number 0 is 'ape'"):
+        names.check("a.pt", {"labels": "ape\ncat"}, task)
+
+
+def test_classes_without_folders_have_the_names_of_the_training(tmp_path: Path) -> None:
+    task = test_image_classification.task_of(tmp_path)
+    assert task.labels() == []
+    names.check("a.pt", {"labels": "cat\ndog"}, task)
+    assert task.labels() == ["cat", "dog"]
+
+
+@tiny_images.needs_timm
+def test_a_training_keeps_the_names_of_its_beginning(renamed: Any, tmp_path: Path) -> None:
+    """Data that go away while it runs take no names from its checkpoints."""
+    made = renamed["images"]
+    trainer: Any = SimpleNamespace(task=test_image_classification.task_of(made.data))
+    names._load_for_training(lambda *given: None, trainer, "absent.pt")
+    trainer.task.cfg.data = str(tmp_path)
+    assert names._with_names(lambda self: {"model": {}}, trainer)["names"] == {"labels": "class0\nclass1\nclass2"}
