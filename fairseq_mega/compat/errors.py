@@ -46,7 +46,7 @@ def remedy(error: BaseException, text: str) -> str:
         return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f latin1 -t utf-8')}"
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
-    if "does not exist: " in text:
+    if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train")):
         return ""  # our message contains the remedy
     if "Model file not found" in text:
         return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"

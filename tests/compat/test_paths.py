@@ -8,6 +8,7 @@ import pytest
 from fairseq import hub_utils, utils
 from fairseq.tasks import FairseqTask, LegacyFairseqTask
 
+from fairseq_mega.compat.errors import describe
 from fairseq_mega.compat.paths import lost_part
 from fairseq_mega.models.checkpoint_files import origin_of
 from fairseq_mega.models.mega_lm import MegaLanguageModel
@@ -66,8 +67,10 @@ def test_missing_parts(folder: Path, given: str, said: str) -> None:
 
 
 def test_the_colon_is_named(folder: Path, trainings: tiny_trainings.Trainings) -> None:
-    with pytest.raises(FileNotFoundError, match="--path x:y/z.pt: x does not exist, and ':' separates paths: give the"):
+    said = "--path x:y/z.pt: x does not exist, and ':' separates paths: give the"
+    with pytest.raises(FileNotFoundError, match=said) as lost:
         origin_of("x:y/z.pt")
+    assert describe(lost.value) == str(lost.value)
     arguments = trainings.arguments("language model", "--cpu")[1:]
     with pytest.raises(SystemExit):
         helpers.run_fairseq("train", ["a:x", *arguments])

@@ -10,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mega.compat import validations
+from fairseq_mega.compat.errors import describe
 from tests.support import helpers, lra_data, tiny_trainings
 
 OPTIONS: List[object] = ["--cpu", "--num-workers", 0, "--no-epoch-checkpoints"]
@@ -88,8 +89,11 @@ def finished(trainings: tiny_trainings.Trainings, tmp_path_factory: pytest.TempP
 @pytest.mark.parametrize("limit", LIMITS)
 def test_no_update_and_no_checkpoint_is_an_error(train: Trainer, finished: Path, limit: str, tmp_path: Path) -> None:
     last = finished / "checkpoint_last.pt"
-    with pytest.raises(ValueError, match=rf"nothing to train.*: .*{LIMITS[limit][0]}.*--finetune-from-model {last}"):
+    with pytest.raises(
+        ValueError, match=rf"nothing to train.*: .*{LIMITS[limit][0]}.*--finetune-from-model {last}"
+    ) as said:
         train("a", *LIMITS[limit], "--restore-file", last)
+    assert describe(said.value) == str(said.value)
     assert not list((tmp_path / "a").glob("*.pt"))
 
 
