@@ -13,7 +13,7 @@ if [[ -w $repo_root ]]; then
 fi
 
 # The names of Python to try, the system's own first.
-pythons=(python3 python3.13 python3.12 python3.11 python)
+pythons=(python3 python3.13 python3.12 python3.11 python3.14 python)
 python_remedy="Install one (Debian 12 and 13, Ubuntu 24.04: apt-get install python3 python3-venv python3-dev g++; with uv: uv python install 3.13, then bash scripts/setup.sh --python \"\$(uv python find 3.13)\")"
 
 # log MSG...: a progress line to stderr, with the elapsed minutes:seconds.
@@ -70,7 +70,7 @@ start() {
   for python in "${pythons[@]}"; do
     "$python" -c '' 2>/dev/null && break
   done
-  require_command "$python" "Python 3.11, 3.12 or 3.13 is needed. $python_remedy"
+  require_command "$python" "Python 3.11, 3.12, 3.13 or 3.14 is needed. $python_remedy"
   checked=$("$python" "$repo_root/scripts/check_options.py" "$@")
   if [[ $checked != venv=* ]]; then # --help
     printf '%s\n' "$checked"

@@ -13,8 +13,8 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
 
   --venv DIR     where the environment is or goes (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, dev (default: translation)
-  --python EXE   the Python 3.11, 3.12 or 3.13 to create it with (default: python3 where it is one of these, else the
-                 newest of these that is found)
+  --python EXE   the Python 3.11 to 3.14 to create it with (default: python3 where it is one of these, else the newest
+                 of these that is found)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
                  Nothing needs it; the README says what it adds. "pip install apex" fetches another package
   --help         this text
@@ -62,7 +62,7 @@ python_version_of() {
 }
 
 supported() {
-  [[ $1 =~ ^3\.1[123]$ ]]
+  [[ $1 =~ ^3\.1[1-4]$ ]]
 }
 
 find_python() {
@@ -80,7 +80,7 @@ find_python() {
   done
   local list
   list=$(printf '%s, ' "${found[@]:-none that runs}")
-  die "Python 3.11, 3.12 or 3.13 is needed, found: ${list%, }. $python_remedy"
+  die "Python 3.11, 3.12, 3.13 or 3.14 is needed, found: ${list%, }. $python_remedy"
 }
 
 # require_to_build EXE: names all that a build of fairseq lacks, before anything is downloaded.
@@ -151,7 +151,7 @@ fi
 [[ $venv != *:* ]] || die "--venv is '$venv': a colon parts the folders of \$PATH, so choose a folder without one"
 if [[ -x $venv/bin/python ]]; then
   version=$(python_version_of "$venv/bin/python") || die "$venv/bin/python does not run: remove $venv and repeat"
-  supported "$version" || die "the environment $venv has Python $version, needed is 3.11, 3.12 or 3.13: choose another folder with --venv"
+  supported "$version" || die "the environment $venv has Python $version, needed is 3.11, 3.12, 3.13 or 3.14: choose another folder with --venv"
 elif [[ -d $venv && -n $(ls -A "$venv") && ! -e $venv/pyvenv.cfg ]]; then
   die "--venv is '$venv', a folder with other contents: choose a new or empty folder"
 fi
@@ -226,22 +226,28 @@ if [[ -n ${PYTHONDONTWRITEBYTECODE-} ]]; then
   "$venv/bin/python" -m compileall -q -j 0 -x '/tests?/|torch/testing/' "$packages" >/dev/null 2>&1 || true # examples in Python 2
 fi
 
-# 'fairseq-train --user-dir fairseq_mega' looks beside fairseq's own folder, from wherever it is called. The link is
-# entered in the installation's RECORD, so that pip removes it, and only it, with the package.
+# 'fairseq-train --user-dir fairseq_mega' looks beside fairseq's own folder, from wherever it is called. Python 3.14
+# has to repair fairseq before that can be imported, see the file. All is entered in the installation's RECORD, so
+# that pip removes it, and only it, with the package.
 "$venv/bin/python" -I - "$repo_root/fairseq_mega" <<'PYTHON'
 import sys
 from importlib import metadata
 from pathlib import Path
 
-record = next(file for file in metadata.files("fairseq_mega") if file.name == "RECORD").locate()
-link = Path(record).parent.parent / "fairseq_mega"
-if link.is_symlink():
-    link.unlink()
-if not link.exists():
-    link.symlink_to(sys.argv[1])
-lines = Path(record).read_text().splitlines()
-if "fairseq_mega,," not in lines:
-    Path(record).write_text("\n".join([*lines, "fairseq_mega,,"]) + "\n")
+record = Path(next(file for file in metadata.files("fairseq_mega") if file.name == "RECORD").locate())
+site, package = record.parent.parent, Path(sys.argv[1])
+links = {"fairseq_mega": package}
+if sys.version_info >= (3, 14):
+    links["fairseq_mega_startup.py"] = package / "compat" / "startup.py"
+    (site / "fairseq_mega_startup.pth").write_text("import fairseq_mega_startup\n")
+for name, target in links.items():
+    if (site / name).is_symlink():
+        (site / name).unlink()
+    if not (site / name).exists():
+        (site / name).symlink_to(target)
+lines = record.read_text().splitlines()
+ours = ["fairseq_mega,,", *(f"{file.name},," for file in sorted(site.glob("fairseq_mega_startup.*")))]
+record.write_text("\n".join([*lines, *(line for line in ours if line not in lines)]) + "\n")
 PYTHON
 
 is_installed "$torch" || die "after the installation torch is not $torch any more: remove $venv and repeat"
