@@ -71,6 +71,7 @@ def apply() -> None:
     saving.copy_checkpoints_atomically()
     saving.lock_save_dirs()
     names.keep_names()
+    workers.start_workers_by_fork()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()

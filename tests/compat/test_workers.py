@@ -118,6 +118,27 @@ def test_workers_that_nobody_asked_for(shortest: int, gpu: bool, workers: int, m
 
 
 @pytest.mark.parametrize(
+    ("version", "method", "asked"),
+    [
+        ((3, 13), "fork", []),
+        ((3, 14), "forkserver", ["fork"]),
+        ((3, 14), "spawn", []),
+        ((3, 15), "forkserver", ["fork"]),
+    ],
+)
+def test_workers_are_forked(version: tuple, method: str, asked: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python's default is a server; what somebody has chosen otherwise stays."""
+    found: List[str] = []
+    stand_in = types.SimpleNamespace(
+        get_start_method=lambda: method, set_start_method=lambda name, force: found.append(name)
+    )
+    monkeypatch.setattr(workers_module, "multiprocessing", stand_in)
+    monkeypatch.setattr(workers_module, "sys", types.SimpleNamespace(version_info=version))
+    workers_module.start_workers_by_fork()
+    assert found == asked
+
+
+@pytest.mark.parametrize(
     "arguments, expected",
     [
         (["data", "--num-workers", "1"], True),
