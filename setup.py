@@ -328,7 +328,7 @@ setup(
     long_description_content_type="text/markdown",
     author="fairseq_mega authors",
     license="MIT",
-    classifiers=[f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)],
+    classifiers=[f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)],
     python_requires=">=3.8",
     packages=find_packages(include=["fairseq_mega", "fairseq_mega.*"]),
     # Patterns that match nothing are harmless: csrc and presets come with the files that need them.
