@@ -15,10 +15,8 @@ CLEANING_FILE = "cleaning.json"
 BYTE_ORDER_MARK = "\ufeff"
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_LINE_ENDS = re.compile("\r\n?")
 
 STEPS: Dict[str, Callable[[str], str]] = {  # in their order
-    "line-ends": lambda text: _LINE_ENDS.sub("\n", text),
     "invisible": lambda text: _INVISIBLE.sub("", text),  # soft hyphens, zero-width spaces, joiners, marks of order
     "compose": lambda text: unicodedata.normalize("NFC", text),
     "controls": lambda text: _CONTROL.sub(" ", text),
@@ -26,7 +24,6 @@ STEPS: Dict[str, Callable[[str], str]] = {  # in their order
 }
 SENTENCES = ("invisible", "compose", "controls", "blanks")  # of parallel text
 WORDS = ("blanks",)  # of texts that are cut into words first
-DOCUMENTS = ("line-ends",)  # of plain text that is read in lines
 
 # The field 4711 of a sentencepiece model, whose format leaves the numbers from 200 on to others.
 _FIELD = b"\xba\xa6\x02"
