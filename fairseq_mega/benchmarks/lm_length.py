@@ -21,6 +21,7 @@ are left out. A model can also be that of a recipe, such as megalodon/figure4/11
 """
 MODELS = (*lm_pair.MODELS, "megalodon", "llama")
 LINEAR = ("mega", "megalodon")  # their time grows as the length does
+SIZES = ("width", "layers", "chunk")  # options of MODELS alone
 SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1")
 
 
@@ -81,6 +82,9 @@ def run(arguments: argparse.Namespace) -> None:
             title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name
             rate = f"{length / seconds:,.0f} | {1e6 * seconds / length:.1f}"
             print(f"| {title} | {length:,} | {rate} | {found['memory_mib']:.0f} |", flush=True)
+    if set(names).isdisjoint(MODELS):  # recipes have sizes of their own
+        for option in SIZES:
+            delattr(arguments, option)
     measuring.write_measurements(arguments, scores, examples=tokens)
 
 

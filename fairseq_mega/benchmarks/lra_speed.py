@@ -39,13 +39,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser, repeat=3)
 
 
+def architecture(name: str) -> str:
+    """The architecture of a model of MODELS."""
+    return "mega_lra_imdb" if name.startswith("mega") else "transformer_lra_imdb"
+
+
 def build(name: str, length: int, chunk: int) -> Any:
     """Build the model of the Text recipe, with the full width and depth."""
     dictionary, labels = Dictionary(), Dictionary()
     for number in range(SYMBOLS):
         dictionary.add_symbol(str(number))
     task = SimpleNamespace(input_type="text", documents=1, dictionary=dictionary, label_dictionary=labels)
-    arch = "mega_lra_imdb" if name.startswith("mega") else "transformer_lra_imdb"
+    arch = architecture(name)
     options = argparse.Namespace(max_positions=length, dropout=0.1)
     if name == "mega-chunk":
         options.encoder_chunk_size = chunk
@@ -91,6 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
         scores.update({f"{name} speed": speed, f"{name} memory": memory})
         rate = f"{row['parameters']:,} | {arguments.batch / row['seconds']:.3f} | {row['memory_mib']:.0f}"
         print(f"| {name} | {rate} | {speed:.2f}x, {memory:.2f}x | {PAPER.get(name, '')} |")
+    arguments.architectures = {name: architecture(name) for name in names}
     measuring.write_measurements(arguments, scores, examples=arguments.batch * arguments.repeat * len(names))
 
 

@@ -9,7 +9,8 @@ import torch
 
 from fairseq_mega.benchmarks import command, layer, measuring
 from fairseq_mega.ops import native
-from fairseq_mega.reports.results import read_result
+from fairseq_mega.reports.documents.classification import speed
+from fairseq_mega.reports.results import read_result, write_result
 
 
 def test_given_options_win_over_those_of_smoke():
@@ -45,6 +46,37 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     assert result["command"] == " ".join(["python -m fairseq_mega.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "unsaid"),
+    [
+        (["lra-speed", "--models", "mega,transformer"], {"architectures": {"mega": "mega_lra_imdb"}}, ()),
+        (["lm-length", "--models", "megalodon/figure4/11m/llama"], {}, ("width", "layers", "chunk")),
+        (["lm-length", "--models", "mega"], {"width": 32, "layers": 1, "chunk": 16}, ()),
+    ],
+)
+def test_settings_are_those_of_the_models(given, said, unsaid, tmp_path, monkeypatch, capsys):
+    """Recipes have sizes of their own; architectures are recorded where a benchmark chooses them."""
+    found = {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1}
+    monkeypatch.setattr(measuring, "run_apart", lambda *unused: found)
+    command.main([*given, "--smoke", "--json", str(tmp_path / "found.json")])
+    settings = read_result(tmp_path / "found.json")["settings"]
+    assert all(settings[key] == value or value.items() <= settings[key].items() for key, value in said.items())
+    assert set(unsaid).isdisjoint(settings)
+
+
+def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsys):
+    """A file from before architectures were recorded names none."""
+    monkeypatch.setattr(measuring, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})
+    command.main(["lra-speed", "--smoke", "--json", str(tmp_path / "speed.json")])
+    titles = [row[0] for row in speed(tmp_path, ["speed.json"]).rows]
+    assert titles[0] == "Transformer, attention written out (`transformer_lra_imdb`)"
+    assert titles[3] == "MEGA-chunk, C = 16 (`mega_lra_imdb`)"
+    found = read_result(tmp_path / "speed.json")
+    del found["settings"]["architectures"]
+    write_result(tmp_path / "old.json", found)
+    assert speed(tmp_path, ["old.json"]).rows[0][0] == "Transformer, attention written out"
 
 
 def test_a_layer_is_measured_without_what_takes_long_to_import():

@@ -14,7 +14,7 @@ from fairseq_mega.reports.text_tables import Table
 from .numbers import amount, bold_best
 
 SPEED_TITLES = {
-    "transformer-explicit": "Transformer (`transformer_lra_matched_imdb`), attention written out",
+    "transformer-explicit": "Transformer, attention written out",
     "transformer": "Transformer, torch's fused attention",
     "mega": "MEGA, full attention",
     "mega-chunk": "MEGA-chunk, C = {chunk}",
@@ -68,6 +68,8 @@ def speed(folder: Path, words: Sequence[str]) -> Table:
         ratios = f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x"
         parameters, memory = f"{scores[f'{model} parameters']:,.0f}", f"{scores[f'{model} memory_mib']:,.0f}"
         title = SPEED_TITLES.get(model, model).format(chunk=settings["chunk"])
+        arch = settings.get("architectures", {}).get(model)  # files from before it was recorded do not tell
+        title += f" (`{arch}`)" if arch else ""
         # The paper's Transformer writes its attention out.
         paper = papers.get(
             "transformer" if model == "transformer-explicit" else model if model != "transformer" else ""
