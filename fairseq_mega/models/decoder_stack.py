@@ -71,7 +71,8 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         """As :meth:`run`, with the state in fairseq's store; ``tokens`` are all so far, the known ones are skipped.
 
         Raises:
-            ValueError: if there is no token that the state does not hold.
+            ValueError: if there is no token that the state does not hold, or the tokens end in padding (CPU only: a
+                GPU would wait for the answer).
         """
         if incremental_state is None:
             return self.run(tokens, context)
@@ -82,9 +83,18 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
                 f"already: give all tokens so far and at least one more, or begin again with an empty incremental state"
             )
         unread = tokens if state is None else tokens[:, state.step :]
-        out = self.run(unread, context._replace(return_state=True), state)
+        if unread.size(1) > 1:  # the first call; in single steps a search gives beams up by padding
+            self._refuse_right_padding(unread)
+        out = self.run(unread, context._replace(return_state=True, given_up=True), state)
         self.set_incremental_state(incremental_state, "layers", out.state)
         return out
+
+    def _refuse_right_padding(self, tokens: Tensor) -> None:
+        if tokens.device.type == "cpu" and bool((tokens[:, -1].eq(self.padding_idx)).any()):
+            raise ValueError(
+                "prev_output_tokens end in padding, after which nothing can be read on: give texts of one length, or "
+                "one at a time"
+            )
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Select batch rows of the decoder's state, as beam search does."""

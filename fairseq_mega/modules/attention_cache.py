@@ -7,7 +7,7 @@ from torch import Tensor
 from fairseq_mega.ops.step import TimeBuffer
 
 from .documents import Documents
-from .padding import extend_mask
+from .padding import extend_mask, refuse_to_read_on_after_padding
 from .prepared import Prepared
 
 
@@ -44,6 +44,7 @@ def cached(
     padding_mask: Optional[Tensor],
     prepared: Prepared,
     most: Optional[int],
+    given_up: bool = False,
 ) -> AttentionCache:
     """The cache followed by further steps, or a new one.
 
@@ -53,8 +54,14 @@ def cached(
         padding_mask: (B, k) bool, True = padding, or None.
         prepared: for the next single steps.
         most: how many steps the cache will hold at most, None if that is not known.
+        given_up: see :class:`fairseq_mega.modules.layer.LayerContext`.
+
+    Raises:
+        ValueError: if a row of the cache ends in padding after real steps, and does not end there.
     """
     if cache is None:
         return AttentionCache(TimeBuffer(key), TimeBuffer(value), padding_mask, prepared)
+    if key.size(1) > 0 and not given_up:
+        refuse_to_read_on_after_padding(cache.padding_mask, padding_mask)
     mask = extend_mask(cache.padding_mask, len(cache.keys), padding_mask, key)
     return AttentionCache(cache.keys.append(key, most), cache.values.append(value, most), mask, prepared)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, damped_ema, ema_coefficients, gated_ema_step
 from fairseq_mega.ops.gate import silu
 
+from .padding import state_at_last_step
 from .prepared import Prepared
 
 
@@ -91,7 +92,7 @@ class MultiDimensionalDampedEMA(nn.Module):
             padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) memory before the first step.
-            return_state: also return the memory after the last step.
+            return_state: also return the memory after the last step of each row that is no padding.
             prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:
@@ -116,6 +117,8 @@ class MultiDimensionalDampedEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
+        if return_state and padding_mask is not None and x.size(1) > 0:
+            last_state = state_at_last_step(x, coefficients, padding_mask, reset_mask, state)
         return silu(y, skip=x, omega=self.omega), last_state
 
     def extra_repr(self) -> str:

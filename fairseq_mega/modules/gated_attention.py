@@ -138,7 +138,7 @@ class GatedAttention(nn.Module):
         update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, self.dropout(average), (d, z, v, d))
         query, key = query_key(shared, self.kappa, self.mu)
         if prepared is not None:
-            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
+            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
         seen = (query, key, self.hidden_dropout(value), padding_mask)
         if documents is None:

@@ -12,7 +12,12 @@ from .state import LayerCache, LayerMemory
 
 
 class LayerContext(NamedTuple):
-    """A layer's inputs besides the hidden states, the same for all layers of a trunk."""
+    """A layer's inputs besides the hidden states, the same for all layers of a trunk.
+
+    With ``return_state`` the memory of each row is that after its last real step, whatever padding follows. Padded
+    steps keep their places in the chunk, so a row that ends in padding within a chunk is read on without its cache:
+    the next step begins a chunk. With the cache it is refused by a ValueError, unless such rows are ``given_up``.
+    """
 
     padding_mask: Optional[Tensor] = None  # (B, L) bool, True = padding
     encoder_out: Optional[Tensor] = None  # (B, S, D), for layers with cross attention
@@ -21,6 +26,7 @@ class LayerContext(NamedTuple):
     need_weights: bool = False  # also return the cross-attention weights
     documents: Optional[Documents] = None  # that begin within the rows of x; causal layers only
     relay: Optional[Relay] = None  # x is one process's piece of a sequence: memory arrives and leaves through it
+    given_up: bool = False  # rows read on after padding are beams that a search has dropped: no refusal
     steps: Optional[StepFunctions] = None  # of x, if it is a single step; None: each sub-layer looks for them
 
 

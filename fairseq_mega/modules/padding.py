@@ -5,6 +5,8 @@ from typing import Optional
 import torch
 from torch import Tensor
 
+from fairseq_mega.ops.ema import EMACoefficients, damped_ema
+
 
 def padding_of(tokens: Tensor, padding_idx: int) -> Optional[Tensor]:
     """Padding mask (B, L) of tokens, or None where there is no padding."""
@@ -35,3 +37,59 @@ def extend_mask(before: Optional[Tensor], past: int, new: Optional[Tensor], like
     if new is None:
         new = torch.zeros(batch, length, dtype=torch.bool, device=like.device)
     return torch.cat([before, new], dim=1)
+
+
+def state_at_last_step(
+    x: Tensor,
+    coefficients: EMACoefficients,
+    padding_mask: Tensor,
+    reset_mask: Optional[Tensor],
+    state: Optional[Tensor],
+) -> Tensor:
+    """State (B, D, N) of a causal EMA after the last step of each row that is no padding.
+
+    Each row is turned so that it ends with that step: what then stands before it is padding, and padding before the
+    first step leaves a state of zeros as it is. What is left of ``state`` is added.
+
+    Args:
+        x: (B, L, D), L at least 1.
+        coefficients: of the EMA.
+        padding_mask: (B, L) bool, True = padding.
+        reset_mask: (B, L) bool, True at the first step of a document, or None.
+        state: (B, D, N) before the first step, None for zeros.
+    """
+    batch, length = padding_mask.shape
+    places = torch.arange(length, device=x.device)
+    read = torch.where(padding_mask, 0, places + 1).amax(dim=1)  # (B,) steps up to the last one
+    turned = (places + read.unsqueeze(1)) % length  # (B, L)
+    rows = torch.arange(batch, device=x.device).unsqueeze(1)
+    absent = padding_mask[rows, turned] | (turned >= read.unsqueeze(1))
+    resets = None if reset_mask is None else reset_mask[rows, turned] & ~absent
+    _, last = damped_ema(x[rows, turned], coefficients, padding_mask=absent, reset_mask=resets, return_state=True)
+    assert last is not None
+    if state is None:
+        return last
+    left = (read.view(-1, 1, 1) * coefficients.log_decay).exp() * state
+    if reset_mask is not None:
+        left = left.masked_fill((reset_mask & ~padding_mask).any(dim=1).view(-1, 1, 1), 0.0)
+    return last + left
+
+
+def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tensor]) -> None:
+    """Refuse real steps after padding that follows real steps of an unfinished chunk, whose places it takes.
+
+    Args:
+        before: (B, n) bool, True = padding, of the unfinished chunk; None: no padding.
+        new: (B, k) bool, of the steps that follow.
+
+    Raises:
+        ValueError: if a row has such steps.
+    """
+    if before is None or before.size(1) == 0 or torch.compiler.is_compiling():
+        return
+    ended = before[:, -1] & ~before.all(dim=1)
+    if bool((ended if new is None else ended & ~new.all(dim=1)).any()):
+        raise ValueError(
+            "a row ends in padding within a chunk and cannot be read on with its cache: the padding took places of the "
+            "chunk. Give pieces that end together, or pass the memory alone: then the next step begins a chunk"
+        )

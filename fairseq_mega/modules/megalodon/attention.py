@@ -114,7 +114,7 @@ class NormalizedGatedAttention(nn.Module):
         query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))
 
         if prepared is not None:
-            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps)
+            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up)
             key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
         if documents is None:
             attended = recomputing(self._attend, query, key, value, padding_mask)

@@ -6,6 +6,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from fairseq_mega.modules.padding import state_at_last_step
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, compute_dtype, damped_ema
 
@@ -72,7 +73,7 @@ class ComplexEMA(nn.Module):
             padding_mask: (B, L) bool, True = padding, which enters the EMA as zero (the skip sees x itself).
             reset_mask: (B, L) bool, True at the first step of a document, which sees nothing before it.
             state: (B, D, N) complex memory before the first step.
-            return_state: also return the memory after the last step.
+            return_state: also return the memory after the last step of each row that is no padding.
             prepared: keeps the coefficients for the next steps of a stream.
 
         Returns:
@@ -93,6 +94,8 @@ class ComplexEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
+        if return_state and padding_mask is not None and x.size(1) > 0:
+            last_state = state_at_last_step(x, coefficients, padding_mask, reset_mask, state)
         return torch.addcmul(y, x, self.omega.to(x.dtype)), last_state
 
     def extra_repr(self) -> str:
