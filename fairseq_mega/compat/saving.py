@@ -10,6 +10,8 @@ import typing
 from .locks import lock_for_training
 from .patching import wrap
 
+_best: typing.Any = None  # options of the save that is going on
+
 
 def save_checkpoints_whole() -> None:
     """Remove what a failed save has written, and say how to go on where the disk is full."""
@@ -94,6 +96,41 @@ def is_for_want_of_space(error: typing.Optional[BaseException]) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def keep_the_best() -> None:
+    """Let --keep-best-checkpoints N keep N: fairseq saves the first and those that are better than the worst kept.
+
+    It finds no file of a negative score either, and so removes none.
+    """
+    from fairseq import checkpoint_utils
+
+    wrap(checkpoint_utils, "checkpoint_paths", _with_room_for_the_best)
+    wrap(checkpoint_utils, "save_checkpoint", _save_with_room)
+
+
+def _save_with_room(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    global _best
+    _best = cfg
+    try:
+        return original(cfg, *args, **kwargs)
+    finally:
+        _best = None
+
+
+def _with_room_for_the_best(
+    original: typing.Callable, path: str, pattern: str = r"checkpoint(\d+)\.pt", keep_match: bool = False
+) -> typing.Any:
+    number = r"_(\d+\.?\d*)"
+    if _best is None or not pattern.startswith(r"checkpoint\.best_") or number not in pattern:
+        return original(path, pattern, keep_match)
+    found = original(path, pattern.replace(number, r"_(-?\d+\.?\d*)"), keep_match)
+    if len(found) >= _best.keep_best_checkpoints:
+        return found
+    # A file that is not there, worse than any score: fairseq saves what is better, and removes it first.
+    maximize = _best.maximize_best_checkpoint_metric
+    worst = [os.path.join(path, f"checkpoint.best_{'-inf' if maximize else 'inf'}.pt")]
+    return found + worst if maximize else worst + found
 
 
 def lock_save_dirs() -> None:

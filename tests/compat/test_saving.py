@@ -9,12 +9,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.file_io import PathManager
+from omegaconf import OmegaConf
 
 from fairseq_mega.compat import locks
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
@@ -230,3 +233,38 @@ class TestLock:
             assert holder.wait(5) == -signal.SIGKILL
         assert "waiting for the data, which another runner uses (host " in caplog.text
         assert f"process {holder.pid}," in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("maximize", "scores", "kept"),
+    [
+        (False, [5.0, 6.0, 4.0, 7.0, 4.5], [4.0, 4.5]),
+        (False, [5.0, 5.0], [5.0]),  # one file, or two: ties are told apart by a drawn digit
+        (True, [1.0, 0.5, 0.7, 3.0], [1.0, 3.0]),
+        (True, [-3.0, -5.0, -4.0, -1.0], [-3.0, -1.0]),
+        (False, [-3.0, -5.0, -4.0, -1.0], [-5.0, -4.0]),
+    ],
+)
+def test_as_many_of_the_best_are_kept_as_asked_for(
+    maximize: bool, scores: List[float], kept: List[float], tmp_path: Path
+) -> None:
+    """Worse ones while there is room, and of negative scores too."""
+    cfg = OmegaConf.structured(CheckpointConfig)
+    cfg.save_dir, cfg.keep_best_checkpoints, cfg.best_checkpoint_metric = str(tmp_path), 2, "score"
+    cfg.maximize_best_checkpoint_metric, cfg.no_epoch_checkpoints = maximize, True
+    trainer = SimpleNamespace(
+        data_parallel_rank=0,
+        consolidate_optimizer=lambda: None,
+        should_save_checkpoint_on_current_rank=True,
+        checkpoint_suffix="",
+        task=None,
+        get_num_updates=lambda: 1,
+        save_checkpoint=lambda path, extra: Path(path).write_text(str(extra["val_loss"])),
+    )
+    helpers.forget_earlier_runs()
+    for number, score in enumerate(scores, 1):
+        epoch = SimpleNamespace(epoch=number, end_of_epoch=lambda: True, state_dict=dict)
+        checkpoint_utils.save_checkpoint(cfg, trainer, epoch, score)
+    helpers.forget_earlier_runs()
+    found = sorted({float(path.read_text()) for path in tmp_path.glob("checkpoint.best_score_*")})
+    assert found == sorted(kept) and len(list(tmp_path.glob("checkpoint.best_*"))) <= 2
