@@ -63,6 +63,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     Source: MEGA (Ma et al., ICLR 2023), section 4.3, and the published recipes.
     """
 
+    default_tokens_per_sample = MegaLanguageModelingConfig.tokens_per_sample
     training_dataset: type = TrainingBlockDataset  # that load_dataset makes to train on
     prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to go on from
 
@@ -81,6 +82,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             raise ValueError(f"--chunk-parallel-size {args.chunk_parallel_size}: must be at least 1")
         if args.test_chunk_size < 0:
             raise ValueError(f"--test-chunk-size {args.test_chunk_size}: give a chunk length, or leave it out")
+        self.break_mode = args.sample_break_mode  # before "eos" replaces it for lines
         if args.add_bos_token:
             raise ValueError("--add-bos-token: texts begin with </s> here, as in the recipes; leave it out")
         for option in ("pad_to_fixed_length", "pad_to_fixed_bsz"):
@@ -133,11 +135,30 @@ class MegaLanguageModelingTask(LanguageModelingTask):
                 f"--train-subset {split} is in --valid-subset too: a text is read in other blocks in training than in "
                 f"validation; leave it out there, and score it with fairseq-mega-eval-lm --gen-subset {split}"
             )
-        if not training and self.segments == 0:
+        lines = not training and self.segments == 0
+        self._refuse_other_blocks(lines)
+        if lines:
             return self._lines(split, epoch=epoch, combine=combine, **kwargs)
         text = self._text(split, epoch, combine, training)
         self.datasets[split] = self._blocks(text) if training else self._streams(text)
         return self.datasets[split]
+
+    def _refuse_other_blocks(self, lines: bool) -> None:
+        """Refuse options about fairseq's blocks of text, which would change nothing."""
+        mode = self.break_mode
+        if mode not in ("none", "complete", None) and not (lines and mode == "eos"):
+            raise ValueError(
+                f"--sample-break-mode {mode}: blocks and segments end at line ends here, which is "
+                f"--sample-break-mode complete, the default (lines for themselves: --valid-block lines)"
+            )
+        tokens, default = self.args.tokens_per_sample, type(self).default_tokens_per_sample
+        used = lines or self.chunk_option == "--tokens-per-sample" or self.args.shorten_method not in ("none", None)
+        if not used and tokens not in (default, self.chunk_size):
+            raise ValueError(
+                f"--tokens-per-sample {tokens}: the model's chunk, --decoder-chunk-size {self.chunk_size}, decides how "
+                f"long blocks are, with --variant-block-multiple-min and -max, and --chunk-nums in evaluation: "
+                f"leave it out"
+            )
 
     def _lines(self, split: str, **kwargs: Any) -> FairseqDataset:
         self.args.sample_break_mode = "eos"

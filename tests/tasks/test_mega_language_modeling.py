@@ -341,3 +341,24 @@ def test_segments():
     for wrong in ("size:0", "size:", "size:-4", "size:1e8"):
         with pytest.raises(ValueError, match="size:N with the tokens of a segment N >= 1"):
             segments_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sample-break-mode", "eos"], "--sample-break-mode eos: blocks and segments end at line ends"),
+        (["--sample-break-mode", "complete_doc"], "--sample-break-mode complete_doc: "),
+        (["--tokens-per-sample", 16], r"--tokens-per-sample 16: the model's chunk, --decoder-chunk-size 8, decides"),
+        (["--sample-break-mode", "complete"], None),
+        (["--sample-break-mode", "eos", "--valid-block", "lines"], None),
+        (["--tokens-per-sample", 16, "--valid-block", "lines"], None),
+        (["--tokens-per-sample", 8], None),
+    ],
+)
+def test_options_of_other_blocks_act_or_are_refused(options, message, data, trained, device_flags):
+    arguments = [data, *TASK, "--path", trained, "--gen-subset", "test", *device_flags, *options]
+    if message is None:
+        assert "Perplexity" in run_fairseq("eval-lm", arguments)
+        return
+    with pytest.raises(ValueError, match=message):
+        run_fairseq("eval-lm", arguments)
