@@ -14,6 +14,7 @@ from . import (
     distributed,
     expressions,
     finished,
+    generating,
     imports,
     inductor,
     interactive,
@@ -69,6 +70,7 @@ def apply() -> None:
     saving.save_checkpoints_whole()
     saving.name_folders_that_cannot_be_written()
     saving.copy_checkpoints_atomically()
+    saving.keep_the_best()
     saving.lock_save_dirs()
     names.keep_names()
     workers.start_workers_by_fork()
@@ -94,6 +96,7 @@ def apply() -> None:
     precision.add_precision_option()
     interactive.drop_byte_order_marks()
     interactive.end_lines_at_line_feeds()
+    generating.use_generation_options()
     ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
     adam.step_at_once()

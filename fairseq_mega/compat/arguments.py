@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from . import paths
+from . import generating, paths
 from .expressions import literal
 from .patching import wrap
 
@@ -68,6 +68,9 @@ def _parse_checked(original, parser, *args, **kwargs):
             parser.error(f"{label}, {value}: {lost}: give paths that are there")
     if given.get("write_checkpoints_asynchronously") and importlib.util.find_spec("iopath") is None:
         parser.error("--write-checkpoints-asynchronously needs iopath: pip install iopath, or leave the option out")
+    problem = generating.obstacle(given)
+    if problem is not None:
+        parser.error(problem)
     overrides = given.get("model_overrides")
     if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
         parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")

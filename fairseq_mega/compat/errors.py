@@ -59,7 +59,8 @@ def remedy(error: BaseException, text: str) -> str:
     if "max_positions=" in text:
         return (
             "sentences beyond --max-source-positions / --max-target-positions (given in training) cannot be taken: "
-            "shorten or split them"
+            "shorten or split them (fairseq-mega-generate and -validate leave them out with "
+            "--skip-invalid-size-inputs-valid-test)"
         )
     if "Cannot load model parameters" in text:
         return "take the model options that the checkpoint was trained with, or another --save-dir"
@@ -68,7 +69,7 @@ def remedy(error: BaseException, text: str) -> str:
 
 def describe(error: BaseException) -> str:
     """Put the error, its first cause and the remedy in one line."""
-    parts = [str(error)]
+    parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
     elif isinstance(error, FileNotFoundError) and error.filename is not None:

@@ -1,0 +1,166 @@
+"""Options of generation that need another model, an alignment, or the words of the source."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from fairseq_mega.cli import console
+from tests.support import helpers, tiny_trainings
+
+QUICK = ["--max-len-b", 3, "--beam", 2]
+UNKNOWN = [*QUICK, "--unkpen", -30]  # nothing but unknown words is written
+
+
+@pytest.fixture(scope="module")
+def raw(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Test data as text, of which each source holds one unknown word."""
+    folder = tmp_path_factory.mktemp("raw")
+    lines = ["w1 qqq w2", "zzz", "w3 w4 w5 w6 w7 w8 w9 yyy"]
+    for language in ("en", "de"):
+        (folder / f"test.{language}").write_text("".join(f"{line}\n" for line in lines))
+    options = [f"--{side}dict={tiny_corpus}/dict.{lang}.txt" for side, lang in (("src", "en"), ("tgt", "de"))]
+    options += ["--source-lang", "en", "--target-lang", "de", "--testpref", str(folder / "test")]
+    helpers.run_fairseq("preprocess", [*options, "--destdir", folder / "data", "--dataset-impl", "raw"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def with_language_model(tiny_corpus: Path, device_flags: List[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder with a language model, lm.pt, of its target's words."""
+    folder = tmp_path_factory.mktemp("lm")
+    shutil.copytree(tiny_corpus, folder / "data")
+    shutil.copyfile(tiny_corpus / "dict.de.txt", folder / "data/dict.txt")
+    texts = [f"--{split}pref={tiny_corpus.parent}/{split}.de" for split in ("train", "valid")]
+    own = ["--only-source", "--srcdict", folder / "data/dict.txt", "--destdir", folder / "text", *texts]
+    helpers.run_fairseq("preprocess", own)
+    options = [*tiny_trainings.OPTIONS["language model"], *tiny_trainings.COMMON, *device_flags, "--max-update", 2]
+    helpers.run_fairseq("train", [folder / "text", *options, "--save-dir", folder, "--num-workers", 0])
+    shutil.copyfile(folder / "checkpoint_last.pt", folder / "data/lm.pt")
+    return folder / "data"
+
+
+def words_of(lines: List[str]) -> "set[str]":
+    return {word for line in lines for word in line.split()}
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive"])
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_unknown_words_are_replaced(
+    command: str, dictionary: bool, raw: Path, tiny_corpus: Path, tiny_model: Any, device_flags: List[str]
+) -> None:
+    """By the aligned word of the source, or by its translation in a file."""
+    file = raw / "words.txt"
+    file.write_text("".join(f"{word} {word.upper()}\n" for word in ("qqq", "zzz", "yyy", "w1")) + "\n")
+    options = [*UNKNOWN, "--path", tiny_model.checkpoint, *device_flags, "--replace-unk"]
+    options += [file] if dictionary else []
+    if command == "generate":
+        output = helpers.run_fairseq(command, [raw / "data", *options, "--dataset-impl", "raw"])
+    else:
+        lines = (raw / "test.en").read_text()
+        output = helpers.run_fairseq(command, [tiny_corpus, *options, "--buffer-size", 2], stdin=lines)
+    sources, hypotheses = (helpers.hypotheses(output, kind) for kind in "SH")
+    assert sources[0] == "w1 qqq w2" and sources[2].endswith("yyy")
+    for number in range(3):
+        allowed = words_of([sources[number]])
+        if dictionary:
+            allowed = {word.upper() if word in ("qqq", "zzz", "yyy", "w1") else word for word in allowed}
+        assert words_of([hypotheses[number]]) and words_of([hypotheses[number]]) <= allowed, hypotheses[number]
+
+
+def test_alignments_do_not_depend_on_the_batch(tiny_model: Any, raw: Path, device_flags: List[str]) -> None:
+    """Hard ones are pairs of places in the two sentences, soft ones a probability of each source token."""
+    common = [raw / "data", *QUICK, "--dataset-impl", "raw", "--path", tiny_model.checkpoint, *device_flags]
+    for kind in ("hard", "soft"):
+        found = [
+            helpers.hypotheses(helpers.run_fairseq("generate", [*common, "--print-alignment", kind, *batch]), "A")
+            for batch in ([], ["--batch-size", 1])
+        ]
+        if kind == "hard":
+            assert found[0] == found[1]
+            places = [int(pair.split("-")[0]) for pair in found[0][2].split()]
+            assert len(places) == 3 and max(places) < 8
+        else:
+            rows = [[float(part) for part in row.split(",")] for row in found[1][0].split()]
+            assert [len(row) for row in rows] == [4] * 4 and all(abs(sum(row) - 1) < 1e-4 for row in rows)
+
+
+def test_a_language_model_scores_along(with_language_model: Path, tiny_model: Any, device_flags: List[str]) -> None:
+    """fairseq-interactive with --lm-path writes what fairseq-generate does, and with weight 0 what it does without."""
+    common = [with_language_model, "--path", tiny_model.checkpoint, *QUICK, *device_flags]
+    fused = ["--lm-path", with_language_model / "lm.pt", "--lm-weight", 2]
+    output = helpers.run_fairseq("generate", [*common, *fused])
+    number, source = next(iter(helpers.hypotheses(output, "S").items()))
+    score = re.compile(r"^H-\d+\t(\S+)\t", re.MULTILINE)
+    scores = [
+        float(score.findall(helpers.run_fairseq("interactive", [*common, *options], stdin=f"{source}\n"))[0])
+        for options in ([], [*fused, "--lm-weight", 0], fused)
+    ]
+    (of_generate,) = re.findall(rf"^H-{number}\t(\S+)\t", output, re.MULTILINE)
+    assert scores[0] == scores[1] != scores[2] == pytest.approx(float(of_generate), rel=1e-5)
+
+
+TRANSLATORS = [
+    ("generate", ["--replace-unk"], "binarised data do not hold the unknown words"),
+    ("generate", ["--replace-unk", "/nowhere"], "--replace-unk /nowhere does not exist"),
+    ("interactive", ["--replace-unk", "/nowhere"], "--replace-unk /nowhere does not exist"),
+    ("interactive", ["--replace-unk", "{bad}"], "line 2 is 'alone'; give a word of the source"),
+    ("interactive", ["--replace-unk", "--bpe", "characters"], "--bpe characters makes words of pieces"),
+    ("generate", ["--replace-unk", "--post-process", "subword_nmt"], "--post-process subword_nmt makes words of"),
+    ("interactive", ["--print-alignment", "soft"], "--print-alignment soft: .* give --print-alignment hard"),
+    ("generate", ["--constraints"], "--constraints: they stand behind the sentences"),
+    ("generate", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
+    ("interactive", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
+    ("interactive", ["--lm-path", "{translator}"], "dict.txt, which does not exist: copy"),
+    ("interactive", ["--skip-invalid-size-inputs-valid-test"], "every line has an answer here"),
+    (
+        "interactive",
+        ["--max-source-positions", 2],
+        r"Size of sample #0 .* max_positions=\(2, 1024\)\. Sentences beyond",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "message"), TRANSLATORS)
+def test_what_cannot_be_done_is_refused(
+    command: str, options: List[object], message: str, tiny_model: Any, tmp_path: Path, capsys: Any
+) -> None:
+    """In one line, with exit status 1 or 2."""
+    (tmp_path / "bad.txt").write_text("w1 W1\nalone\n")
+    names = {"bad": tmp_path / "bad.txt", "translator": tiny_model.checkpoint}
+    given = [str(option).format(**names) for option in options]
+    with helpers.captured_output("w1 w2 w3\n") as output:
+        status = console.run(command, [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", *given])
+    errors = [line for line in output.getvalue().splitlines() if ": error: " in line]
+    assert status in (1, 2) and len(errors) == 1 and re.search(message, errors[0]), output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("lm", "message"),
+    [("translator", "holds a MegaModel: give a language model"), ("other words", "dict.txt")],
+)
+def test_no_other_language_model(
+    lm: str, message: str, with_language_model: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    """A translator, and one whose dictionary is another."""
+    data, path = with_language_model, tiny_model.checkpoint
+    if lm == "other words":
+        path = with_language_model / "lm.pt"
+        data = tmp_path / "data"
+        shutil.copytree(with_language_model, data)
+        lines = (data / "dict.txt").read_text().splitlines(keepends=True)
+        (data / "dict.txt").write_text("".join(reversed(lines)))
+    with helpers.captured_output("w1 w2 w3\n") as output:
+        arguments = [str(data), "--path", str(tiny_model.checkpoint), "--cpu", "--lm-path", str(path)]
+        status = console.run("interactive", arguments)
+    assert status in (1, 2) and message in output.getvalue().splitlines()[-1], output.getvalue()
+
+
+@pytest.mark.parametrize("option", ["--replace-unk", "--print-alignment"])
+def test_language_models_align_nothing(option: str, with_language_model: Path) -> None:
+    with helpers.captured_output("w1 w2 w3\n") as output:
+        arguments = [str(with_language_model.parent / "text"), "--path", str(with_language_model / "lm.pt"), "--cpu"]
+        status = console.run("interactive", [*arguments, option])
+    assert status == 2 and f"{option} is for translators" in output.getvalue().splitlines()[-1], output.getvalue()
