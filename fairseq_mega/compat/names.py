@@ -175,11 +175,6 @@ def difference(
     return f"number {number} is {first} in {places[0]} and {second} in {places[1]}{sizes}"
 
 
-def count(text: str) -> int:
-    """How many names a text has."""
-    return text.count("\n") + 1
-
-
 def check(
     file: typing.Any,
     theirs: typing.Dict[str, str],
