@@ -79,7 +79,7 @@ def test_the_colon_is_named(folder: Path, trainings: tiny_trainings.Trainings) -
 def test_a_training_in_such_folders_is_read_back(
     trainings: tiny_trainings.Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Data, --save-dir, --tensorboard-logdir, --restore-file, --finetune-from-model, --path and from_pretrained."""
+    """Data, --save-dir, --restore-file, --finetune-from-model, --path and from_pretrained."""
     given = trainings.arguments("language model", "--cpu", "--num-workers", 0, "--no-epoch-checkpoints")
     data, first, second = (tmp_path / name for name in ("da:ta", "fir:st", "sec:ond"))
     shutil.copytree(str(given[0]), data)
