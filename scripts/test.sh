@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage() {
   cat <<'HELP'
 usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [--jobs N] [--exhaustive]
-                            [PYTEST ARGUMENT...]
+                            [--cpu-level LEVEL] [PYTEST ARGUMENT...]
 
 Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
 compiled kernels have to be there (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
@@ -23,6 +23,9 @@ Every other argument goes to pytest, for instance: bash scripts/test.sh tests/op
                 --device cuda, with a debugger or -s, and where -n or --dist tells pytest-xdist itself)
   --exhaustive  every case of crossed parameters and the tests marked "exhaustive", for a release; without it a test
                 with three parameters or more runs in cases that hold every pair of values
+  --cpu-level LEVEL
+                baseline, avx2, avx512 or avx512_bf16: run the tests as on a CPU with these instructions, at most; for
+                our kernels (FAIRSEQ_MEGA_CPU_LEVEL), PyTorch's (ATEN_CPU_CAPABILITY) and oneDNN's (ONEDNN_MAX_CPU_ISA)
   --help        this text
 HELP
 }
@@ -32,6 +35,7 @@ lint=yes
 tests=yes
 jobs=
 exhaustive=()
+cpu_level=
 pytest_arguments=()
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -41,6 +45,7 @@ while [[ $# -gt 0 ]]; do
     --skip-lint) lint=no; shift ;;
     --jobs) require_value "$@"; jobs=$2; shift 2 ;;
     --exhaustive) exhaustive=(--exhaustive); shift ;;
+    --cpu-level) require_value "$@"; cpu_level=$2; shift 2 ;;
     --help | -h) usage; exit 0 ;;
     *) pytest_arguments+=("$1"); shift ;;
   esac
@@ -58,6 +63,18 @@ if [[ $setup == yes ]]; then
 fi
 activate_venv
 cd "$repo_root"
+
+# Another processor's instructions would end the process, so that ours are asked first whether this one has the level.
+if [[ -n $cpu_level ]]; then
+  export FAIRSEQ_MEGA_CPU_LEVEL=$cpu_level
+  python -c 'import fairseq_mega.ops.native' || die "--cpu-level $cpu_level cannot be simulated here, see above"
+  case $cpu_level in
+    baseline) export ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 ;;
+    avx2) export ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ;;
+    avx512) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE ;;
+    avx512_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 ;;
+  esac
+fi
 
 # Idle OpenMP threads that spin slow tiny models down a hundredfold on a busy machine.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0

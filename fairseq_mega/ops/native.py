@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import sys
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -12,6 +13,7 @@ NAMESPACE = "fairseq_mega"
 VARIABLE = "FAIRSEQ_MEGA_NATIVE"
 MODES = ("auto", "off", "require")
 LEVEL_VARIABLE = "FAIRSEQ_MEGA_CPU_LEVEL"
+LEVELS = ("baseline", "avx2", "avx512", "avx512_bf16")  # as in csrc/common/cpu_level.h
 PATHS_VARIABLE = "FAIRSEQ_MEGA_PATHS"
 REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -32,16 +34,36 @@ def sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
+def _in_one_line(error: Exception) -> Exception:
+    """Return the error, which is about the environment; where nobody catches it, Python prints it without a traceback.
+
+    The package is being imported, by any of its commands or by fairseq's. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
+    """
+    print_others = sys.excepthook
+
+    def print_error(kind: Any, found: BaseException, trace: Any) -> None:
+        if found is error and os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") == "0":
+            command = Path(sys.argv[0]).name
+            named = command not in ("", "-m", "-c", "__main__.py")
+            print(f"{command if named else NAMESPACE}: error: {error}", file=sys.stderr)
+        else:
+            print_others(kind, found, trace)
+
+    sys.excepthook = print_error
+    return error
+
+
 def _load() -> Optional[str]:
     """Load the extension; returns what stands in the way, or None."""
     mode = os.environ.get(VARIABLE, "auto")
     if mode not in MODES:
-        raise ValueError(f"{VARIABLE}={mode}: choose from {', '.join(MODES)}")
+        raise _in_one_line(ValueError(f"{VARIABLE}={mode}: choose from {', '.join(MODES)}"))
     if mode == "off":
         return f"it is switched off by {VARIABLE}=off"
     problem = _try_to_load()
     if problem is not None and mode == "require":
-        raise RuntimeError(f"{VARIABLE}=require, but the compiled kernels cannot be used: {problem}; {REMEDY}")
+        message = f"{VARIABLE}=require, but the compiled kernels cannot be used: {problem}; {REMEDY}"
+        raise _in_one_line(RuntimeError(message))
     return problem
 
 
@@ -60,10 +82,12 @@ def _try_to_load() -> Optional[str]:
 
 def _choose_cpu_level() -> None:
     """Let the kernels for CPUs run at the level that the environment asks for; without it that is the highest."""
-    wanted, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels()
+    wanted, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels() or LEVELS
     if wanted and wanted not in levels:
-        raise ValueError(f"{LEVEL_VARIABLE}={wanted}: choose from {', '.join(levels)}, all that this machine has")
-    operators.set_cpu_level(wanted or levels[-1])
+        which = ", all that this machine has" if PROBLEM is None else ""
+        raise _in_one_line(ValueError(f"{LEVEL_VARIABLE}={wanted}: choose from {', '.join(levels)}{which}"))
+    if PROBLEM is None:
+        operators.set_cpu_level(wanted or levels[-1])
 
 
 def cpu_levels() -> Tuple[str, ...]:
@@ -84,8 +108,7 @@ HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
 OLDEST_CAPABILITY = torch.ops.fairseq_mega.cuda_architecture() if PROBLEM is None else 0
 SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is None else 0
 
-if PROBLEM is None:
-    _choose_cpu_level()
+_choose_cpu_level()
 
 
 def register_gradients(

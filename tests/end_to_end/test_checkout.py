@@ -80,3 +80,36 @@ def test_both_passes_run_and_count(tmp_path: Path, first: int, second: int) -> N
     failed = ["the tests"] * first + ["the tests without the compiled kernels"] * second
     assert done.returncode == bool(failed)
     assert done.stderr.endswith(f"error: failed, see above: {', '.join(failed)}\n") == bool(failed), done.stderr
+
+
+LEVELS = {
+    "baseline": "default SSE41",
+    "avx2": "avx2 AVX2",
+    "avx512": "avx512 AVX512_CORE",
+    "avx512_bf16": "avx512 AVX512_CORE_BF16",
+}
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "avx3"])
+def test_tests_run_as_on_another_cpu(tmp_path: Path, level: str) -> None:
+    """Our kernels, PyTorch's and oneDNN's all get the level, once ours have said that the processor has it."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    program = f"""#!/bin/bash
+echo "$FAIRSEQ_MEGA_CPU_LEVEL ${{ATEN_CPU_CAPABILITY-no}} ${{ONEDNN_MAX_CPU_ISA-no}} $*" >>"{tmp_path}/calls"
+[[ $FAIRSEQ_MEGA_CPU_LEVEL != avx3 ]]
+"""
+    (binaries / "python").write_text(program)
+    (binaries / "python").chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith(("_ISA", "_CAPABILITY"))}
+    environment["FAIRSEQ_MEGA_VENV"] = str(tmp_path)
+    options = ["--skip-setup", "--skip-lint", "--jobs", "1", "--cpu-level", level, "tests/ops"]
+    command = ["bash", str(REPOSITORY / "scripts" / "test.sh"), *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[0] == f"{level} no no -c import fairseq_mega.ops.native"
+    if level in LEVELS:
+        assert calls[1:] == [f"{level} {LEVELS[level]} -m pytest tests/ops"] and done.returncode == 0, done.stderr
+    else:
+        assert calls[1:] == [] and done.returncode == 1
+        assert done.stderr.endswith("test.sh: error: --cpu-level avx3 cannot be simulated here, see above\n")

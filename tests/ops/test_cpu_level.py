@@ -30,9 +30,10 @@ assert native.cpu_level() == sys.argv[1], native.cpu_level()
 sys.exit(pytest.main(sys.argv[2:]))
 """
 
-pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 
 
+@needs_kernels
 @pytest.mark.parametrize("level", LOWER)
 def test_the_kernels_at_a_lower_level(level):
     if level not in native.cpu_levels():
@@ -59,6 +60,7 @@ def level_of_before():
     native.operators.set_cpu_level(before)
 
 
+@needs_kernels
 def test_the_environment_sets_the_level(monkeypatch, level_of_before):
     assert native.cpu_levels()[0] == "baseline"
     for level in native.cpu_levels():
@@ -71,6 +73,7 @@ def test_the_environment_sets_the_level(monkeypatch, level_of_before):
     assert native.cpu_level() == native.cpu_levels()[-1]
 
 
+@needs_kernels
 @pytest.mark.parametrize("wrong", ["avx3", "AVX2", "baseline,avx2"])
 def test_a_level_that_the_machine_lacks(monkeypatch, wrong):
     monkeypatch.setenv(native.LEVEL_VARIABLE, wrong)
@@ -78,3 +81,48 @@ def test_a_level_that_the_machine_lacks(monkeypatch, wrong):
         native._choose_cpu_level()
     with pytest.raises(RuntimeError, match=f"no CPU level {wrong}: choose from baseline"):
         native.operators.set_cpu_level(wrong)
+
+
+WRONG = {
+    "FAIRSEQ_MEGA_CPU_LEVEL=avx3": ("cli.console import train", "choose from baseline, "),
+    "FAIRSEQ_MEGA_CPU_LEVEL=AVX2": ("modules.mega_layer import MegaLayer", "choose from baseline, "),
+    "FAIRSEQ_MEGA_CPU_LEVEL=avx512_bf16,": ("cli.reproduce import main", "choose from baseline, "),
+    "FAIRSEQ_MEGA_NATIVE=on": ("cli.convert_checkpoint import main", "choose from auto, off, require"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_variable_takes_one_line_of_every_command(wrong):
+    """Commands import the package first: nothing of theirs can catch the error."""
+    call, words = WRONG[wrong]
+    name, _, value = wrong.partition("=")
+    done = subprocess.run(
+        [sys.executable, "-c", f"from fairseq_mega.{call}; import fairseq_mega.ops.native"],
+        cwd=helpers.REPOSITORY,
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(f"fairseq_mega: error: {wrong}: {words}")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_level_without_the_kernels(monkeypatch, capsys):
+    """It is none either; and only its own error is printed in one line."""
+    monkeypatch.setattr(native, "PROBLEM", "none here")
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/fairseq-mega-train"])
+    monkeypatch.setenv(native.LEVEL_VARIABLE, "avx512")
+    native._choose_cpu_level()
+    monkeypatch.setenv(native.LEVEL_VARIABLE, "avx3")
+    with pytest.raises(ValueError, match="choose from baseline, avx2, avx512, avx512_bf16$") as caught:
+        native._choose_cpu_level()
+    message = f"fairseq-mega-train: error: {caught.value}\n"
+    sys.excepthook(ValueError, caught.value, caught.tb)
+    assert capsys.readouterr().err == message
+    sys.excepthook(ValueError, ValueError("another"), None)
+    assert capsys.readouterr().err == "ValueError: another\n"
+    monkeypatch.setenv("FAIRSEQ_MEGA_TRACEBACK", "1")
+    sys.excepthook(ValueError, caught.value, caught.tb)
+    assert capsys.readouterr().err.startswith("Traceback")
