@@ -15,14 +15,15 @@ from torch import Tensor
 
 from . import gate_reference as reference
 from . import native
+from .bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
 from .gate_backward import inputs_of, register_dropout, register_gated_residual, register_linear, register_recomputed
 
 # With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
 FEWEST_ROWS = 48
 LEAST_WORK = 1 << 20
-# Without vectors of sixteen numbers PyTorch's products are as fast (measured). Those of bfloat16 need an instruction to
-# be worth it; processors with tiles (AMX), which PyTorch uses and the kernel does not, are left to PyTorch.
+# Without vectors of sixteen numbers PyTorch's products are as fast (measured). Those of bfloat16 are left to PyTorch on
+# processors with tiles (AMX); without an instruction for them the kernel multiplies in float32.
 FAST_LINEAR = native.cpu_level() in ("avx512", "avx512_bf16")
 FAST_HALF_LINEAR = native.cpu_level() == "avx512_bf16" and not getattr(torch.cpu, "_is_amx_tile_supported", bool)()
 MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors for the columns of a result, and columns that stay together
@@ -55,6 +56,8 @@ def _rows(x: Tensor) -> int:
 def _suits_linear(x: Tensor, weight: Tensor) -> bool:
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return False
+    if x.dtype == torch.bfloat16 and not MULTIPLIES_BFLOAT16:
+        return True
     fast = FAST_LINEAR and x.dtype == torch.float32
     if FAST_HALF_LINEAR and x.dtype == torch.bfloat16:
         fast = weight.size(0) % 2 == 0 and weight.size(1) % 2 == 0  # numbers are multiplied in pairs
@@ -149,8 +152,7 @@ def row_norm(
         weight, bias: (D,), of any floating type, or None for one and zero.
         centred: m is the mean of the row (layer norm); else zero (RMS norm).
         eps: added to the variance.
-        dtype: of the result, None for that of x.
-        path: as in :func:`silu`.
+        dtype, path: of the result, None for that of x; as in :func:`silu`.
 
     Returns:
         (..., D).
@@ -173,8 +175,7 @@ def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
 
     Args:
         x: (..., D).
-        p: in [0, 1].
-        path: as in :func:`silu`; PyTorch's function draws the mask in one thread.
+        p, path: in [0, 1]; as in :func:`silu`, where PyTorch's function draws the mask in one thread.
 
     Source: Srivastava et al., 2014.
     """
@@ -256,8 +257,8 @@ def silu_linear(
         inputs = _kernel_inputs(x, weight, bias, path)
     if inputs is None or inputs.dtype != x.dtype:
         return recomputing(lambda made: linear(made, weight, bias, path=path), silu(x, factor))
-    factor = None if factor is None else factor.reshape(inputs.shape)
-    return native.operators.silu_linear(inputs, factor, weight, bias).view(*x.shape[:-1], weight.size(0))
+    by = None if factor is None else factor.reshape(inputs.shape)
+    return native.operators.silu_linear(inputs, by, weight, bias).view(*x.shape[:-1], weight.size(0))
 
 
 def linear_map(
@@ -290,7 +291,7 @@ def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout:
 
 def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:
     """The rows of x in the type they are multiplied in, or None where PyTorch's product is to be taken."""
-    if path is None and _rows(x) < FEWEST_ROWS:
+    if path is None and _rows(x) < FEWEST_ROWS and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
         return None
     check_devices("linear", x=x, weight=weight, bias=bias)
     inputs, kind = x, x.device.type
@@ -317,8 +318,7 @@ class _Again:
     def compute(self) -> Tensor:
         with torch.no_grad():
             outputs = self.node.operator(*inputs_of(self.node))
-        output = outputs if isinstance(outputs, Tensor) else outputs[self.index]
-        return output.as_strided(self.size, self.stride)
+        return (outputs if isinstance(outputs, Tensor) else outputs[self.index]).as_strided(self.size, self.stride)
 
 
 def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]]:

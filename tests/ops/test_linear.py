@@ -154,6 +154,7 @@ def test_gradients_of_gradients():
 def test_what_is_chosen(monkeypatch):
     monkeypatch.setattr(gate, "FAST_LINEAR", True)
     monkeypatch.setattr(gate, "FAST_HALF_LINEAR", False)
+    monkeypatch.setattr(gate, "MULTIPLIES_BFLOAT16", True)
     monkeypatch.setattr(native, "PROBLEM", None)
     x, weight = torch.zeros(64, 256), torch.zeros(256, 256)
     assert gate.LINEAR_PATHS.choose(None, x, weight) == "native"
@@ -171,6 +172,9 @@ def test_what_is_chosen(monkeypatch):
     assert gate.LINEAR_PATHS.choose(None, x[:, 1:].bfloat16(), weight[:, 1:]) == "reference"
     assert gate.LINEAR_PATHS.choose(None, x.bfloat16(), weight[1:]) == "reference"
     assert gate.LINEAR_PATHS.choose(None, x.half(), weight.half()) == "reference"
+    monkeypatch.setattr(gate, "MULTIPLIES_BFLOAT16", False)
+    assert gate.LINEAR_PATHS.choose(None, x[:3, 1:].bfloat16(), weight[:, 1:]) == "native"
+    assert gate.LINEAR_PATHS.choose(None, x, weight) == "reference"
 
 
 @needs_kernels

@@ -167,6 +167,14 @@ FM_INLINE void round_rows(const float* source, int64_t rows, int64_t columns, ui
   }
 }
 
+FM_INLINE void round_words(uint32_t* words, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) {
+    float number;
+    std::memcpy(&number, words + i, sizeof number);
+    words[i] = rounded(number) & 0xffff0000u;
+  }
+}
+
 }  // namespace
 
 void pack_floats_cpu(const float* source, int64_t row, int64_t rows, int64_t columns, uint32_t* out, int64_t panel) {
@@ -193,6 +201,8 @@ void pack_transposed_cpu(const uint32_t* source, int64_t rows, int64_t words, ui
 void round_rows_cpu(const float* source, int64_t rows, int64_t columns, uint32_t* out) {
   FM_AT_CPU_LEVEL(round_rows<kLevel>(source, rows, columns, out));
 }
+
+void round_words_cpu(uint32_t* words, int64_t size) { FM_AT_CPU_LEVEL(round_words(words, size)); }
 
 void widen_cpu(const void* source, DType dtype, int64_t size, float* out) {
   FM_AT_CPU_LEVEL(widen(source, dtype, size, out));

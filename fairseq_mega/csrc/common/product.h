@@ -52,6 +52,9 @@ void pack_transposed_cpu(const uint32_t* source, int64_t rows, int64_t words, ui
 // Rows of floats rounded to pairs of bfloat16: one after the other, each filled up with zero to whole words.
 void round_rows_cpu(const float* source, int64_t rows, int64_t columns, uint32_t* out);
 
+// Numbers rounded to bfloat16 in their place, as words of float32.
+void round_words_cpu(uint32_t* words, int64_t size);
+
 // Numbers of another type and back.
 void widen_cpu(const void* source, DType dtype, int64_t size, float* out);
 void narrow_cpu(const float* source, int64_t size, DType dtype, void* out);

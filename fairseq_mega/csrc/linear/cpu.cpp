@@ -126,7 +126,8 @@ int64_t LinearRows::block_floats(int64_t block_columns) const {
   return kLinearRows * (words_of(steps, word) + (x_of ? steps : 0) + (summed_there ? 0 : 2 * block_columns));
 }
 
-void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out) {
+// The panels of the factor with its numbers as they are, or as pairs.
+void pack_factor(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out) {
   const Matrix& m = call.factor;
   const int64_t first = begin * kPanel, columns = std::min(end * kPanel, call.columns) - first;
   if (!call.transposed) {
@@ -142,6 +143,12 @@ void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_
     to_words(m, first + j, count, call.steps, call.word, rows.data());
     pack_transposed_cpu(rows.data(), count, words, out);
   }
+}
+
+void pack_linear_cpu(const LinearRows& call, int64_t begin, int64_t end, uint32_t* out) {
+  pack_factor(call, begin, end, out);
+  const bool wider = call.factor.dtype == DType::kFloat32 && call.x.dtype() == DType::kBFloat16;
+  if (wider && call.word == Word::kFloat) round_words_cpu(out, (end - begin) * call.panel_words());
 }
 
 // Asks for the rows of x in the block that begins with a row.

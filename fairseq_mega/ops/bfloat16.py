@@ -1,0 +1,89 @@
+"""Products of bfloat16 on processors that have no instruction for them, where PyTorch's take up to 200 times as long.
+
+There, autocast's products round their operands to bfloat16 and multiply them in float32, and the result is rounded: the
+same numbers up to the order of sums, in about the time of float32, for gradients as well. This holds for every module
+under autocast, as the operators of PyTorch are changed; on other processors nothing is.
+"""
+
+import platform
+import warnings
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from . import native
+
+# What autocast multiplies in bfloat16 on a CPU; the others of its list are rare.
+OPERATORS = (
+    *("linear", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "scaled_dot_product_attention"),
+    *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", ".padding")),
+)
+FEW = 2  # rows whose products read a matrix of bfloat16, kept by autocast, sooner than one of float32
+_KEY = torch._C.DispatchKey.AutocastCPU
+
+
+def multiplies_bfloat16() -> bool:
+    """Return whether PyTorch and this processor multiply bfloat16 as such, at the level that the kernels run at."""
+    by_torch = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if platform.machine().lower() in ("x86_64", "amd64") and native.PROBLEM is None:
+        return by_torch and native.cpu_level() == "avx512_bf16"  # with AVX-512 alone PyTorch takes several instructions
+    return by_torch
+
+
+def rounds_rows(x: Tensor) -> bool:
+    """Return whether autocast rounds x, which has more than FEW rows."""
+    return x.numel() > FEW * x.size(-1) and torch.is_autocast_enabled(x.device.type)
+
+
+def _has_few_rows(name: str, first: Any, second: Any) -> bool:
+    return name == "linear" and first.numel() <= FEW * first.size(-1) and second.dim() == 2
+
+
+def through_float32(name: str) -> Callable[..., Any]:
+    """Return an operator that rounds its tensors as autocast does, and computes with them in float32.
+
+    Args:
+        name: of an operator of PyTorch that autocast knows.
+    """
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    of_autocast = _kernel_of_autocast(name)
+    below = torch._C.DispatchKeySet(_KEY)
+
+    def run(keys: Any, *arguments: Any, **options: Any) -> Any:
+        dtype = torch.get_autocast_dtype("cpu")
+        if of_autocast is not None and (dtype != torch.bfloat16 or _has_few_rows(name, *arguments[:2])):
+            return of_autocast.call_boxed(keys, *arguments, **options)
+
+        def cast(value: Any) -> Any:
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.dtype == torch.float64:
+                return value
+            value = value.to(dtype)
+            return value.float() if dtype == torch.bfloat16 else value
+
+        with torch._C._ExcludeDispatchKeyGuard(below):
+            found = operator(*map(cast, arguments), **{key: cast(value) for key, value in options.items()})
+            return found.to(dtype) if found.dtype == torch.float32 else found
+
+    return run
+
+
+def _kernel_of_autocast(name: str) -> Optional[Any]:
+    """The operator's own kernel, which keeps what it rounds; None where PyTorch is too old to hand it out."""
+    get = getattr(torch.library, "get_kernel", None)
+    return None if get is None else get(f"aten::{name}", _KEY.name)
+
+
+def replace_products(names: Sequence[str] = OPERATORS) -> torch.library.Library:
+    """Give autocast on CPUs these operators by :func:`through_float32`, for as long as the result lives."""
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():  # that a kernel is replaced
+        warnings.simplefilter("ignore", UserWarning)
+        for name in names:
+            library.impl(name, through_float32(name), _KEY.name, with_keyset=True)
+    return library
+
+
+MULTIPLIES_BFLOAT16 = multiplies_bfloat16()
+_replaced = None if MULTIPLIES_BFLOAT16 else replace_products()
