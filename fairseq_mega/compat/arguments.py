@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from . import generating, paths
+from . import generating, paths, ranges
 from .expressions import literal
 from .patching import wrap
 
@@ -54,12 +54,9 @@ def refuse_what_cannot_be() -> None:
 def _parse_checked(original, parser, *args, **kwargs):
     parsed = original(parser, *args, **kwargs)
     given = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
-    for name in ("beam", "nbest", "update_freq"):
-        value = given.get(name)
-        values = value if isinstance(value, (list, tuple)) else [value]
-        if any(isinstance(number, int) and number < 1 for number in values):
-            shown = ",".join(map(str, values))
-            parser.error(f"--{name.replace('_', '-')} {shown}: give a whole number above 0")
+    number = ranges.out_of_range(given)
+    if number is not None:
+        parser.error(number)
     several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
     for name, label in (("data", "the folder of the data"), ("path", "--path")):
         value = given.get(name)
@@ -77,8 +74,10 @@ def _parse_checked(original, parser, *args, **kwargs):
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
-    if given.get("print_step"):
-        parser.error("--print-step is for models that refine what they wrote, of which there are none: leave it out")
+    for name in ("print_step", "retain_iter_history"):
+        if given.get(name):
+            option = f"--{name.replace('_', '-')}"
+            parser.error(f"{option} is for models that refine what they wrote, of which there are none: leave it out")
     return parsed
 
 

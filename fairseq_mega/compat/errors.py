@@ -4,6 +4,8 @@ import os
 import pickle
 import traceback
 
+from omegaconf import MissingMandatoryValue
+
 from .loading import RefusedContents, UnreadableFile
 from .names import OtherNames
 
@@ -22,6 +24,8 @@ def is_users_error(error: BaseException) -> bool:
     if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
         return True
     text = str(error)
+    if isinstance(error, MissingMandatoryValue) or (isinstance(error, ImportError) and "install" in text):
+        return True
     if isinstance(error, AssertionError):
         frames = traceback.extract_tb(error.__traceback__)
         folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
@@ -40,6 +44,8 @@ def remedy(error: BaseException, text: str) -> str:
             "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
             "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
         )
+    if isinstance(error, MissingMandatoryValue):
+        return f"give --{text.rpartition(': ')[2].replace('_', '-')}"
     if isinstance(error, UnicodeDecodeError):
         begins = bytes(error.object[:4])
         known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))

@@ -142,6 +142,8 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             "--skip-invalid-size-inputs-valid-test: every line has an answer here, or the lines of input and output "
             "would be counted differently; leave it out, and shorten the line that the error names"
         )
+    if interactive and given.get("prefix_size"):
+        return "--prefix-size: prefixes are those of references, which lines of input do not have: leave it out"
     if interactive and given.get("print_alignment") == "soft":
         return "--print-alignment soft: fairseq-generate writes these; give --print-alignment hard here"
     if given.get("constraints") and not interactive:

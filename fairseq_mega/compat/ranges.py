@@ -1,0 +1,78 @@
+"""Ranges of fairseq's numeric options: outside, fairseq ends in a traceback or reads the number past."""
+
+import math
+import typing
+
+
+class Range(typing.NamedTuple):
+    """Numbers that an option accepts.
+
+    Attributes:
+        words: the range, for the message.
+        holds: whether a number lies in it.
+    """
+
+    words: str
+    holds: typing.Callable[[float], bool]
+
+
+ANY_FROM_1 = Range("a whole number above 0", lambda number: number >= 1)
+ANY_FROM_0 = Range("a number of at least 0", lambda number: number >= 0)
+ABOVE_0 = Range("a number above 0", lambda number: number > 0)
+SHARE = Range("a number from 0 to 1", lambda number: 0 <= number <= 1)
+FROM_1_OR_NONE = Range("a whole number above 0, or -1 for none", lambda number: number >= 1 or number == -1)
+FROM_0_OR_NONE = Range("a whole number of at least 0, or -1 for none", lambda number: number >= -1)
+
+RANGES: typing.Dict[str, Range] = {
+    **dict.fromkeys(
+        (
+            *("beam", "nbest", "update_freq", "max_tokens", "batch_size", "max_tokens_valid", "batch_size_valid"),
+            *("required_batch_size_multiple", "num_shards", "log_interval", "save_interval", "validate_interval"),
+            *("max_source_positions", "max_target_positions", "tokens_per_sample", "distributed_world_size"),
+            "max_valid_steps",
+        ),
+        ANY_FROM_1,
+    ),
+    **dict.fromkeys(
+        (
+            *("num_workers", "seed", "shard_id", "max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size"),
+            *("prefix_size", "max_epoch", "max_update", "stop_time_hours", "clip_norm", "save_interval_updates"),
+            *("validate_interval_updates", "validate_after_updates", "warmup_updates", "context_window"),
+            *("data_buffer_size", "curriculum", "lr", "weight_decay", "buffer_size"),
+        ),
+        ANY_FROM_0,
+    ),
+    **dict.fromkeys(("sampling_topk", "diverse_beam_groups", "patience"), FROM_1_OR_NONE),
+    **dict.fromkeys(
+        ("keep_interval_updates", "keep_last_epochs", "keep_best_checkpoints", "keep_interval_updates_pattern"),
+        FROM_0_OR_NONE,
+    ),
+    **dict.fromkeys(("label_smoothing", "ema_decay"), SHARE),
+    "sampling_topp": Range("a number above 0, up to 1, or -1 for none", lambda number: 0 < number <= 1 or number == -1),
+    "temperature": ABOVE_0,
+}
+
+
+def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Say which option has a number that it cannot have; None where all are in their ranges.
+
+    Args:
+        given: all options, as fairseq's parser names them.
+    """
+    for name, allowed in RANGES.items():
+        value = given.get(name)
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        for number in numbers:
+            if isinstance(number, (int, float)) and not (math.isfinite(number) and allowed.holds(number)):
+                shown = ",".join(map(str, numbers))
+                return f"--{name.replace('_', '-')} {shown}: give {allowed.words}"
+    shard, shards = given.get("shard_id"), given.get("num_shards")
+    if isinstance(shard, int) and isinstance(shards, int) and shard >= shards:
+        return f"--shard-id {shard}: shards count from 0, so that with --num-shards {shards} the last is {shards - 1}"
+    lowest, slope, highest = (given.get(name) for name in ("min_len", "max_len_a", "max_len_b"))
+    if isinstance(lowest, int) and slope == 0 and isinstance(highest, int) and lowest > highest:
+        return f"--min-len {lowest} is above --max-len-b {highest}: no output can be as long; change one of them"
+    beam, best = given.get("beam"), given.get("nbest")
+    if isinstance(beam, int) and isinstance(best, int) and best > beam:
+        return f"--nbest {best} is above --beam {beam}: give at most as many as are searched for"
+    return None

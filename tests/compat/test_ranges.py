@@ -1,0 +1,67 @@
+"""Numbers that an option of fairseq cannot have are refused when the command line is read, in one line."""
+
+import math
+import re
+from typing import Any, Dict, List
+
+import pytest
+from fairseq import options
+
+from fairseq_mega.compat.ranges import RANGES, out_of_range
+
+PARSERS = ("training", "generation", "interactive_generation", "eval_lm", "validation")
+BAD: Dict[str, List[Any]] = {
+    **{name: [0, -2] for name in ("sampling_topk", "diverse_beam_groups", "patience")},
+    **{name: [-2] for name in RANGES if name.startswith("keep_")},
+    "sampling_topp": [0.0, 2.0, -0.5, math.nan],
+    "temperature": [0.0, -1.0],
+    "label_smoothing": [1.5, -0.1],
+    "ema_decay": [2.0],
+    "clip_norm": [-1.0, math.inf],
+    "lr": [[0.1, -0.1], [math.nan]],
+    "update_freq": [[1, 0]],
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_numbers_outside_are_refused(name):
+    for number in BAD.get(name, [-1]):
+        message = out_of_range({name: number})
+        assert message is not None and message.startswith(f"--{name.replace('_', '-')} "), number
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+def test_defaults_are_inside(kind):
+    parser = getattr(options, f"get_{kind}_parser")()
+    defaults = {action.dest: action.default for action in parser._actions}
+    assert len(defaults) > 100 and out_of_range(defaults) is None
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"shard_id": 2, "num_shards": 2}, "--shard-id 2: .* the last is 1"),
+        ({"min_len": 9, "max_len_a": 0.0, "max_len_b": 3}, "--min-len 9 is above --max-len-b 3"),
+        ({"beam": 2, "nbest": 3}, "--nbest 3 is above --beam 2"),
+    ],
+)
+def test_numbers_that_contradict_each_other(given: Dict[str, Any], words: str) -> None:
+    assert re.match(words, out_of_range(given) or "")
+
+
+@pytest.mark.parametrize(
+    "kind, words, message",
+    [
+        ("generation", ["--sampling", "--sampling-topp", "2"], "--sampling-topp 2.0: give a number above 0, up to 1"),
+        ("generation", ["--max-tokens", "0"], "--max-tokens 0: give a whole number above 0"),
+        ("generation", ["--retain-iter-history"], "--retain-iter-history is for models that refine"),
+        ("interactive_generation", ["--prefix-size", "3"], "--prefix-size: prefixes are those of references"),
+        ("training", ["--arch", "mega_tiny", "--log-interval", "0"], "--log-interval 0: give a whole number above 0"),
+    ],
+)
+def test_the_command_line(kind: str, words: List[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = getattr(options, f"get_{kind}_parser")()
+    with pytest.raises(SystemExit) as ended:
+        options.parse_args_and_arch(parser, ["data", *words])
+    assert ended.value.code == 2
+    assert f"error: {message}" in capsys.readouterr().err
