@@ -63,6 +63,7 @@ def by_library(form: str, subtype: str) -> bytes:
 
 
 PCM = TONE.tobytes()
+INFO = chunk(b"LIST", b"INFO")
 READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest difference to the tone
     "16 bits": (lambda: riff(PCM), 0),
     "8 bits": (lambda: riff((TONE // 256 + 128).astype(np.uint8).tobytes(), bits=8), 256),
@@ -86,6 +87,9 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
         0,
     ),
     "a tag behind": (lambda: riff(PCM, behind=b"TAG" + b"x" * 125), 0),
+    "a tag behind chunks": (lambda: riff(PCM, behind=INFO + b"TAG" + b"x" * 125), 0),
+    "zeros behind": (lambda: riff(PCM, behind=bytes(2000)), 0),
+    "a chunk behind that is cut off": (lambda: riff(PCM, behind=INFO[:-2]), 0),
     "FLAC": (lambda: by_library("FLAC", "PCM_16"), 0),
     "FLAC of 24 bits": (lambda: by_library("FLAC", "PCM_24"), 0),
     "AIFF": (lambda: by_library("AIFF", "PCM_16"), 0),
@@ -129,6 +133,11 @@ def test_the_laws_are_those_of_the_standard() -> None:
     ]
 
 
+def test_an_odd_size_may_lack_its_padding() -> None:
+    for padding in (b"", b"\0"):
+        assert len(read_sound("x", riff(bytes(range(201)), bits=8, behind=padding + INFO))) == 201
+
+
 def cut(make: Callable[[], bytes]) -> Callable[[], bytes]:
     return lambda: make()[: len(make()) // 2]
 
@@ -136,11 +145,28 @@ def cut(make: Callable[[], bytes]) -> Callable[[], bytes]:
 REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "cut off": (lambda: riff(PCM)[:4000], "is cut off: its header announces 8000 bytes of samples, 3956 are there"),
     "a size that is too small": (lambda: riff(PCM, size=100), "has wrong sizes.* 7900 more follow.*-ignore_length 1"),
+    "a size that is a little too small": (lambda: riff(PCM, size=7100), "has wrong sizes.* 900 more follow"),
+    "a size that lacks two samples": (lambda: riff(PCM[:2004], size=2000), "has wrong sizes.* 4 more follow"),
+    "a size of a few bytes": (lambda: riff(PCM[:1000], size=4), "has wrong sizes.* 996 more follow"),
     "a chunk that is too long": (
         lambda: riff(PCM, before=b"LIST\xff\xff\0\0INFO"),
         "is cut off or damaged: its chunk b'LIST' has 65535 bytes",
     ),
     "two files in one": (lambda: riff(PCM) + riff(PCM), "holds several recordings, one behind the other"),
+    "two files with chunks behind": (
+        lambda: riff(PCM, behind=INFO) + riff(PCM, behind=INFO),
+        "holds several recordings, one behind the other",
+    ),
+    "two files through a pipe": (lambda: riff(PCM, size=0) + riff(PCM, size=0), "holds several recordings"),
+    "samples in two chunks": (lambda: riff(PCM, behind=INFO + chunk(b"data", PCM)), "holds several recordings"),
+    "numbers of 16 bits in 32": (lambda: riff(TONE.astype("<i4").tobytes(), bits=32), "is nearly silent.*32, or"),
+    "floats that were scaled twice": (lambda: riff((TONE / 2**30).astype("<f4").tobytes(), FLOAT, 32), "nearly silent"),
+    "24 bits, the lower ones of 32": (
+        lambda: riff((TONE.astype("<i4") * 256 + 7).tobytes(), EXTENSIBLE, 32, inner=1).replace(
+            struct.pack("<HHHHI", 4, 32, 22, 32, 0), struct.pack("<HHHHI", 4, 24, 22, 24, 0), 1
+        ),
+        "contradicts itself: its 24 bits should be the upper ones of 32",
+    ),
     "frames of another size": (
         lambda: riff(PCM).replace(struct.pack("<HH", 2, 16), struct.pack("<HH", 4, 16), 1),
         "contradicts itself: 1 channels of 16 bits in frames of 4 bytes",

@@ -13,7 +13,9 @@ _PCM, _FLOAT, _A_LAW, _MU_LAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
 _CODINGS = {2: "ADPCM of Microsoft", 0x11: "ADPCM of IMA", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3", 0xFF: "AAC"}
 _GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 FROM_A_PIPE = 0x7FF0_0000  # a size from here on was written before the length was known
-_JUNK = 1_024  # bytes behind the samples that may be anything
+_RECORDINGS = (b"RIFF", b"RF64", b"BW64", b"data")  # chunks that begin another recording
+_NOTES = (b"LIST", b"id3 ", b"ID3 ", b"bext", b"cue ", b"fact", b"smpl", b"inst", b"PEAK", b"_PMX", b"JUNK", b"PAD ")
+_TAGS = (b"TAG", b"ID3", b"APETAGEX")  # that are no chunks, and reach to the end
 _LOUDEST = 4.0  # of floats, whose full scale is 1
 
 
@@ -46,6 +48,7 @@ class _Form(NamedTuple):
     channels: int
     rate: int
     width: int  # bytes of a sample
+    bits: int  # of them that are used
 
 
 def parse_wave(content: bytes) -> Wave:
@@ -90,31 +93,41 @@ def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
 def _end_of_samples(content: bytes, begin: int, size: int) -> int:
     """Where samples end that have so many bytes by the header."""
     there = len(content) - begin
+    if content.find(b"WAVEfmt ", begin) >= 0:
+        raise _several()
     if size >= FROM_A_PIPE and size > there:
         return len(content)
     if size > there:
         raise WaveError(f"is cut off: its header announces {size} bytes of samples, {there} are there")
-    rest = content[begin + size + size % 2 :]
-    if rest[:4] in (b"RIFF", b"RF64", b"BW64", b"data"):
-        raise WaveError("holds several recordings, one behind the other, of which only the first would be read")
-    if _are_chunks(rest):
+    if any(_are_notes(content[begin + size + pad :]) for pad in {size % 2, 0}):  # some leave the padding out
         return begin + size
     if size == 0:
         return len(content)  # through a pipe: the length was to be put in later
-    if len(rest) <= _JUNK or not rest.strip(b"\0"):
-        return begin + size
-    raise WaveError(f"has wrong sizes: its header announces {size} bytes of samples, {len(rest)} more follow")
+    raise WaveError(f"has wrong sizes: its header announces {size} bytes of samples, {there - size} more follow")
 
 
-def _are_chunks(rest: bytes) -> bool:
-    """Whether bytes are chunks one behind the other."""
+def _are_notes(rest: bytes) -> bool:
+    """Whether bytes behind the samples are none of them: chunks one behind the other, tags, or zeros.
+
+    Raises:
+        WaveError: if there is another recording among them.
+    """
     place = 0
-    while place + 8 <= len(rest):
-        name, size = rest[place : place + 4], struct.unpack_from("<I", rest, place + 4)[0]
-        if not all(32 <= byte < 127 for byte in name) or place + 8 + size > len(rest):
+    while rest[place:].strip(b"\0") and not rest.startswith(_TAGS, place):
+        name = rest[place : place + 4]
+        if name in _RECORDINGS:
+            raise _several()
+        if place + 8 > len(rest) or not all(32 <= byte < 127 for byte in name):
             return False
+        size = struct.unpack_from("<I", rest, place + 4)[0]
+        if place + 8 + size > len(rest):
+            return name in _NOTES  # cut off, and the samples are whole
         place += 8 + size + size % 2
     return True
+
+
+def _several() -> WaveError:
+    return WaveError("holds several recordings, one behind the other, of which only the first would be read")
 
 
 def _form(chunk: bytes) -> _Form:
@@ -130,7 +143,7 @@ def _form(chunk: bytes) -> _Form:
         width = 4  # 24 bits in 32
     if coding in (_PCM, _FLOAT) and frame not in (0, width * channels):
         raise WaveError(f"contradicts itself: {channels} channels of {bits} bits in frames of {frame} bytes")
-    return _Form(coding, channels, rate, width)
+    return _Form(coding, channels, rate, width, bits)
 
 
 def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
@@ -139,6 +152,8 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
     coded = np.frombuffer(data[:whole], dtype=np.uint8)
     bits = 8 * form.width
     if form.coding == _PCM and form.width in (1, 2, 3, 4):
+        if form.width == 4 and form.bits <= 24 and coded[::4].any():
+            raise WaveError(f"contradicts itself: its {form.bits} bits should be the upper ones of 32, and are not")
         values, name = _integers(coded, form.width), f"{bits} bits"
     elif form.coding == _FLOAT and form.width in (4, 8):
         values, name = scaled_floats(coded.view(f"<f{form.width}")), f"floats of {bits} bits"
@@ -157,10 +172,21 @@ def _integers(coded: np.ndarray, width: int) -> np.ndarray:
     if width == 2:
         return coded.view("<i2")
     if width == 4:
-        return (coded.view("<i4") / 65_536).astype(np.float32)
+        return _audible((coded.view("<i4") / 65_536).astype(np.float32))
     wide = np.zeros((len(coded) // 3, 4), dtype=np.uint8)
     wide[:, 1:] = coded.reshape(-1, 3)
-    return (wide.reshape(-1).view("<i4") / 65_536).astype(np.float32)
+    return _audible((wide.reshape(-1).view("<i4") / 65_536).astype(np.float32))
+
+
+def _audible(values: np.ndarray) -> np.ndarray:
+    """Samples in units of 16 bits as they are; raises WaveError where 16 bits would have nothing but silence."""
+    loudest = float(np.abs(values).max(initial=0.0))
+    if 0 < loudest < 1:
+        raise WaveError(
+            f"is nearly silent: its loudest sample is {loudest / FULL_SCALE:.1e} of full scale, as where numbers of 16 "
+            f"bits were written as 32, or floats were scaled twice; multiply its samples if so"
+        )
+    return values
 
 
 def scaled_floats(values: np.ndarray) -> np.ndarray:
@@ -170,7 +196,7 @@ def scaled_floats(values: np.ndarray) -> np.ndarray:
     loudest = float(np.abs(values).max(initial=0.0))
     if loudest > _LOUDEST:
         raise WaveError(f"has floats of up to {loudest:g}, where 1 is full scale: their range is not known")
-    return (values.astype(np.float64) * FULL_SCALE).astype(np.float32)
+    return _audible((values.astype(np.float64) * FULL_SCALE).astype(np.float32))
 
 
 def _law_tables() -> Tuple[np.ndarray, np.ndarray]:
