@@ -216,8 +216,8 @@ def test_images(tmp_path: Path, monkeypatch, capsys, device_flags) -> None:
     lines = "".join(f"{path}\n" for path in files)
     assert ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", stdin=lines) == answers
     (data / "train").rename(data / "elsewhere")
-    (unnamed,) = ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", files[0])
-    assert unnamed[0] == "class-0"
+    (first,) = ask(monkeypatch, capsys, data, tmp_path / "checkpoint_best.pt", files[0])
+    assert first == answers[0]  # the checkpoint has the names of its classes
     (tmp_path / "broken.png").write_bytes(b"nothing")
     given = [data, tmp_path / "broken.png", "--path", tmp_path / "checkpoint_best.pt", "--cpu"]
     assert classify.main([str(word) for word in given]) == 1
