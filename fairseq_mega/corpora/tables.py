@@ -29,7 +29,10 @@ def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
 
 
 def read_lines(path: Path) -> Iterator[Tuple[int, bytes]]:
-    """Yield number (from 1) and bytes of each line of a text file, without its end; raises as :func:`read_table`."""
+    """Yield number (from 1) and bytes of each line of a text file; raises as :func:`read_table`.
+
+    Its end is left out, and so is a byte-order mark, which stands within files that were joined.
+    """
     with open_text(path, errors="surrogateescape", newline="\n") as file:
         for number, line in enumerate(file, start=1):
-            yield number, line.rstrip("\r\n").encode("utf-8", "surrogateescape")
+            yield number, line.rstrip("\r\n").lstrip("\ufeff").encode("utf-8", "surrogateescape")

@@ -4,7 +4,7 @@ import os
 import unicodedata
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .file_kinds import FileKind, kind_of_file
 
@@ -67,11 +67,11 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
     Each folder is listed once; only files whose endings say nothing are looked into.
 
     Raises:
-        ValueError: if a class would have no files; it names what is there instead.
+        ValueError: if a class would have no files, naming what is there instead, or is a link to nothing.
     """
     found: Dict[str, List[str]] = {}
     left_out = LeftOut(Counter(), {})
-    _loose_files(folder, wanted, left_out)
+    _beside_classes(folder, set(classes), wanted, left_out)
     for name in classes:
         others = LeftOut(Counter(), {})
         found[name] = files_of(folder / name, wanted, others)
@@ -88,11 +88,17 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
 
 
 def alike(names: Sequence[str]) -> List[List[str]]:
-    """Groups of names that differ in capitals, or in how their characters are composed, alone."""
+    """Groups of names that differ in capitals, in how characters are composed, or in invisible ones, alone."""
     groups: Dict[str, List[str]] = defaultdict(list)
     for name in names:
-        groups[unicodedata.normalize("NFKC", name).casefold().strip()].append(name)
+        seen = "".join(filter(is_visible, name))
+        groups[unicodedata.normalize("NFKC", seen).casefold().strip()].append(name)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def is_visible(character: str) -> bool:
+    """Whether a character is none of those, such as byte-order marks, that only steer how others are shown."""
+    return unicodedata.category(character) != "Cf"
 
 
 def told_alike(names: Sequence[str]) -> Optional[str]:
@@ -122,7 +128,7 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
         for entry in entries:
             if _hidden(entry.name):
                 continue
-            if entry.name.lower().endswith(wanted.endings):
+            if entry.name.lower().endswith(wanted.endings) and not entry.is_dir(follow_symlinks=False):
                 taken.append(entry.name)
             elif entry.is_dir():
                 count = sum(len(files) for _, _, files in os.walk(entry.path))
@@ -143,9 +149,16 @@ def _is_wanted(path: Path, wanted: Wanted) -> bool:
     return kind is not None and wanted.is_wanted(kind)
 
 
-def _loose_files(folder: Path, wanted: Wanted, left_out: LeftOut) -> None:
-    """Count files that lie beside the classes and look as if they were some of one."""
+def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: LeftOut) -> None:
+    """Count files that lie beside the classes, and those of hidden folders that look as if they were of a class."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not _hidden(entry.name) and entry.name.lower().endswith(wanted.endings) and entry.is_file():
+            if entry.name in classes:
+                continue
+            if entry.is_dir():
+                count = sum(name.lower().endswith(wanted.endings) for name in os.listdir(entry.path))
+                left_out.endings.update({f"in the hidden folder {entry.name}": count} if count else {})
+            elif not _hidden(entry.name):
+                if not os.path.exists(entry.path):
+                    raise ValueError(f"{entry.path} is a link to nothing: mend it, or remove it")
                 left_out.endings[f"{ending_of(entry.name)} beside the folders"] += 1

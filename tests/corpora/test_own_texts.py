@@ -33,6 +33,8 @@ TABLES: Dict[str, bytes] = {
     "more columns": ("id\tlabel\ttext\n" + "".join(f"7\t{label}\t{text}\n" for label, text in ROWS)).encode(),
     "CSV": comma("text,label\n").encode(),
     "CSV of Windows": comma("Text;Label\r\n", ";").replace("\n", "\r\n").replace("\r\r", "\r").encode("utf-8-sig"),
+    "joined, with marks": ("\ufeff" + tsv(ROWS[:4]) + "\ufeff" + tsv(ROWS[4:])).encode(),
+    "invisible characters": tsv([(f"\u200b{label}\u200f", text) for label, text in ROWS], "label\ttext\n").encode(),
     "UTF-16": tsv(ROWS, "label\ttext\n").encode("utf-16"),
     "gzip": gzip.compress(tsv(ROWS, "label\ttext\n").encode()),
 }
@@ -44,7 +46,7 @@ def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
     (tmp_path / "own").write_bytes(TABLES[name])
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own")]
     run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
-    assert ("names the columns" in run.output) == (name != "no header")
+    assert ("names the columns" in run.output) == (name not in ("no header", "joined, with marks"))
     assert ("columns left out: 'id'" in run.output) == (name == "more columns")
     for split in ("train", "valid", "test"):
         assert source_of(tmp_path / "out")["splits"][split]["labels"] == {"bad": 3, "good": 3}
@@ -89,10 +91,12 @@ def test_the_first_line_can_be_said(first_line: str, classes: List[str], tmp_pat
     assert sorted(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == classes
 
 
-def test_labels_of_nearly_the_same_name_are_told(tmp_path: Path) -> None:
-    (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([("Good", "x y z")] * 3))
+@pytest.mark.parametrize("label", ["Good", "go\u200bod"])
+def test_labels_of_nearly_the_same_name_are_told(label: str, tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([(label, "x y z")] * 3))
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    assert "nearly the same name are kept apart: 'Good' and 'good'" in run.output
+    told = " and ".join(map(repr, sorted([label, "good"])))
+    assert f"nearly the same name are kept apart: {told}" in run.output
 
 
 def test_what_options_take_away_is_told(tmp_path: Path) -> None:

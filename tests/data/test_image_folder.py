@@ -99,6 +99,21 @@ def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
     assert "2 in folders one level deeper (b/deeper)" in message
 
 
+def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
+    """Classes that are packed or hidden vanish aloud, and a link to nothing is an error."""
+    for name in ("a/1.png", "b/1.png", ".net/1.png", ".cache/x", "bird.tar.gz", "noise.zip", "notes", "a/x.png/2.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert ImageFolder(tmp_path).classes == ["a", "b"]
+    (message,) = caplog.messages
+    for told in (".gz beside", ".zip beside", "without an ending beside", "1 in the hidden folder .net", "(a/x.png)"):
+        assert told in message
+    assert ".cache" not in message and message.startswith(f"{tmp_path}: 2 images")
+    (tmp_path / "yes").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="/yes is a link to nothing: mend it"):
+        ImageFolder(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

@@ -24,7 +24,7 @@ from fairseq_mega.corpora.language_modeling.words import RESERVED
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files
-from fairseq_mega.data.class_folders import listed, told_alike
+from fairseq_mega.data.class_folders import is_visible, listed, told_alike
 
 Texts = List[Tuple[bytes, str]]
 
@@ -60,7 +60,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     """Return texts and labels of a table; raises ValueError naming the line where one of them cannot be used."""
     found: Texts = []
     for number, field, text in labelled_rows(path, first_line):
-        label = field.strip().decode("utf-8", "replace")
+        label = _without_marks(field.decode("utf-8", "replace"))
         if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
         if not text.strip():
@@ -69,6 +69,12 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     if not found:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
     return found
+
+
+def _without_marks(label: str) -> str:
+    """A label without what is invisible before and behind it."""
+    seen = [place for place, character in enumerate(label) if is_visible(character) and not character.isspace()]
+    return label[seen[0] : seen[-1] + 1] if seen else ""
 
 
 def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
