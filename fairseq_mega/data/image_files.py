@@ -18,7 +18,7 @@ ENDINGS = (
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
 _UNREADABLE = ("JPEG XL", "Photoshop")
-_ORIENTATION, _PHOTOMETRIC = 0x0112, 262  # tags of EXIF and TIFF
+_ORIENTATION, _BITS, _COMPRESSION, _PHOTOMETRIC, _PLANES, _SIGNS = 0x0112, 258, 259, 262, 284, 339  # of EXIF and TIFF
 _TURNS = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -30,6 +30,8 @@ _TURNS = {
 }
 WIDE = 65_535  # the largest number of 16 bits
 _LEAST = 4_096  # of a picture that uses its 16 bits
+_MANY, _FEW = 32, 20  # different numbers, and greys that are left of them
+_FAINT = 8  # shades between which nothing is to be seen
 _told: Set[str] = set()  # of what is said once
 
 
@@ -70,6 +72,7 @@ def to_rgb(image: Any) -> Any:
         ValueError: if its numbers have no known range, or if nothing of it would be left to see.
     """
     wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL takes the upper halves
+    _check_samples(image)
     image.load()
     if image.mode == "F" or image.mode.startswith("I"):
         rgb = _from_numbers(image).convert("RGB")
@@ -77,10 +80,34 @@ def to_rgb(image: Any) -> Any:
         rgb = _over_white(image)
     else:
         rgb = image.convert("RGB")
-    if wide and max(high for _, high in rgb.getextrema()) < _LEAST >> 8:
-        raise _Unfit(_unused(f"below {_LEAST}"))
+    if wide:
+        _check_upper_halves(image, rgb)
     _check_frames(image, rgb)
     return rgb
+
+
+def _check_samples(image: Any) -> None:
+    """Refuse TIFF that PIL reads wrongly: numbers with a sign, and wide ones in a plane for each colour."""
+    if image.format != "TIFF":
+        return
+    bits = max(image.tag_v2.get(_BITS, (1,)))
+    if bits <= 8 and 2 in image.tag_v2.get(_SIGNS, ()):
+        raise _Unfit("its numbers have a sign, and no known range: save it as PNG, scaled alike with the others")
+    if bits > 8 and image.tag_v2.get(_PLANES) == 2 and image.tag_v2.get(_COMPRESSION) == 1:
+        raise _Unfit(
+            f"it has a plane of {bits} bits for each colour, which cannot be read: convert it, for example with "
+            f"`magick IN OUT.png`"
+        )
+
+
+def _check_upper_halves(image: Any, rgb: Any) -> None:
+    """Refuse numbers of 16 bits whose upper halves, which are all that is left of them, say nearly nothing."""
+    inks = image.getextrema()
+    highest = max(high for _, high in (inks if image.mode == "CMYK" else rgb.getextrema()))
+    if highest < _LEAST >> 8 or (image.mode[-1] in "Aa" and inks[-1][1] < _LEAST >> 8):
+        raise _Unfit(_unused(f"below {_LEAST}"))
+    if 0 < _spread(rgb) < _FAINT // 2:
+        raise _Unfit(_unused(f"within {256 * (_spread(rgb) + 1)} of each other"))
 
 
 def _from_numbers(image: Any) -> Any:
@@ -99,8 +126,10 @@ def _from_numbers(image: Any) -> Any:
     if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:
         values = WIDE - values  # zero is white there
     grey = (values * 255 + WIDE // 2) // WIDE
-    vanished = values.max() < _LEAST or grey.min() == grey.max()
-    if vanished and values.min() != values.max():
+    greys = len(np.unique(grey))
+    merged = greys <= _FEW and len(np.unique(values)) >= max(_MANY, 3 * greys)
+    merged = merged and np.ptp(np.percentile(values, (1, 99))) < _LEAST  # not so where all is black or white
+    if (values.max() < _LEAST or greys == 1 or merged) and values.min() != values.max():
         raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
     return Image.fromarray(grey.astype(np.uint8))
 
@@ -122,12 +151,12 @@ def _over_white(image: Any) -> Any:
     from PIL import Image
 
     seen = image.convert("RGBA")
-    low, high = seen.getextrema()[3]
-    if low == 255:
+    if seen.getextrema()[3][0] == 255:
         return image.convert("RGB")
     white = Image.new("RGBA", seen.size, "white")
     rgb = Image.alpha_composite(white, seen).convert("RGB")
-    if _is_constant(rgb) and (low != high or not _is_constant(image.convert("RGB"))):
+    before = _spread(seen)
+    if before and _spread(rgb) <= min(_FAINT, before // 8):
         raise _Unfit(
             "what is transparent is laid over white, where nothing of this picture is left to see: lay it over another "
             "colour, for example with `magick IN -background black -flatten OUT.png`"
@@ -135,8 +164,9 @@ def _over_white(image: Any) -> Any:
     return rgb
 
 
-def _is_constant(image: Any) -> bool:
-    return all(low == high for low, high in image.getextrema())
+def _spread(image: Any) -> int:
+    """Largest difference between two pixels, of one band."""
+    return max(high - low for low, high in image.getextrema())
 
 
 def _check_frames(image: Any, first: Any) -> None:
@@ -144,7 +174,7 @@ def _check_frames(image: Any, first: Any) -> None:
     frames = getattr(image, "n_frames", 1)
     if frames == 1:
         return
-    if _is_constant(first):
+    if not _spread(first):
         raise _Unfit(f"the first of its {frames} frames shows nothing but one colour: save another one as a picture")
     if "frames" not in _told:
         _told.add("frames")

@@ -62,6 +62,45 @@ def strokes(color: int, background: int = 0) -> bytes:
 
 
 WIDE = RAMP * 65535 // 63
+MANY = np.arange(1024).reshape(32, 32)  # different numbers
+
+
+def tiff(rows: np.ndarray, planar: bool, signs: int = 1) -> bytes:
+    """An uncompressed TIFF (H, W, channels) of unsigned or signed numbers, its colours side by side or in planes."""
+    height, width, channels = rows.shape
+    planes = [rows[..., channel] for channel in range(channels)] if planar else [rows]
+    parts = [np.ascontiguousarray(plane).tobytes() for plane in planes]
+    fields = {
+        256: [width],
+        257: [height],
+        258: [8 * rows.itemsize] * channels,
+        259: [1],
+        262: [2 if channels > 1 else 1],
+    }
+    fields.update({273: [0] * len(parts), 277: [channels], 278: [height], 279: [len(part) for part in parts]})
+    fields.update({284: [2 if planar else 1], 339: [signs] * channels})
+    begin = 8 + 2 + 12 * len(fields) + 4
+    behind = begin + sum(4 * len(values) for values in fields.values() if len(values) > 1)
+    fields[273] = [behind + sum(map(len, parts[:number])) for number in range(len(parts))]
+    entries, more = b"", b""
+    for tag, values in sorted(fields.items()):
+        word = values[0] if len(values) == 1 else begin + len(more)
+        entries += struct.pack("<HHII", tag, 4, len(values), word)
+        more += struct.pack(f"<{len(values)}I", *values) if len(values) > 1 else b""
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", len(fields)) + entries + bytes(4) + more + b"".join(parts)
+
+
+def hot() -> np.ndarray:
+    """Numbers of 12 bits, and one that is not."""
+    values = MANY * 4
+    values[0, 0] = 65535
+    return values.astype(np.uint16)
+
+
+def glyph(color: int, alpha: np.ndarray) -> np.ndarray:
+    return np.stack([np.full_like(alpha, color)] * 3 + [alpha], axis=-1)
+
+
 SCALED: Dict[str, Callable[[], bytes]] = {
     "grey PNG of 16 bits": lambda: saved(WIDE.astype(np.uint16), "PNG"),
     "grey TIFF of 16 bits": lambda: saved(WIDE.astype(np.uint16), "TIFF"),
@@ -76,6 +115,8 @@ SCALED: Dict[str, Callable[[], bytes]] = {
     "palette": lambda: of_mode("P", "PNG"),
     "palette with transparency": palette_with_transparency,
     "GIF": lambda: of_mode("L", "GIF"),
+    "colour TIFF of 16 bits": lambda: tiff(np.stack([WIDE.astype("<u2")] * 3, axis=-1), False),
+    "colour TIFF of 8 bits in planes": lambda: tiff(np.stack([WANTED.astype(np.uint8)] * 3, axis=-1), True),
     "CMYK": lambda: of_mode("CMYK", "TIFF"),
 }
 
@@ -99,6 +140,19 @@ REFUSED: Dict[str, List[Any]] = {
     "10 bits in 16": [lambda: saved((RAMP * 16).astype(np.uint16), "TIFF"), "multiply 16"],
     "two numbers of 16 bits": [lambda: saved((RAMP % 2 + 40000).astype(np.uint16), "PNG"), "from 40000 to 40001"],
     "colour, 12 bits in 16": [lambda: png(2, np.stack([RAMP * 65] * 3, axis=-1)), "below 4096"],
+    "hundreds of numbers within 1024": [lambda: saved((MANY + 30000).astype(np.uint16), "PNG"), "from 30000 to 31023"],
+    "12 bits in 16, one pixel of which is white": [lambda: saved(hot(), "TIFF"), "from 4 to 65535, where"],
+    "colour, within 512": [lambda: png(2, np.stack([MANY // 2 + 30000] * 3, axis=-1)), "within 768 of each other"],
+    "colour and transparency, 12 bits in 16": [
+        lambda: png(6, np.stack([RAMP * 65] * 3 + [np.full_like(RAMP, 4095)], axis=-1)),
+        "laid over white, where nothing",
+    ],
+    "nearly white on nothing": [lambda: saved(glyph(254, WANTED.astype(np.uint8)), "PNG"), "laid over white"],
+    "16 bits in planes": [
+        lambda: tiff(np.stack([WIDE.astype("<u2")] * 3, axis=-1), True),
+        "a plane of 16 bits for each",
+    ],
+    "8 bits with a sign": [lambda: tiff((RAMP - 32).astype(np.int8)[..., None], False, 2), "have a sign"],
     "32 bits": [lambda: saved((RAMP * 1000).astype(np.int32), "TIFF"), "mode I, from 0 to 63000.* no known range"],
     "floats": [lambda: saved((RAMP / 63).astype(np.float32), "TIFF"), "mode F, from 0 to 1.* no known range"],
     "white on nothing": [lambda: strokes(255), "laid over white, where nothing"],
@@ -125,6 +179,13 @@ def test_a_picture_of_one_colour_is_one(tmp_path: Path) -> None:
     for name, value in (("black", 0), ("dark", 300), ("grey", 40000)):
         (tmp_path / name).write_bytes(saved(np.full((8, 8), value, np.uint16), "PNG"))
         assert np.unique(np.asarray(read_image(tmp_path / name))).tolist() == [round(value / 257)]
+
+
+def test_a_scan_in_black_and_white_is_read(tmp_path: Path) -> None:
+    """Hundreds of numbers of few greys, far apart."""
+    (tmp_path / "x").write_bytes(saved(np.where(MANY % 2, 300 + MANY // 4, 64000 + MANY).astype(np.uint16), "PNG"))
+    found = np.asarray(read_image(tmp_path / "x"))[..., 0]
+    assert found[:, 1::2].max() <= 3 and found[:, ::2].min() >= 249
 
 
 def test_what_is_transparent_lies_over_white(tmp_path: Path) -> None:
