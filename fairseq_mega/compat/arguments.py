@@ -65,7 +65,7 @@ def _parse_checked(original, parser, *args, **kwargs):
             parser.error(f"{label}, {value}: {lost}: give paths that are there")
     if given.get("write_checkpoints_asynchronously") and importlib.util.find_spec("iopath") is None:
         parser.error("--write-checkpoints-asynchronously needs iopath: pip install iopath, or leave the option out")
-    problem = generating.obstacle(given)
+    problem = generating.obstacle(given) or contradiction(given)
     if problem is not None:
         parser.error(problem)
     overrides = given.get("model_overrides")
@@ -79,6 +79,31 @@ def _parse_checked(original, parser, *args, **kwargs):
             option = f"--{name.replace('_', '-')}"
             parser.error(f"{option} is for models that refine what they wrote, of which there are none: leave it out")
     return parsed
+
+
+HIGHER_IS_BETTER = ("accuracy", "bleu")
+LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
+
+
+def contradiction(given):
+    """Say which options of any command contradict each other or are read past; None where none are."""
+    source, target = given.get("source_lang"), given.get("target_lang")
+    if (source is None) != (target is None):
+        missing, there = (
+            ("--target-lang", f"--source-lang {source}") if source else ("--source-lang", f"--target-lang {target}")
+        )
+        return f"{there} without {missing}: fairseq then takes the pair of the data folder; give both, or neither"
+    metric, maximize = given.get("best_checkpoint_metric"), given.get("maximize_best_checkpoint_metric")
+    if metric in HIGHER_IS_BETTER and not maximize:
+        return f"--best-checkpoint-metric {metric}: the highest is the best; add --maximize-best-checkpoint-metric"
+    if metric in LOWER_IS_BETTER and maximize:
+        return f"--best-checkpoint-metric {metric}: the lowest is the best; leave --maximize-best-checkpoint-metric out"
+    if given.get("num_shards", 1) > 1 and "context_window" not in given:
+        return f"--num-shards {given['num_shards']}: fairseq reads it past here and takes all of the data; leave it out"
+    if "beam" in given and given.get("distributed_world_size", 1) > 1:
+        number = given["distributed_world_size"]
+        return f"--distributed-world-size {number}: this command works in one process; leave the option out"
+    return None
 
 
 def _ours():

@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import functools
+import importlib
 import inspect
 import os
 import pathlib
@@ -194,7 +195,9 @@ def errors_of_processes() -> typing.Iterator[None]:
         yield
     except torch.multiprocessing.ProcessRaisedException as error:
         kind, _, text = str(error).strip().splitlines()[-1].partition(": ")
-        raised = getattr(builtins, kind, None)
+        module, _, name = kind.rpartition(".")
+        ours = module.startswith(f"{__name__.partition('.')[0]}.")
+        raised = getattr(importlib.import_module(module) if ours else builtins, name, None)
         if not (text and isinstance(raised, type) and issubclass(raised, (OSError, ValueError))):
             raise
         raise raised(text) from error

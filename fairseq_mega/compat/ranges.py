@@ -29,7 +29,7 @@ RANGES: typing.Dict[str, Range] = {
             *("beam", "nbest", "update_freq", "max_tokens", "batch_size", "max_tokens_valid", "batch_size_valid"),
             *("required_batch_size_multiple", "num_shards", "log_interval", "save_interval", "validate_interval"),
             *("max_source_positions", "max_target_positions", "tokens_per_sample", "distributed_world_size"),
-            "max_valid_steps",
+            *("max_valid_steps", "softmax_batch"),
         ),
         ANY_FROM_1,
     ),
@@ -39,10 +39,11 @@ RANGES: typing.Dict[str, Range] = {
             *("prefix_size", "max_epoch", "max_update", "stop_time_hours", "clip_norm", "save_interval_updates"),
             *("validate_interval_updates", "validate_after_updates", "warmup_updates", "context_window"),
             *("data_buffer_size", "curriculum", "lr", "weight_decay", "buffer_size"),
+            *("adam_eps", "num_batch_buckets", "distributed_rank"),
         ),
         ANY_FROM_0,
     ),
-    **dict.fromkeys(("sampling_topk", "diverse_beam_groups", "patience"), FROM_1_OR_NONE),
+    **dict.fromkeys(("sampling_topk", "diverse_beam_groups", "patience", "upsample_primary"), FROM_1_OR_NONE),
     **dict.fromkeys(
         ("keep_interval_updates", "keep_last_epochs", "keep_best_checkpoints", "keep_interval_updates_pattern"),
         FROM_0_OR_NONE,
@@ -69,6 +70,9 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
     shard, shards = given.get("shard_id"), given.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and shard >= shards:
         return f"--shard-id {shard}: shards count from 0, so that with --num-shards {shards} the last is {shards - 1}"
+    rank, processes = given.get("distributed_rank"), given.get("distributed_world_size")
+    if isinstance(rank, int) and isinstance(processes, int) and rank >= processes > 1:
+        return f"--distributed-rank {rank}: with --distributed-world-size {processes} the last rank is {processes - 1}"
     lowest, slope, highest = (given.get(name) for name in ("min_len", "max_len_a", "max_len_b"))
     if isinstance(lowest, int) and slope == 0 and isinstance(highest, int) and lowest > highest:
         return f"--min-len {lowest} is above --max-len-b {highest}: no output can be as long; change one of them"

@@ -10,8 +10,9 @@ from fairseq import options
 from fairseq_mega.compat.ranges import RANGES, out_of_range
 
 PARSERS = ("training", "generation", "interactive_generation", "eval_lm", "validation")
+TINY = ["--arch", "mega_tiny"]
 BAD: Dict[str, List[Any]] = {
-    **{name: [0, -2] for name in ("sampling_topk", "diverse_beam_groups", "patience")},
+    **{name: [0, -2] for name in ("sampling_topk", "diverse_beam_groups", "patience", "upsample_primary")},
     **{name: [-2] for name in RANGES if name.startswith("keep_")},
     "sampling_topp": [0.0, 2.0, -0.5, math.nan],
     "temperature": [0.0, -1.0],
@@ -42,6 +43,7 @@ def test_defaults_are_inside(kind):
     [
         ({"shard_id": 2, "num_shards": 2}, "--shard-id 2: .* the last is 1"),
         ({"min_len": 9, "max_len_a": 0.0, "max_len_b": 3}, "--min-len 9 is above --max-len-b 3"),
+        ({"distributed_rank": 2, "distributed_world_size": 2}, "--distributed-rank 2: .* the last rank is 1"),
         ({"beam": 2, "nbest": 3}, "--nbest 3 is above --beam 2"),
     ],
 )
@@ -53,10 +55,29 @@ def test_numbers_that_contradict_each_other(given: Dict[str, Any], words: str) -
     "kind, words, message",
     [
         ("generation", ["--sampling", "--sampling-topp", "2"], "--sampling-topp 2.0: give a number above 0, up to 1"),
+        ("generation", ["--source-lang", "en"], "--source-lang en without --target-lang: fairseq then takes the pair"),
+        ("interactive_generation", ["--target-lang", "de"], "--target-lang de without --source-lang: fairseq then takes the pair"),
+        ("generation", ["--distributed-world-size", "2"], "--distributed-world-size 2: this command works in one"),
+        ("generation", ["--num-shards", "2"], "--num-shards 2: fairseq reads it past here"),
         ("generation", ["--max-tokens", "0"], "--max-tokens 0: give a whole number above 0"),
         ("generation", ["--retain-iter-history"], "--retain-iter-history is for models that refine"),
         ("interactive_generation", ["--prefix-size", "3"], "--prefix-size: prefixes are those of references"),
-        ("training", ["--arch", "mega_tiny", "--log-interval", "0"], "--log-interval 0: give a whole number above 0"),
+        (
+            "training",
+            [*TINY, "--best-checkpoint-metric", "bleu"],
+            "--best-checkpoint-metric bleu: the highest is the best",
+        ),
+        (
+            "training",
+            [*TINY, "--maximize-best-checkpoint-metric"],
+            "--best-checkpoint-metric loss: the lowest is the best",
+        ),
+        (
+            "training",
+            [*TINY, "--distributed-world-size", "0"],
+            "--distributed-world-size 0: give a whole number above 0",
+        ),
+        ("training", [*TINY, "--log-interval", "0"], "--log-interval 0: give a whole number above 0"),
     ],
 )
 def test_the_command_line(kind: str, words: List[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
