@@ -56,7 +56,11 @@ def test_numbers_that_contradict_each_other(given: Dict[str, Any], words: str) -
     [
         ("generation", ["--sampling", "--sampling-topp", "2"], "--sampling-topp 2.0: give a number above 0, up to 1"),
         ("generation", ["--source-lang", "en"], "--source-lang en without --target-lang: fairseq then takes the pair"),
-        ("interactive_generation", ["--target-lang", "de"], "--target-lang de without --source-lang: fairseq then takes the pair"),
+        (
+            "interactive_generation",
+            ["--target-lang", "de"],
+            "--target-lang de without --source-lang: fairseq then takes the pair",
+        ),
         ("generation", ["--distributed-world-size", "2"], "--distributed-world-size 2: this command works in one"),
         ("generation", ["--num-shards", "2"], "--num-shards 2: fairseq reads it past here"),
         ("generation", ["--max-tokens", "0"], "--max-tokens 0: give a whole number above 0"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
@@ -91,7 +92,10 @@ def files(tmp_path_factory, tiny_model, device_flags) -> Files:
         checkpoint = torch.load(good[source], weights_only=True)
         checkpoint["extra_state"]["best"] = pickles.Call(os.system, (f"touch {MADE}",))
         pickles.write(checkpoint, hostile[name])
-    return Files(tiny_model.data, folder / "text", good, hostile)
+    pairs = folder / "pairs"
+    shutil.copytree(tiny_model.data, pairs)
+    shutil.copy(pairs / "dict.de.txt", pairs / "dict.txt")  # that of a language model, for --lm-path
+    return Files(pairs, folder / "text", good, hostile)
 
 
 @pytest.fixture(autouse=True)

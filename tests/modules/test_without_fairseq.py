@@ -67,12 +67,14 @@ class Broken:
         if name == "fairseq":
             raise ImportError("not today")
 
-sys.meta_path.insert(1, Broken())
+broken = Broken()
+(ours,) = (place for place, finder in enumerate(sys.meta_path) if getattr(finder, "name", "") == "fairseq")
+sys.meta_path.insert(ours + 1, broken)
 try:
     import fairseq
 except ImportError as error:
     assert "not today" in str(error)
-del sys.meta_path[1]
+sys.meta_path.remove(broken)
 """
     run(program + REGISTERED)
 
