@@ -47,7 +47,7 @@ def _read_lines_of_line_feeds() -> None:
     def hook_encoded(encoding: str) -> typing.Callable:
         return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
 
-    getattr(sys.stdin, "reconfigure", dict)(newline="\n")
+    getattr(sys.stdin, "reconfigure", dict)(newline="\n", errors="strict")  # as a file: C.UTF-8 lets any bytes through
     vars(interactive)["fileinput"] = ModuleWith(fileinput, hook_encoded=hook_encoded)
 
 
@@ -65,6 +65,8 @@ def _without_byte_order_marks(
 
 
 def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
+    if any("\ud800" <= character <= "\udfff" for character in sentence):
+        raise ValueError(f"the text {sentence[:40]!r} is no Unicode: it holds bytes that were not decoded")
     return original(self, sentence.lstrip(BYTE_ORDER_MARK))
 
 

@@ -148,14 +148,17 @@ def check_plain(path: Path) -> None:
 def _encoded(encoding: str, marked: bool) -> FileKind:
     mark = "" if marked else " without a byte-order mark"
     wide = encoding[:-2] if marked else encoding  # with a mark iconv finds the order by itself, and takes the mark away
-    remedy = f"convert it: `iconv -f {wide} -t UTF-8 FILE >OUT`"
-    return FileKind(f"text in {encoding[:-2]}{mark}", remedy, "text", encoding, marked)
+    return FileKind(f"text in {encoding[:-2]}{mark}", _to_utf8(wide), "text", encoding, marked)
+
+
+def _to_utf8(encoding: str) -> str:
+    return f"convert it: `iconv -f {encoding} -t UTF-8 FILE >OUT`"
 
 
 def _with_zeros(head: bytes) -> Optional[FileKind]:
-    """The kind of a file with NUL bytes, which no plain text has; None without."""
+    """The kind of a file with NUL bytes, which no plain text has; without, that of a text of seven bits."""
     if b"\0" not in head:
-        return None
+        return _of_seven_bits(head)
     share = [head[place::4].count(0) / max(1, len(head[place::4])) for place in range(4)]
     if len(head) >= 4:
         if min(share[2:]) > 0.9 and share[0] < 0.5:
@@ -169,6 +172,31 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
     if wide and _is_text(head, order):
         return _encoded(order, False)
     return _other("no text: it holds NUL bytes")
+
+
+def _of_seven_bits(head: bytes) -> Optional[FileKind]:
+    """The kind of a text whose bytes are all those of ASCII, while its characters are not; None of others."""
+    if not head.isascii():
+        return None
+    escape = re.search(rb"\x1b\$([@AB(]|\)C|\)[AG])", head)
+    encoding = ""
+    if escape is not None:
+        encoding = {b")C": "ISO-2022-KR", b")A": "ISO-2022-CN", b")G": "ISO-2022-CN"}.get(escape[1], "ISO-2022-JP")
+    elif len(re.findall(rb"~\{(?:[!-w][!-~]){2,}~\}", head)) > 1:
+        encoding = "HZ"
+    elif _is_utf7(head):
+        encoding = "UTF-7"
+    return FileKind(f"text in {encoding}", _to_utf8(encoding), "text", encoding) if encoding else None
+
+
+def _is_utf7(head: bytes) -> bool:
+    """Whether all that stands between + and - are letters of UTF-7, and not a single one by chance."""
+    found = re.findall(rb"\+([A-Za-z0-9+/]{3,})-", head)
+    try:
+        letters = "".join(b"".join(b"+%b-" % coded for coded in found).decode("utf-7"))
+    except UnicodeDecodeError:
+        return False
+    return letters.isalpha() and (len(found) > 1 or re.match(rb"A[A-P]", found[0]) is not None)
 
 
 def _blanks(head: bytes, encoding: str) -> int:

@@ -18,7 +18,9 @@ ENDINGS = (".jsonl", ".ndjson", ".jsonlines", ".jl", ".json")
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _OBJECT = re.compile(rb'\s*\{[ \t]*"(?:[^"\\\n]|\\.)*"[ \t]*:')  # the beginning of one, on a line
 _SPREAD = re.compile(rb'\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
-_ARRAY = re.compile(rb'\s*\[\s*[\[{"\]]')
+_ARRAY = re.compile(  # of objects, arrays, texts, or nothing; a text may be cut where the beginning of a file ends
+    rb'\s*\[\s*(\{\s*["}]|\[\s*["\[{]|\]\s*\Z|"(?:[^"\\]|\\.)*(\\?\Z|"\s*(,|\Z|\]\s*\Z)))', re.DOTALL
+)
 
 
 class Source(NamedTuple):

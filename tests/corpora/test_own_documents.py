@@ -130,6 +130,18 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "broken.txt": (lambda: json_text(TEXTS, indent=1)[:-9], "it begins as JSON, and is not .*jq -c"),
     "several.json": (lambda: b'{\n "text": "a"\n}\n{\n "text": "b"\n}\n', "it begins as JSON, and is not .*jq -c"),
     "spread.txt": (lambda: b'{\n "data": []\n}\n', "entry 1: it has no text in the field 'text'"),
+    "japanese.txt": (
+        lambda: "これは日本\n\nさよなら\n".encode("iso2022_jp"),
+        "text in ISO-2022-JP; .*`iconv -f ISO-2022",
+    ),
+    "korean.txt": (lambda: "안녕하세요\n".encode("iso2022_kr"), "text in ISO-2022-KR"),
+    "chinese hz.txt": (lambda: "你好世界\n\n再见\n".encode("hz"), "text in HZ; .*`iconv -f HZ"),
+    "seven.txt": (lambda: "schön 日本\n\nb\n".encode("utf-7"), "text in UTF-7; .*`iconv -f UTF-7"),
+    "strings.txt": (lambda: "".join(json.dumps(text) + "\n" for text in TEXTS).encode(), "it holds texts of JSON"),
+    "pairs.txt": (lambda: "".join(json.dumps([0, text]) + "\n" for text in TEXTS).encode(), "it holds arrays of JSON"),
+    "comment.txt": (lambda: b"# x\n// y\n" + lines(TEXTS).encode(), "it holds JSON lines behind a comment"),
+    "python.txt": (lambda: "".join(f"{ {'text': text} }\n" for text in TEXTS).encode(), "it holds dictionaries of Py"),
+    "sequence.txt": (lambda: b'\x1e{"text": "a"}\n\x1e{"text": "b"}\n', "it holds a sequence of JSON texts"),
     "fields.json": (lambda: b'[{"body": "x"}]', "entry 1: it has no text in the field 'text'"),
 }
 
@@ -143,7 +155,18 @@ def test_what_is_no_text_is_named(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["FORM 10-K of a firm\n", "{{stub}} is a word\n", "[1] A note\n", "ID3 is a tag\n", "BZh\n"]
+    "text",
+    [
+        *("FORM 10-K of a firm\n", "{{stub}} is a word\n", "[1] A note\n", "ID3 is a tag\n", "BZh\n"),
+        *("[[Category:Foo]] is here\n", "[ ] buy milk\n", '["quoted"](http://x) is\n', "[] empty\n", '"To be."\n'),
+        *(
+            '"Yes."\nHe said "no".\n',
+            "# A title\nand text\n",
+            "1+abc-2 and a+b-c\n",
+            "(format t ~{~a~})\n",
+            "\x1b[1mbold\n",
+        ),
+    ],
 )
 def test_plain_texts_that_look_like_something_else(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text(text)

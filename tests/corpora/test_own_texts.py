@@ -35,6 +35,10 @@ TABLES: Dict[str, bytes] = {
     "CSV of Windows": comma("Text;Label\r\n", ";").replace("\n", "\r\n").replace("\r\r", "\r").encode("utf-8-sig"),
     "joined, with marks": ("\ufeff" + tsv(ROWS[:4]) + "\ufeff" + tsv(ROWS[4:])).encode(),
     "invisible characters": tsv([(f"\u200b{label}\u200f", text) for label, text in ROWS], "label\ttext\n").encode(),
+    "all in quotes": tsv([(f'"{label}"', '"' + text.replace('"', '""') + '"') for label, text in ROWS]).encode(),
+    "texts in quotes": tsv(
+        [(label, '"' + text.replace('"', '""') + '"' if '"' in text else text) for label, text in ROWS], "label\ttext\n"
+    ).encode(),
     "UTF-16": tsv(ROWS, "label\ttext\n").encode("utf-16"),
     "gzip": gzip.compress(tsv(ROWS, "label\ttext\n").encode()),
 }
@@ -46,7 +50,7 @@ def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
     (tmp_path / "own").write_bytes(TABLES[name])
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own")]
     run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
-    assert ("names the columns" in run.output) == (name not in ("no header", "joined, with marks"))
+    assert ("names the columns" in run.output) == (name not in ("no header", "joined, with marks", "all in quotes"))
     assert ("columns left out: 'id'" in run.output) == (name == "more columns")
     for split in ("train", "valid", "test"):
         assert source_of(tmp_path / "out")["splits"][split]["labels"] == {"bad": 3, "good": 3}
@@ -62,6 +66,12 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
     "CSV without a header": ("".join(f'{label},"{text}"\n' for label, text in ROWS).encode(), "line 1 has no TAB"),
     "CSV without quotes": (b"label,text\ngood,a fine, long film\n", "line 2 has 3 columns, 2 are needed; .* quotes"),
     "JSON lines": (json.dumps({"label": "good", "text": "x"}).encode(), "it is JSON, .*jq -r"),
+    "some labels in quotes": (
+        tsv([('"good"', "x y")] + ROWS).encode(),
+        "line 1 has its label in quotes, and line 7 is",
+    ),
+    "a NUL byte": (tsv(ROWS * 200 + [("bad", "x\0y")]).encode(), "line 1201 holds a NUL byte"),
+    "UTF-7": (tsv([*ROWS, ("bad", "schön")]).encode("utf-7"), "text in UTF-7; .*`iconv -f UTF-7"),
     "too few": (tsv(ROWS[:4]).encode(), "labels with too few examples: 'bad' has 1; 3 of each are needed"),
     "UTF-16 without a mark": (tsv(ROWS).encode("utf-16-le"), "text in UTF-16 without a byte-order mark; .*UTF-16LE"),
     "a table of an office program": (b"PK\x03\x04" + bytes(99), "packed with zip .or a document of an office program"),
@@ -73,6 +83,19 @@ def test_what_is_no_table_is_named(name: str, tmp_path: Path) -> None:
     content, message = REFUSED[name]
     (tmp_path / "own.tsv").write_bytes(content)
     assert re.search(message, refusal("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out"))
+
+
+def test_texts_that_are_no_utf8_are_told(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_bytes(tsv([*ROWS, ("bad", "schön")]).encode("latin-1"))
+    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert "own.tsv is no UTF-8 in 1 of 7 texts, first in line 7: their bytes are taken as they are" in run.output
+
+
+def test_a_label_of_the_first_row_alone_is_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(tsv(ROWS, "emotion\ttext of the tweet\n"))
+    (tmp_path / "valid.tsv").write_text(tsv(ROWS))
+    files = ("--train", tmp_path / "own.tsv", "--valid", tmp_path / "valid.tsv", "--test", tmp_path / "valid.tsv")
+    assert "line 1 is 'emotion' TAB 'text of" in refusal("own-texts", *files, "--out", tmp_path / "out")
 
 
 def test_the_same_first_line_of_two_files_names_columns(tmp_path: Path) -> None:

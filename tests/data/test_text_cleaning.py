@@ -158,3 +158,8 @@ def test_marks(models: Path, tmp_path: Path) -> None:
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     for steps in (SENTENCES, WORDS):
         assert clean(clean(text, steps), steps) == clean(text, steps)
+
+
+def test_undecoded_bytes_are_refused_by_the_hub() -> None:
+    with pytest.raises(ValueError, match="is no Unicode: it holds bytes that were not decoded"):
+        GeneratorHubInterface.tokenize(SimpleNamespace(tokenizer=None, task=None), "caf\udce9")

@@ -165,6 +165,21 @@ def test_a_carriage_return_ends_no_line(way: str, tiny_model, device_flags, tmp_
     assert sources == ["w1 w2", "w3"]
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("caf\u00e9\n".encode("latin-1"), "iconv -f latin1"),
+        ("w1\n".encode("utf-16"), "UTF-16"),
+        (b"\x1f\x8b\x08\0", "gunzip"),
+    ],
+)
+def test_stdin_that_is_no_utf8(content: bytes, message: str, tiny_model, device_flags, monkeypatch, capsys) -> None:
+    """As under LANG=C.UTF-8, where Python lets all bytes of stdin through."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8", "surrogateescape"))
+    found = error_of(capsys, "interactive", tiny_model.data, "--path", tiny_model.checkpoint, *device_flags)
+    assert "text is not UTF-8" in found and message in found
+
+
 class TestEmptySourceLines:
     LINES = ("w1 w2", "", "w3", "", "", "w4 w5 w6", "")
 

@@ -1,8 +1,9 @@
 """Rows of a label and a text in tables of one's own: tab-separated, or CSV whose first line names the columns."""
 
 import csv
+import re
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.tables import read_lines, read_table
@@ -19,6 +20,7 @@ LABELS = frozenset(
     ("label", "labels", "class", "category", "target", "tag", "sentiment", "topic", "intent", "language")
 )
 TEXTS = frozenset(("text", "texts", "sentence", "document", "content", "body", "review", "comment", "message", "tweet"))
+_QUOTED = re.compile(rb'"(?:[^"]|"")*"\Z')
 _LONGEST = 1 << 30  # characters of a field of CSV
 
 
@@ -78,7 +80,9 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
             f"{path}: line 1 has no TAB: lines of label TAB text are needed, or CSV whose first line names the columns "
             f"label and text"
         )
+    unquoted = _unquoted(path, 0, int(first_line == "names"))
     for number, (label, text) in read_table(path, 2):
+        label, text = unquoted(label), unquoted(text)
         if number > 1 or first_line != "names":
             _check_row(path, number, label, text, first_line)
             yield number, label, text
@@ -86,13 +90,50 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
 
 def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
     if header.delimiter == "\t":
-        rows: Iterator[Tuple[int, List[bytes]]] = read_table(path, header.columns)
+        unquoted = _unquoted(path, header.label, 1)
+        table = read_table(path, header.columns)
+        rows: Iterator[Tuple[int, List[bytes]]] = ((number, list(map(unquoted, fields))) for number, fields in table)
     else:
         rows = _read_csv(path, header)
     next(rows)
     for number, fields in rows:
         _check_row(path, number, fields[header.label], fields[header.text])
         yield number, fields[header.label], fields[header.text]
+
+
+def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
+    """How a field of a tab-separated table is read: without its quotes, where quotes are marks of the table.
+
+    They are where each label stands in quotes, or where one within a text is doubled, and no field contradicts.
+
+    Args:
+        label: the column of the labels.
+        skipped: rows at the beginning that are no examples.
+
+    Raises:
+        ValueError: if only some labels, or texts that contradict, stand in quotes.
+    """
+    bare = quoted = doubled = stray = 0  # number of the last such row
+    for number, line in read_lines(path):
+        fields = line.split(b"\t")
+        if number <= skipped or label >= len(fields):
+            continue
+        if fields[label].strip():
+            quoted, bare = (number, bare) if _QUOTED.match(fields[label]) else (quoted, number)
+        for field in fields:
+            if b'"' in field and not _QUOTED.match(field):
+                stray = number
+            elif b'""' in field[1:-1]:
+                doubled = number
+    if quoted and (bare or stray):
+        raise ValueError(
+            f"{path}: line {quoted} has its label in quotes, and line {bare or stray} is not written so: write all "
+            f"fields in quotes, or none"
+        )
+    if not quoted and (stray or not doubled):
+        return lambda field: field
+    say(f"{path}: fields in double quotes are read without them")
+    return lambda field: field[1:-1].replace(b'""', b'"') if _QUOTED.match(field) else field
 
 
 def _check_row(path: Path, number: int, label: bytes, text: bytes, first_line: str = "auto") -> None:

@@ -24,6 +24,7 @@ from fairseq_mega.corpora.language_modeling.words import RESERVED
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files
+from fairseq_mega.corpora.text_files import not_utf8
 from fairseq_mega.data.class_folders import is_visible, listed, told_alike
 
 Texts = List[Tuple[bytes, str]]
@@ -59,15 +60,25 @@ def check(args: argparse.Namespace) -> None:
 def read_texts(path: Path, first_line: str = "auto") -> Texts:
     """Return texts and labels of a table; raises ValueError naming the line where one of them cannot be used."""
     found: Texts = []
+    others: List[int] = []  # lines that are no UTF-8
     for number, field, text in labelled_rows(path, first_line):
         label = _without_marks(field.decode("utf-8", "replace"))
         if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
+        if b"\0" in text:
+            raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: mend the file")
         if not text.strip():
             raise ValueError(f"{path}: line {number} has no text")
         found.append((text, label))
+        if text.decode("utf-8", "ignore").encode() != text:
+            others.append(number)
     if not found:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
+    if others:
+        say(
+            f"note: {path} is no UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
+            f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path)}"
+        )
     return found
 
 
@@ -80,10 +91,12 @@ def _without_marks(label: str) -> str:
 def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
     """Raise ValueError if the first row may be names of columns.
 
-    It may where its label is that of no other row, and its text is short or begins one of the other files, too.
+    It may where its label is that of no other row, and its text is short or begins one of the other files, too, or
+    they lack its label.
     """
     text, label = texts[0]
     names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)
+    names = names or (bool(others) and all(label != known for other in others for _, known in other))
     if len(texts) > 2 and names and all(other != label for _, other in texts[1:]):
         raise ValueError(
             f"{path}: line 1 is {label!r} TAB {text.decode('utf-8', 'replace')!r}, a label that no other line has: if "

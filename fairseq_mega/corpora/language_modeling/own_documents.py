@@ -1,7 +1,9 @@
 """Documents of one's own for pre-training: JSON lines or plain text, held-out parts, and a vocabulary of them."""
 
 import argparse
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -88,6 +90,7 @@ class DocumentFile:
             self.form = "JSON"
         else:
             self.form = "plain text"
+            _check_no_records(path, head.decode("utf-8", "replace"))
 
     def __iter__(self) -> Iterator[str]:
         """Yield the documents; raises ValueError for one without a text, and for what is no text at all."""
@@ -147,6 +150,46 @@ class DocumentFile:
                     lines = []
         if lines:
             yield "".join(lines).rstrip("\n")
+
+
+def _check_no_records(path: Path, head: str) -> None:
+    """Raise ValueError for a file that seems plain text, and whose lines are data of some kind.
+
+    Args:
+        head: the beginning of the file; its last line may be cut.
+    """
+    whole = [line.strip() for line in head.splitlines(keepends=True) if line.strip() and line.endswith(("\r", "\n"))]
+    behind = list(itertools.dropwhile(lambda line: line.startswith(("#", "//")), whole))
+    form = ""
+    if head.startswith("\x1e"):
+        form = "a sequence of JSON texts, each behind the byte 1E"
+    elif whole and re.match(r"\{\s*'[^']*'\s*:", whole[0]):
+        form = "dictionaries of Python"
+    elif behind and behind != whole and all(begins_object(line.encode()) for line in behind):
+        form = "JSON lines behind a comment"
+    elif whole and all(map(_is_array, whole)):
+        form = "arrays of JSON, one a line"
+    elif len(whole) > 1 and all(line.startswith('"') and _parsed(line) is not None for line in whole):
+        form = "texts of JSON, one a line"
+    if form:
+        raise ValueError(
+            f'{path}: it holds {form}, not plain text: write an object with a field "text" on each line, and nothing '
+            f"else"
+        )
+
+
+def _parsed(line: str) -> Any:
+    """What a line of JSON holds; None where it is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_array(line: str) -> bool:
+    """Whether a line is an array of JSON that holds a text."""
+    found = _parsed(line) if line.startswith("[") else None
+    return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
 
 
 def taken(args: argparse.Namespace) -> Iterator[str]:
