@@ -74,6 +74,10 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
     "extensible, 16 bits": (lambda: riff(PCM, EXTENSIBLE, inner=1), 0),
     "extensible, 24 bits": (lambda: riff(wide(3), EXTENSIBLE, 24, inner=1), 0),
     "extensible, 24 bits in 32": (lambda: riff(wide(4), EXTENSIBLE, 32, inner=24 << 8 | 1), 0),
+    "extensible, 24 bits in 32, rounded to more": (
+        lambda: riff(((TONE.astype("<i4") << 16) + 7).tobytes(), EXTENSIBLE, 32, inner=24 << 8 | 1),
+        1,
+    ),
     "extensible floats": (lambda: riff((TONE / 32768).astype("<f4").tobytes(), EXTENSIBLE, 32, inner=3), 0),
     "mu-law": (lambda: riff(companded(TONE, MU_LAW), MU_LAW, 8), 300),
     "A-law": (lambda: riff(companded(TONE, A_LAW), A_LAW, 8), 300),
@@ -161,6 +165,10 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "samples in two chunks": (lambda: riff(PCM, behind=INFO + chunk(b"data", PCM)), "holds several recordings"),
     "numbers of 16 bits in 32": (lambda: riff(TONE.astype("<i4").tobytes(), bits=32), "is nearly silent.*32, or"),
     "floats that were scaled twice": (lambda: riff((TONE / 2**30).astype("<f4").tobytes(), FLOAT, 32), "nearly silent"),
+    "24 bits, the lower ones of 32, by the extended header": (
+        lambda: riff((TONE.astype("<i4") * 256 + 7).tobytes(), EXTENSIBLE, 32, inner=24 << 8 | 1),
+        "contradicts itself: its 24 bits should be the upper ones of 32",
+    ),
     "24 bits, the lower ones of 32": (
         lambda: riff((TONE.astype("<i4") * 256 + 7).tobytes(), EXTENSIBLE, 32, inner=1).replace(
             struct.pack("<HHHHI", 4, 32, 22, 32, 0), struct.pack("<HHHHI", 4, 24, 22, 24, 0), 1

@@ -134,8 +134,10 @@ def _form(chunk: bytes) -> _Form:
     if len(chunk) < 16:
         raise WaveError("is damaged: its chunk 'fmt ' is too short")
     coding, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", chunk)
+    used = bits
     if coding == _EXTENSIBLE and len(chunk) >= 40 and chunk[26:40] == _GUID_TAIL:
         coding = struct.unpack_from("<H", chunk, 24)[0]
+        used = struct.unpack_from("<H", chunk, 18)[0]
     if channels == 0 or rate == 0:
         raise WaveError(f"is damaged: it has {channels} channels and {rate} samples per second")
     width = -(-bits // 8)
@@ -143,7 +145,7 @@ def _form(chunk: bytes) -> _Form:
         width = 4  # 24 bits in 32
     if coding in (_PCM, _FLOAT) and frame not in (0, width * channels):
         raise WaveError(f"contradicts itself: {channels} channels of {bits} bits in frames of {frame} bytes")
-    return _Form(coding, channels, rate, width, bits)
+    return _Form(coding, channels, rate, width, used or bits)
 
 
 def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
@@ -152,7 +154,7 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
     coded = np.frombuffer(data[:whole], dtype=np.uint8)
     bits = 8 * form.width
     if form.coding == _PCM and form.width in (1, 2, 3, 4):
-        if form.width == 4 and form.bits <= 24 and coded[::4].any():
+        if form.width == 4 and form.bits <= 24 and _are_lower(coded):
             raise WaveError(f"contradicts itself: its {form.bits} bits should be the upper ones of 32, and are not")
         values, name = _integers(coded, form.width), f"{bits} bits"
     elif form.coding == _FLOAT and form.width in (4, 8):
@@ -164,6 +166,11 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
         name = _CODINGS.get(form.coding, f"number {form.coding:#06x}")
         raise UnknownCoding(f"is sound in WAV of another coding ({name}, {bits} bits)")
     return values.reshape(-1, form.channels), name
+
+
+def _are_lower(coded: np.ndarray) -> bool:
+    """Whether numbers of up to 24 bits stand in the lower ones of 32, where they are too soft by the difference."""
+    return bool(coded[::4].any()) and int(np.abs(coded.view("<i4").astype(np.int64)).max()) <= 1 << 23
 
 
 def _integers(coded: np.ndarray, width: int) -> np.ndarray:
