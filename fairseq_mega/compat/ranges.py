@@ -73,9 +73,6 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
     rank, processes = given.get("distributed_rank"), given.get("distributed_world_size")
     if isinstance(rank, int) and isinstance(processes, int) and rank >= processes > 1:
         return f"--distributed-rank {rank}: with --distributed-world-size {processes} the last rank is {processes - 1}"
-    lowest, slope, highest = (given.get(name) for name in ("min_len", "max_len_a", "max_len_b"))
-    if isinstance(lowest, int) and slope == 0 and isinstance(highest, int) and lowest > highest:
-        return f"--min-len {lowest} is above --max-len-b {highest}: no output can be as long; change one of them"
     beam, best = given.get("beam"), given.get("nbest")
     if isinstance(beam, int) and isinstance(best, int) and best > beam:
         return f"--nbest {best} is above --beam {beam}: give at most as many as are searched for"

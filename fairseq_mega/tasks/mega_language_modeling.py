@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
@@ -153,7 +154,8 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             )
         tokens, default = self.args.tokens_per_sample, type(self).default_tokens_per_sample
         used = lines or self.chunk_option == "--tokens-per-sample" or self.args.shorten_method not in ("none", None)
-        if not used and tokens not in (default, self.chunk_size):
+        shortened = any(word.startswith("--context-window") for word in sys.argv)  # by fairseq-eval-lm
+        if not (used or shortened) and tokens not in (default, self.chunk_size):
             raise ValueError(
                 f"--tokens-per-sample {tokens}: the model's chunk, --decoder-chunk-size {self.chunk_size}, decides how "
                 f"long blocks are, with --variant-block-multiple-min and -max, and --chunk-nums in evaluation: "

@@ -42,7 +42,6 @@ def test_defaults_are_inside(kind):
     "given, words",
     [
         ({"shard_id": 2, "num_shards": 2}, "--shard-id 2: .* the last is 1"),
-        ({"min_len": 9, "max_len_a": 0.0, "max_len_b": 3}, "--min-len 9 is above --max-len-b 3"),
         ({"distributed_rank": 2, "distributed_world_size": 2}, "--distributed-rank 2: .* the last rank is 1"),
         ({"beam": 2, "nbest": 3}, "--nbest 3 is above --beam 2"),
     ],
