@@ -107,10 +107,9 @@ def test_a_finished_training_again_is_a_success(
     assert (finished / "checkpoint_last.pt").read_bytes() == before
 
 
-@pytest.mark.parametrize("options", [["--stop-min-lr", 0.5], ["--max-epoch", -1]])
-def test_a_first_training_without_an_update_is_an_error(train: Trainer, options: List[object]) -> None:
-    with pytest.raises(ValueError, match=rf"nothing to train: .*{options[0]}"):
-        train("a", *options)
+def test_a_first_training_without_an_update_is_an_error(train: Trainer) -> None:
+    with pytest.raises(ValueError, match="nothing to train: .*--stop-min-lr"):
+        train("a", "--stop-min-lr", 0.5)
 
 
 @pytest.fixture(scope="module")
