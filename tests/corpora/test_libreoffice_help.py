@@ -173,6 +173,7 @@ def test_the_command_writes_aligned_splits_and_tells_the_counts(tmp_path: Path, 
     out = tmp_path / "text"
     assert command.main(["help-pages", "--packages", str(tmp_path), "--output", str(out)]) == 0
     lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in out.iterdir()}
+    assert lines.pop("cleaning.json")
     assert sorted(lines) == ["test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
     pairs = [p for split in ("train", "valid", "test") for p in zip(lines[f"{split}.en"], lines[f"{split}.de"])]
     assert len(pairs) == len(numbers)
