@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.compat.names import is_fingerprint
-from fairseq_mega.modules.megalodon.norms import TimestepNorm
+from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
 
 def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
@@ -44,9 +44,15 @@ def add_empty_buffers(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
 
 
 def add_plain_norms(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Add scale one (kept minus one) and shift zero of norms over time to a checkpoint that lacks both by right."""
-    for name, norm in model.named_modules():
-        if isinstance(norm, TimestepNorm) and norm.absent_is_plain:
+    """Add scale one (kept minus one) and shift zero of norms over time to a checkpoint that lacks both by right.
+
+    Such a checkpoint is one of before these norms had them in every model: of a model whose other norms have none.
+    """
+    norms = [(name, module) for name, module in model.named_modules() if isinstance(module, ScaledNorm)]
+    if all(norm.weight is not None for _, norm in norms):
+        return
+    for name, norm in norms:
+        if isinstance(norm, TimestepNorm):
             parameters = {f"{name}.{key}": parameter for key, parameter in norm.named_parameters()}
             if parameters.keys().isdisjoint(state_dict):
                 state_dict.update({key: torch.zeros_like(parameter) for key, parameter in parameters.items()})

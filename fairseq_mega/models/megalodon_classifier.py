@@ -46,7 +46,7 @@ class ProjectedEncoder(SequenceEncoder):
         super().__init__(
             embedding,
             [MegalodonLayer(config, index) for index in range(layers)],
-            GroupNorm(config.embed_dim, config.norm_groups, not config.norm_affine),
+            GroupNorm(config.embed_dim, config.norm_groups),
             padding_idx,
             config.chunk_size,
             config.checkpoint_activations,

@@ -37,8 +37,7 @@ class MegalodonImageModel(PatchClassifier):
             for layer in range(cfg.encoder_layers)
         ]
         layers = (MegalodonLayer(config, index) for index, config in enumerate(configs))
-        config = configs[0]
-        super().__init__(cfg, layers, GroupNorm(config.embed_dim, config.norm_groups, not config.norm_affine))
+        super().__init__(cfg, layers, GroupNorm(configs[0].embed_dim, configs[0].norm_groups))
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, Namespace], task: Optional[Any] = None) -> "MegalodonImageModel":

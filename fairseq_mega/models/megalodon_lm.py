@@ -43,7 +43,7 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
             draw_table(tokens.weight)
             nn.init.zeros_(tokens.weight[dictionary.pad()])
         layers = [MegalodonLayer(config, index) for index in range(cfg.decoder_layers)]
-        final_norm = TimestepNorm(width, config.norm_groups, not config.norm_affine)
+        final_norm = TimestepNorm(width, config.norm_groups)
         embedding = TokenEmbedding(tokens, cfg.dropout, cfg.scale_embedding, dim=width)
         super().__init__(cfg, dictionary, embedding, layers, final_norm)
         if self.adaptive_softmax is None and not self.shared_output:

@@ -59,7 +59,7 @@ class NormalizedGatedAttention(nn.Module):
         self.drops_keys = config.attention_drops == "keys"
 
         norm = GroupNorm if config.bidirectional else TimestepNorm
-        self.norm = norm(d, config.norm_groups, not config.norm_affine)
+        self.norm = norm(d, config.norm_groups)
         self.ema = ComplexEMA(d, config.ema_dim, bidirectional=config.bidirectional)
         self.ema_norm = RMSNorm(d, config.norm_affine) if config.ema_norm == "rmsnorm" else nn.SiLU()
         self.value_proj = matrix(d, v, mode=config.init_mode, bias=True)

@@ -74,18 +74,15 @@ class TimestepNorm(ScaledNorm):
     Args:
         dim: D.
         groups: G, a divisor of D.
-        absent_is_plain: a checkpoint without scale and shift means one and zero: those of models with ``norm_affine``
-            false were once saved so.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.2.
     """
 
     keeps_statistics = True
 
-    def __init__(self, dim: int, groups: int, absent_is_plain: bool = False) -> None:
+    def __init__(self, dim: int, groups: int) -> None:
         super().__init__(dim)
         self.groups = groups
-        self.absent_is_plain = absent_is_plain
 
     def forward(
         self,
