@@ -11,9 +11,13 @@ NEEDS_WEIGHTS = {  # what the paper measured with its 7B model, trained on 2T to
 }
 
 
-def row_title(name: str, trained: bool, source: str = "paper") -> str:
-    """Return the title of a published row: of a model that a recipe trains, or one that is quoted only."""
-    return f"{name}, {source if trained else 'quoted'}"
+def row_title(name: str, trained: bool, values_from: str = "") -> str:
+    """Return the title of a published row: of a model that a recipe trains, or one that is quoted only.
+
+    Args:
+        values_from: see Recipe.
+    """
+    return f"{name}, {(values_from or 'paper') if trained else 'quoted'}"
 
 
 def paper_values(

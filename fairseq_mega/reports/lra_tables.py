@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from fairseq_mega.recipes.catalogue import find
 from fairseq_mega.recipes.published import paper_values, row_title
 from fairseq_mega.reports.lra_cells import average, cell, learned, measured_rows, notes, run_lines, run_table
 from fairseq_mega.reports.lra_runs import BENCHMARK, LRA, TASKS, Result, mega, scaling_of, select
@@ -29,7 +30,6 @@ PAPER2: Dict[str, Tuple[str, ...]] = {
     "MEGA-chunk": (*paper_values("table2", "mega_chunk", LRA), "85.66", "5.5x", "0.13x"),
 }
 BASELINES = {"Transformer": "transformer", "S4D-Inv": "s4d"}
-VALUES_FROM = {"S4D-Inv": "Gu et al. (2022)"}  # MEGA's paper has no such row
 SPEED_NAMES = {"Transformer": "transformer", "MEGA": "mega", "MEGA-chunk": "mega-chunk"}
 # Table 3: Text and Image, full attention.
 PAPER3 = {name: tuple(paper_values("table3", name, ["text", "image"])) for name in ("softmax", "relu2", "laplace")}
@@ -52,10 +52,11 @@ def speed_cells(speed: Optional[Result], name: str) -> List[str]:
 def table2(results: Sequence[Result], speed: Optional[Result] = None) -> Table:
     """Accuracy of all tasks; MEGA-chunk once more for chunks that are not the paper's."""
     columns = ["Table 2, test accuracy", *(TASKS[task].title for task in LRA), "average", "speed", "memory"]
+    values_from = {recipe.cell["model"]: recipe.values_from for recipe in find("mega/table2")}
     rows: List[List[str]] = []
     for name, paper in PAPER2.items():
         trained = name in (*SPEED_NAMES, *BASELINES)
-        rows.append([row_title(name, trained, VALUES_FROM.get(name, "paper")), *paper])
+        rows.append([row_title(name, trained, values_from.get(BASELINES.get(name, ""), "")), *paper])
         if not trained:
             continue
         cells = [

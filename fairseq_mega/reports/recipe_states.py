@@ -108,7 +108,7 @@ def short(result: Result) -> bool:
 def paper_of(recipe: Recipe) -> str:
     """The paper's scores, of which a plot has none, and whose they are where they are another paper's."""
     scores = [f"{value:.2f}" for metric, value in recipe.paper.items() if metric != SPEED]
-    source = f" ({recipe.values_from})" if recipe.values_from else ""
+    source = f", {recipe.values_from}" if recipe.values_from else ""
     return " / ".join(scores) + source if scores else ("plot" if "figure" in recipe.report else "-")
 
 
