@@ -4,7 +4,8 @@
 //   y = x W^T + b       dx = dy W       dW = dy^T x,  db = the sums of dy's columns
 //
 // Numbers are float32 or bfloat16, in any mixture; sums are float32. A factor of float32 is rounded where x or dy is of
-// bfloat16, which is multiplied as such where the processor can and both widths are even, otherwise widened. No result depends on how the work is divided among threads.
+// bfloat16, which is multiplied as such where the processor can and both widths are even, otherwise widened. No result
+// depends on how the work is divided among threads.
 //
 // y, and with it dy, may lie in several tensors, each with some of the columns. x may be f SiLU(s), which is then computed
 // block by block and never lies in memory as a whole, nor does its gradient.
