@@ -89,9 +89,9 @@ def contradiction(given):
     """Say which options of any command contradict each other or are read past; None where none are."""
     source, target = given.get("source_lang"), given.get("target_lang")
     if (source is None) != (target is None):
-        missing, there = (
-            ("--target-lang", f"--source-lang {source}") if source else ("--source-lang", f"--target-lang {target}")
-        )
+        there, missing = f"--source-lang {source}", "--target-lang"
+        if source is None:
+            there, missing = f"--target-lang {target}", "--source-lang"
         return f"{there} without {missing}: fairseq then takes the pair of the data folder; give both, or neither"
     metric, maximize = given.get("best_checkpoint_metric"), given.get("maximize_best_checkpoint_metric")
     if metric in HIGHER_IS_BETTER and not maximize:

@@ -111,10 +111,8 @@ def _train_unless_finished(
 def refuse_to_save_nothing(cfg: typing.Any) -> None:
     """Raise a ValueError for options that leave no checkpoint, without --no-save, which says so."""
     saving = cfg.checkpoint
-    best = not cfg.dataset.disable_validation
-    if saving.no_save or best or not saving.no_last_checkpoints or saving.save_interval_updates > 0:
-        return
-    if saving.no_epoch_checkpoints:
+    some = saving.no_save or saving.save_interval_updates > 0 or not cfg.dataset.disable_validation
+    if not some and saving.no_last_checkpoints and saving.no_epoch_checkpoints:
         raise ValueError(
             "--no-last-checkpoints, --no-epoch-checkpoints and --disable-validation leave no checkpoint: leave one of "
             "them out, or give --no-save as well"
