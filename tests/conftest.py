@@ -96,7 +96,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def exhaustive(request: pytest.FixtureRequest) -> bool:
-    """Whether the tests run with --exhaustive."""
+    """Return whether the tests run with --exhaustive."""
     return bool(request.config.getoption("--exhaustive"))
 
 

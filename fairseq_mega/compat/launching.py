@@ -1,4 +1,4 @@
-"""How the processes of a training are started: by torchrun, by SLURM, by hand or by fairseq itself, on CPUs as well."""
+"""Start the processes of a training: by torchrun, by SLURM, by hand or by fairseq itself, on CPUs as well."""
 
 import builtins
 import contextlib
@@ -53,12 +53,13 @@ def _parse_local_rank(
         refuse_several_processes("fairseq-interactive" if hasattr(options, "buffer_size") else "fairseq-generate")
     if getattr(options, "cpu", False) and hasattr(options, "distributed_world_size"):
         given = sys.argv[1:] if input_args is None else input_args
-        if not _is_given("--distributed-world-size", given):
+        if not is_given("--distributed-world-size", given):
             options.distributed_world_size = 1  # fairseq's default is the number of GPUs
     return parsed
 
 
-def _is_given(option: str, words: typing.Iterable[str]) -> bool:
+def is_given(option: str, words: typing.Iterable[str]) -> bool:
+    """Return whether the words of a command line have an option."""
     return any(word == option or word.startswith(f"{option}=") for word in words)
 
 
@@ -133,7 +134,7 @@ def read_variables(options: typing.Any) -> None:
     """
     asked, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
     own_address = options.distributed_init_method not in (None, "env://")
-    if own_address and _is_given("--distributed-rank", sys.argv):
+    if own_address and is_given("--distributed-rank", sys.argv):
         return  # the options say it all
     needed = BY_TORCHRUN[:2] if own_address else BY_TORCHRUN
     missing = [name for name in needed if not os.environ.get(name)]
@@ -173,7 +174,7 @@ def _call_on_cpu(
         if not by_slurm or options.distributed_init_method is None:
             port = options.distributed_port if options.distributed_port > 0 else free_port()
             options.distributed_init_method = f"tcp://localhost:{port}"
-    elif _is_given("--distributed-rank", sys.argv) or options.distributed_rank:
+    elif is_given("--distributed-rank", sys.argv) or options.distributed_rank:
         options.distributed_no_spawn = True  # one process for each command
     options.device_id = 0
     if options.distributed_no_spawn:

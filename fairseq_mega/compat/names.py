@@ -132,7 +132,7 @@ def _from_fingerprints(model: typing.Any) -> typing.Dict[str, str]:
 
 
 def is_fingerprint(name: str) -> bool:
-    """Whether a tensor of a model stands for dictionaries, as in checkpoints of before they had names."""
+    """Return whether a tensor of a model stands for dictionaries, as in checkpoints of before they had names."""
     return _FINGERPRINTS.search(name) is not None
 
 
@@ -143,7 +143,7 @@ def fingerprint(text: str) -> str:
 
 
 def noun(kind: str) -> str:
-    """What names of a kind are in messages."""
+    """Return the noun for names of a kind in messages."""
     return NOUNS.get(kind, f"dictionary of {kind}")
 
 
@@ -155,7 +155,7 @@ def lasting(names: typing.Dict[str, str]) -> typing.Dict[str, str]:
 def difference(
     theirs: str, ours: str, places: typing.Tuple[str, str] = ("the checkpoint", "the data")
 ) -> typing.Optional[str]:
-    """How two texts of names differ, in words; None where they are the same.
+    """Describe the difference of two texts of names; None where they are the same.
 
     Args:
         theirs, ours: the texts.

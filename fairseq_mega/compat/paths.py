@@ -37,7 +37,7 @@ def split(paths: str, folder: str = "") -> typing.List[str]:
 
 
 def _is_path(path: str) -> bool:
-    """Whether something is there, or the folder that has the colons: a file may be there with a suffix alone."""
+    """Return whether a path exists, or its folder that has the colons: a file may be there with a suffix alone."""
     folder, name = os.path.split(path)
     return os.path.exists(path) or (SEPARATOR in folder and SEPARATOR not in name and os.path.isdir(folder))
 

@@ -1,4 +1,4 @@
-"""What a checkpoint remembers of its validations: the best score, of which data it is, and how long none was better."""
+"""Record of validations in a checkpoint: the best score, of which data it is, and how long none was better."""
 
 import hashlib
 import logging
@@ -42,7 +42,7 @@ def globals_of_training() -> typing.Dict[str, typing.Any]:
 
 
 def is_reset(cfg: typing.Any, restored: str) -> bool:
-    """Whether a training begins anew with the weights of a checkpoint.
+    """Return whether a training begins anew with the weights of a checkpoint.
 
     Args:
         cfg: a CheckpointConfig.

@@ -12,7 +12,7 @@ SYSTEM_FILES = ("desktop.ini", "thumbs.db", "__macosx")  # that nobody put there
 
 
 class Wanted(NamedTuple):
-    """What the files of a class may be.
+    """Files that a class may have.
 
     Attributes:
         things: their name in messages, in the plural.
@@ -37,7 +37,7 @@ class LeftOut(NamedTuple):
     deeper: Dict[str, int]
 
     def described(self, most: int = 5) -> str:
-        """What was left out, in words; empty where nothing was."""
+        """Describe the files; empty where there are none."""
         parts = [f"{count:,} {ending}" for ending, count in self.endings.most_common()]
         if self.deeper:
             places = listed(list(self.deeper), most)
@@ -97,7 +97,7 @@ def alike(names: Sequence[str]) -> List[List[str]]:
 
 
 def is_visible(character: str) -> bool:
-    """Whether a character is none of those, such as byte-order marks, that only steer how others are shown."""
+    """Return whether a character is shown: byte-order marks and others only steer how their neighbours are."""
     return unicodedata.category(character) != "Cf"
 
 

@@ -190,7 +190,7 @@ def _of_seven_bits(head: bytes) -> Optional[FileKind]:
 
 
 def _is_utf7(head: bytes) -> bool:
-    """Whether all that stands between + and - are letters of UTF-7, and not a single one by chance."""
+    """Return whether all that stands between + and - are letters of UTF-7, and not a single one by chance."""
     found = re.findall(rb"\+([A-Za-z0-9+/]{3,})-", head)
     try:
         letters = "".join(b"".join(b"+%b-" % coded for coded in found).decode("utf-7"))
@@ -214,7 +214,7 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def _is_text(head: bytes, encoding: str) -> bool:
-    """Whether bytes are characters that texts are made of."""
+    """Return whether bytes are characters that texts are made of."""
     text = head[: len(head) // 2 * 2].decode(encoding, "replace")
     good = sum(character.isprintable() or character.isspace() for character in text)
     return good > 0.9 * len(text)

@@ -143,7 +143,7 @@ def _unused(values: str) -> str:
 
 
 def _over_white(image: Any) -> Any:
-    """What is transparent, over white.
+    """A picture with its transparent parts laid over white.
 
     Raises:
         ValueError: if a picture in white would vanish there.

@@ -38,22 +38,22 @@ class Source(NamedTuple):
 
 
 def begins_object(head: bytes) -> bool:
-    """Whether a text begins as JSON lines do: with an object and the name of a field."""
+    """Return whether a text begins as JSON lines do: with an object and the name of a field."""
     return _OBJECT.match(head) is not None
 
 
 def begins_array(head: bytes) -> bool:
-    """Whether a text begins as a JSON array of objects, texts or arrays."""
+    """Return whether a text begins as a JSON array of objects, texts or arrays."""
     return _ARRAY.match(head) is not None
 
 
 def begins_json(head: bytes) -> bool:
-    """Whether a text begins as an array, or as an object that is spread over lines."""
+    """Return whether a text begins as an array, or as an object that is spread over lines."""
     return begins_array(head) or _SPREAD.match(head) is not None
 
 
 def looks_like_json(path: Path) -> bool:
-    """Whether a file begins as JSON lines or other JSON does."""
+    """Return whether a file begins as JSON lines or other JSON does."""
     head = _head(path)
     return begins_object(head) or begins_json(head)
 

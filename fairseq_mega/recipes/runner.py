@@ -108,12 +108,12 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
 
 
 def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], wishes: Wishes) -> bool:
-    """Whether the data of a recipe need not be made."""
+    """Return whether the data of a recipe need not be made."""
     return wishes.processed is not None or DATASETS[recipe.data].is_there(folders(recipes, wishes)[recipe.data])
 
 
 def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
-    """What the scoring after the trainings lacks here."""
+    """List what the scoring after the trainings lacks here."""
     translating = any(recipe.evaluate["kind"] == "translation" for recipe in recipes)
     if translating and importlib.util.find_spec("sacremoses") is None:
         return ["the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"]

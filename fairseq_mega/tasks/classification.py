@@ -59,7 +59,7 @@ class ClassificationTask(FairseqTask):
         return None
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """What numbers mean; nothing where classes are numbers in the data, too."""
+        """Names of the numbers; none where classes are numbers in the data, too."""
         return {}
 
     def max_positions(self) -> Optional[int]:

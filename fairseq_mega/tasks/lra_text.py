@@ -69,7 +69,7 @@ class LRATextTask(ClassificationTask):
         return cls(cfg, *dictionaries)
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """What tokens and classes mean: the symbols of both dictionaries, and the model of subwords if there is one."""
+        """Names of tokens and classes: the symbols of both dictionaries, and the model of subwords if there is one."""
         parts = ((SOURCE, self.dictionary, FIRST), (LABELS, self.label_dictionary, LABEL_FOLDER))
         dictionaries = {
             kind: names_of_dictionary(dictionary, os.path.join(self.cfg.data, folder, "dict.txt"))

@@ -16,6 +16,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.batches import is_for_training
+from fairseq_mega.compat.launching import is_given
 from fairseq_mega.compat.names import Names, names_of_dictionaries
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
@@ -154,7 +155,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             )
         tokens, default = self.args.tokens_per_sample, type(self).default_tokens_per_sample
         used = lines or self.chunk_option == "--tokens-per-sample" or self.args.shorten_method not in ("none", None)
-        shortened = any(word.startswith("--context-window") for word in sys.argv)  # by fairseq-eval-lm
+        shortened = is_given("--context-window", sys.argv)  # by fairseq-eval-lm
         if not (used or shortened) and tokens not in (default, self.chunk_size):
             raise ValueError(
                 f"--tokens-per-sample {tokens}: the model's chunk, --decoder-chunk-size {self.chunk_size}, decides how "
@@ -276,7 +277,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """What tokens mean: the symbols of the dictionary, and the model of subwords where the data have one."""
+        """Names of tokens: the symbols of the dictionary, and the model of subwords where the data have one."""
         return {**names_of_dictionaries(self), **names_of_subwords(self.folder / MODEL_FILE)}
 
     def build_bpe(self, args: Any) -> Any:

@@ -152,7 +152,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         )
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """What tokens mean: the pieces of the sentencepiece model, and how it cuts text into them."""
+        """Names of tokens: the pieces of the sentencepiece model, and how it cuts text into them."""
         path = model_file(self.args)
         pieces = Names("\n".join(self.dictionary.symbols), str(path), "give the model it was trained with")
         return {SOURCE: pieces, **names_of_subwords(path)}

@@ -101,7 +101,7 @@ def test_what_one_side_does_not_name_is_not_compared(tmp_path: Path) -> None:
 
 
 def test_tasks_of_many_languages() -> None:
-    """Which of their dictionaries is the source's depends on what they do; all are compared, each by its language."""
+    """All dictionaries are compared, each by its language: the task decides which of them is the source's."""
     task: Any = SimpleNamespace(args=SimpleNamespace(data="x"), dicts={"de": dictionary("a"), "en": dictionary("b")})
     assert set(names.names_of(task)) == {"de", "en"}
     with pytest.raises(names.OtherNames, match="another dictionary of en than x"):
@@ -137,7 +137,7 @@ def test_a_checkpoint_without_names_goes_on_loading(tiny_model: Any, tmp_path: P
 
 @pytest.mark.parametrize("split", ["train", "valid", "val", "extra"])
 def test_class_folders_of_any_split(split: str, tmp_path: Path) -> None:
-    """Where that of training is gone, the others number the classes."""
+    """Another split numbers the classes if that of training is gone."""
     for name in ("cat", "dog"):
         (tmp_path / split / name).mkdir(parents=True)
     task = test_image_classification.task_of(tmp_path)

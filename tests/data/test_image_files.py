@@ -175,7 +175,7 @@ def test_what_has_none_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_a_picture_of_one_colour_is_one(tmp_path: Path) -> None:
-    """What was constant before any conversion is data."""
+    """A picture that was constant before any conversion is data."""
     for name, value in (("black", 0), ("dark", 300), ("grey", 40000)):
         (tmp_path / name).write_bytes(saved(np.full((8, 8), value, np.uint16), "PNG"))
         assert np.unique(np.asarray(read_image(tmp_path / name))).tolist() == [round(value / 257)]

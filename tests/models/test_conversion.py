@@ -94,7 +94,7 @@ def test_chunks_of_both_sides(options: Dict[str, Any], tmp_path: Path, capsys: p
 def test_options_of_another_model_fail(
     changes: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one layout reads otherwise than the other is an error, and nothing is written."""
+    """An option that the layouts read differently is an error, and nothing is written."""
     given = published("translator")
     converted = convert_checkpoint(given, "")
     vars(converted["args"]).update(changes)

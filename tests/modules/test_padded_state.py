@@ -47,7 +47,7 @@ def padding(lengths: Any, total: int, left: int = 0) -> Tensor:
 
 
 def numbers(memory: Any, row: int) -> List[Tensor]:
-    """What a layer remembers of one row."""
+    """Memory of one row."""
     found = [memory.ema[row]]
     if memory.norm is not None:
         found += [part[row] for part in memory.norm]
@@ -58,7 +58,7 @@ def numbers(memory: Any, row: int) -> List[Tensor]:
 @pytest.mark.parametrize("chunk_size", [-1, 4])
 @pytest.mark.parametrize(("begins", "left"), [(None, 0), (None, 4), (8, 0)])
 def test_memory_is_that_of_the_last_real_step(kind: str, chunk_size: int, begins: Optional[int], left: int) -> None:
-    """Of each row as if it were read alone, at the beginning of a stream and later in one."""
+    """Each row has the memory of being read alone, at the beginning of a stream and later in one."""
     built, rows = layer(kind, chunk_size), len(LENGTHS)
     before = None if begins is None else run(built, hidden(rows, begins, seed=2), return_state=True)
     memory = None if before is None else before.memory

@@ -1,4 +1,4 @@
-"""What scoring, results and disks need is asked for before data are made that may take hours."""
+"""Needs of scoring, results and disks are checked before data are made, which may take hours."""
 
 import importlib.util
 import os

@@ -11,7 +11,7 @@ FILE_NAMES = {"train": "train", "valid": "val", "test": "test"}
 
 
 def is_silent(samples: np.ndarray) -> bool:
-    """Whether all samples of a clip are the same."""
+    """Return whether all samples of a clip are the same."""
     return len(samples) > 0 and bool(samples.min() == samples.max())
 
 

@@ -25,7 +25,7 @@ _LONGEST = 1 << 30  # characters of a field of CSV
 
 
 class Header(NamedTuple):
-    """What the first line of a table says.
+    """Names of the columns of a table, from its first line.
 
     Attributes:
         delimiter: between columns.
@@ -102,7 +102,7 @@ def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
 
 
 def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
-    """How a field of a tab-separated table is read: without its quotes, where quotes are marks of the table.
+    """Return the reader of a field of a tab-separated table: without its quotes, where these are marks of the table.
 
     They are where each label stands in quotes, or where one within a text is doubled, and no field contradicts.
 

@@ -114,12 +114,12 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
 
 
 def _announced(content: bytes) -> int:
-    """How many samples the header of a SPHERE file announces; 0 in others."""
+    """Number of samples that the header of a SPHERE file announces; 0 in others."""
     found = re.search(rb"\nsample_count -i (\d+)", content[:HEAD]) if content.startswith(b"NIST_1A") else None
     return int(found.group(1)) if found else 0
 
 
 def _is_cut_off(log: str) -> bool:
-    """Whether the library has noted that a file is shorter than its header says, but for sizes that a pipe leaves."""
+    """Return whether the library has found a file shorter than its header says, but for sizes that a pipe leaves."""
     sizes = re.findall(r": (\d+) \(should be (\d+)\)", log)
     return "truncated file" in log or any(int(there) < int(stated) < FROM_A_PIPE for stated, there in sizes)

@@ -91,7 +91,7 @@ def _chunks(content: bytes) -> Iterator[Tuple[bytes, int, int]]:
 
 
 def _end_of_samples(content: bytes, begin: int, size: int) -> int:
-    """Where samples end that have so many bytes by the header."""
+    """End of samples that have so many bytes by the header."""
     there = len(content) - begin
     if content.find(b"WAVEfmt ", begin) >= 0:
         raise _several()
@@ -107,7 +107,7 @@ def _end_of_samples(content: bytes, begin: int, size: int) -> int:
 
 
 def _are_notes(rest: bytes) -> bool:
-    """Whether bytes behind the samples are none of them: chunks one behind the other, tags, or zeros.
+    """Return whether bytes behind the samples are none of them: chunks one behind the other, tags, or zeros.
 
     Raises:
         WaveError: if there is another recording among them.
@@ -169,7 +169,7 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
 
 
 def _are_lower(coded: np.ndarray) -> bool:
-    """Whether numbers of up to 24 bits stand in the lower ones of 32, where they are too soft by the difference."""
+    """Return whether numbers of up to 24 bits stand in the lower ones of 32, where they are far too soft."""
     return bool(coded[::4].any()) and int(np.abs(coded.view("<i4").astype(np.int64)).max()) <= 1 << 23
 
 

@@ -179,7 +179,7 @@ def _check_no_records(path: Path, head: str) -> None:
 
 
 def _parsed(line: str) -> Any:
-    """What a line of JSON holds; None where it is no JSON."""
+    """Content of a line of JSON; None where it is no JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ def _parsed(line: str) -> Any:
 
 
 def _is_array(line: str) -> bool:
-    """Whether a line is an array of JSON that holds a text."""
+    """Return whether a line is an array of JSON that holds a text."""
     found = _parsed(line) if line.startswith("[") else None
     return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
 

@@ -78,7 +78,7 @@ def table_length(model: Dict[str, Tensor], side: str) -> int:
 
 
 def differences(options: Namespace, model: Dict[str, Tensor], our_names: bool = False) -> List[str]:
-    """What is missing, left over or of a wrong shape in the tensors of a model, by the published names or by ours."""
+    """List the tensors of a model that are missing, left over or of a wrong shape, by published names or by ours."""
     with torch.device("meta"):
         needed = build_model(options, model).state_dict()
     tables, of_megalodon = tables_of_ours(model), getattr(options, "arch", None) == MEGALODON
