@@ -4,7 +4,7 @@ import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Iterator
+from typing import IO, Any, Iterator, Optional
 
 BLOCK = 1 << 20
 
@@ -24,6 +24,12 @@ def written_whole(path: Path) -> Iterator[Path]:
 def existing_parent(folder: Path) -> Path:
     """The folder itself, or the nearest one above it that exists."""
     return next(above for above in (folder, *folder.parents) if above.exists())
+
+
+def in_the_way_of(folder: Path) -> Optional[Path]:
+    """Return the nearest path above a folder where it cannot be made or written to; None where it can."""
+    above = existing_parent(folder)
+    return None if above.is_dir() and os.access(above, os.W_OK) else above
 
 
 def write_text(path: Path, text: str) -> None:

@@ -4,13 +4,12 @@ Needs the standard library only.
 """
 
 import argparse
-import os
 import re
 import shutil
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from fairseq_mega.corpora.files import count_lines, existing_parent
+from fairseq_mega.corpora.files import count_lines, existing_parent, in_the_way_of
 from fairseq_mega.corpora.splits import HELD_OUT, MINIMUM_PAIRS
 from fairseq_mega.work.options import ROOT, Parser, add_environment, for_script
 
@@ -78,12 +77,11 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 def check_folder(parser: Parser, folder: Path, needed: float) -> None:
     """Check that the folder can be written to, and that the disk has room for what comes into it."""
-    above = existing_parent(folder)
-    if not above.is_dir():
-        parser.die(f"--work-dir {folder} cannot be made: {above} is a file")
-    if not os.access(above, os.W_OK):
-        parser.die(f"--work-dir {folder} cannot be made: {above} may not be written to")
-    free = shutil.disk_usage(above).free
+    above = in_the_way_of(folder)
+    if above is not None:
+        problem = "may not be written to" if above.is_dir() else "is a file"
+        parser.die(f"--work-dir {folder} cannot be made: {above} {problem}")
+    free = shutil.disk_usage(existing_parent(folder)).free
     if not (folder / "settings").exists() and free < needed:
         parser.die(f"--work-dir {folder} needs {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there")
 

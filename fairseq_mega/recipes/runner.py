@@ -1,14 +1,13 @@
 """The runner: all checks first, then the data, then every run on its GPUs, then the tables."""
 
 import importlib.util
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.compat import locks
-from fairseq_mega.corpora.files import existing_parent, write_json
+from fairseq_mega.corpora.files import in_the_way_of, write_json
 from fairseq_mega.reports.plotting import load_pyplot
 from fairseq_mega.reports.recipe_states import FAILED
 from fairseq_mega.work.commands import Execute, StageError, execute
@@ -124,8 +123,8 @@ def place_problems(wishes: Wishes) -> List[str]:
     """Folders to be written to that cannot be."""
     found = []
     for option, folder in (("--out", wishes.out), ("--results-dir", wishes.results)):
-        above = None if folder is None else existing_parent(folder)
-        if above is not None and not (above.is_dir() and os.access(above, os.W_OK)):
+        above = None if folder is None else in_the_way_of(folder)
+        if above is not None:
             found.append(f"{option} {folder} cannot be made: {above} is no folder that may be written to")
     return found
 
@@ -166,8 +165,7 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
 
 def made_by_one(folder: Path) -> ContextManager[None]:
     """Keep other runners out of a data folder; nobody makes data where nothing can be written."""
-    above = existing_parent(folder.parent)
-    if not os.access(above, os.W_OK):
+    if in_the_way_of(folder.parent) is not None:
         return nullcontext()
     return locks.held(folder.parent / f".{folder.name}.lock", str(folder), "runner")
 

@@ -1,6 +1,7 @@
 """Recipes on ImageNet: published settings, shorter trainings, batches, and the images as data."""
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Tuple
 
@@ -94,7 +95,7 @@ def test_nothing_is_written_beside_the_images_of_others(
     """A shared folder may be read alone; otherwise a lock lies beside the data while they are made."""
     images = tiny_images.write_files(tmp_path / "shared" / "imagenet", {"train": 6, "val": 3})
     with monkeypatch.context() as patched:
-        patched.setattr(runner.os, "access", lambda path, mode: path != tmp_path / "shared")
+        patched.setattr(os, "access", lambda path, mode: path != tmp_path / "shared")
         digest = runner.prepare("imagenet", images, Wishes(tmp_path / "out"))
     assert [path.name for path in (tmp_path / "shared").iterdir()] == ["imagenet"]
     assert "has 6 images of 3 classes, ImageNet has 1,281,167" in capsys.readouterr().err
