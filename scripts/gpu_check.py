@@ -102,9 +102,10 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
 
 
 def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected: str) -> List[str]:
-    """A run of some tests on the device, without those of the simulator, which have no part here."""
+    """Every case of some tests on the device, without those of the simulator, which have no part here."""
     expression = "not simulator" + (f" and ({selected})" if selected else "")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", arguments.device]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--exhaustive"]
+    command += ["--device", arguments.device]
     if arguments.smoke:
         command.append("--collect-only")  # fails where a file is missing or nothing is selected
     return [*command, "-k", expression, *(f"tests/{name}" for name in files)]
