@@ -20,6 +20,7 @@ BLOCK_OR_SPAN = re.compile(r"^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`
 OURS_IN_TEXT = re.compile(
     r"(\w+=\S+ )*((bash|python) (scripts/|setup\.py|-m (fairseq_mega|tests))|fairseq-mega-[\w-]+ )"
 )
+WHICH = re.compile(r"\$\(which ([\w-]+)\)")
 SUBSTITUTION = re.compile(r"\$\([^)]*\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 PLACEHOLDERS = re.compile(r"[A-Za-z_]+=.*$", re.DOTALL)
@@ -75,8 +76,10 @@ def words_of(block: str) -> Iterator[Tuple[str, ...]]:
     for line in whole_lines(block):
         for name, value in variables.items():
             line = line.replace(f"${name}", value)
-        for part in SUBSTITUTION.sub("1", line).split(" | "):
+        for part in SUBSTITUTION.sub("1", WHICH.sub(r"\1", line)).split(" | "):
             words = shlex.split(REDIRECTION.sub(" ", part), comments=True)
+            if words and words[0] == "torchrun":  # launches the program that it names
+                words = words[next(at for at, word in enumerate(words) if word.startswith("fairseq-")) :]
             while words and PLACEHOLDERS.match(words[0]):
                 name, value = words.pop(0).split("=", 1)
                 variables[name] = value

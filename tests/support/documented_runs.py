@@ -31,7 +31,7 @@ INSTALLS = Read("installs an environment: minutes, and a network")
 MEASURES = Read("measures for minutes; tests/benchmarks runs measurements in small")
 TRAINS = Read("trains the paper's models for days; its smoke form is run")
 DOWNLOADED = Read("reads files that the reader has downloaded")
-GPUS = Read("takes several processes with a GPU each; tests/end_to_end trains with two on the CPU")
+SEVERAL = Read("takes several processes; tests/end_to_end/test_torchrun.py launches two on the CPU")
 CLASSIFIER = (
     "--encoder-layers 1 --encoder-embed-dim 8 --encoder-hidden-dim 16 --encoder-ffn-embed-dim 16 --z-dim 8 --n-dim 2"
 )
@@ -138,11 +138,14 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
             "python -m fairseq_mega.cli.evaluate_lm",
             RunBy("cli/test_evaluate_lm.py::test_finished_results_are_kept_and_printed"),
         ),
-        ("fairseq-mega-train DATA", GPUS),
+        ("fairseq-mega-train DATA", SEVERAL),
+        ("fairseq-mega-train DATA", SEVERAL),
+        ("fairseq-mega-train DATA", SEVERAL),
+        ("fairseq-mega-train DATA", SEVERAL),
         ("python -m fairseq_mega.benchmarks chunk-parallel", MEASURES),
         ("fairseq-mega-inspect outputs/text", Run(prints="16 GiB: ")),
         ("fairseq-mega-inspect mega_lm_enwik8_base", Run(prints="80 GiB: ")),
-        ("fairseq-mega-train DATA", GPUS),
+        ("fairseq-mega-train DATA", SEVERAL),
         ("bash scripts/mega_table5_lm.sh", LM_TABLES),
         ("bash scripts/mega_figure6_context.sh", LM_TABLES),
         ("bash scripts/compare_language_models.sh", COMPARES_LM),
@@ -192,6 +195,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("fairseq-mega-train outputs/own", Run(f"{SHORT} {DECODER} --decoder-chunk-size 16", prints="done training")),
         ("fairseq-mega-eval-lm outputs/own", Run("--cpu", prints="Loss (base 2)")),
         ("bash scripts/prepare_text_lm.sh", Run("--skip-setup")),
+        ("fairseq-mega-prepare own-documents", ABBREVIATED),
         ("fairseq-mega-prepare pg19", PG19),
         ("python -m fairseq_mega.cli.evaluate_lm", ABBREVIATED),
         ("bash scripts/megalodon_table4_imagenet.sh", SMOKE_FORM),
@@ -246,6 +250,7 @@ FATES: Dict[str, List[Tuple[str, Fate]]] = {
         ("fairseq-preprocess", FIVE),
         ("fairseq-mega-train outputs/own", FIVE),
         ("fairseq-mega-interactive outputs/own", FIVE),
+        ("fairseq-mega-inspect CHECKPOINT --attention", ABBREVIATED),
         ("fairseq-mega-report translations FILE", ABBREVIATED),
         ("bash scripts/mega_table7_wmt16.sh --smoke", RunBy("recipes/test_runner.py::test_translation")),
         ("bash scripts/mega_table7_wmt16.sh --direction", TRAINS),
