@@ -1,6 +1,7 @@
 """The classification tasks: layouts of data, what does not fit, every example scored, numbers that are logged."""
 
 import json
+import shutil
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -113,6 +114,26 @@ def test_pairs_layout(pairs):
     assert task.documents == 2
     batch = task.load_dataset("valid").collater([task.dataset("valid")[0]])
     assert set(batch["net_input"]) == {"src_tokens", "src_lengths", "src1_tokens", "src1_lengths"}
+
+
+@pytest.mark.parametrize("change", ["counts", "order", "more", "fewer"])
+def test_both_documents_have_one_dictionary(change, pairs, tmp_path):
+    """The numbers of the second documents are read with the first ones' dictionary."""
+    folder = shutil.copytree(pairs, tmp_path / "data")
+    path = folder / "src1-bin" / "dict.txt"
+    one, two, *rest = path.read_text().splitlines()
+    lines = {
+        "counts": [f"{line.split()[0]} 1" for line in (one, two, *rest)],
+        "order": [two, one, *rest],
+        "more": [one, two, *rest, "other 1"],
+        "fewer": [one, two, *rest[:-1]],
+    }
+    path.write_text("".join(f"{line}\n" for line in lines[change]))
+    if change == "counts":
+        assert text_task(folder).documents == 2
+        return
+    with pytest.raises(ValueError, match="one dictionary, and number .*: binarise src1-bin with .*--srcdict"):
+        text_task(folder)
 
 
 def test_text_that_does_not_fit(texts, pairs, tmp_path):
