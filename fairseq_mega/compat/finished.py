@@ -1,5 +1,6 @@
 """The end of a training: finished, it stays as it is; it leaves its last update; with no update it is an error."""
 
+import copy
 import logging
 import math
 import os
@@ -23,10 +24,44 @@ def leave_finished_trainings() -> None:
 
 
 def save_last_epochs() -> None:
-    """Save what a training ends with: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs."""
+    """Save what a training ends with: with --save-interval 5 --max-epoch 9 fairseq loses the last four epochs.
+
+    With --no-last-checkpoints and an end before the first of the other checkpoints, it would leave none at all.
+    """
+    from fairseq import checkpoint_utils
     from fairseq.trainer import Trainer
 
     wrap(Trainer, "lr_step", _step_and_save)
+    wrap(checkpoint_utils, "save_checkpoint", _save_and_note)
+
+
+def _save_and_note(
+    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, batches: typing.Any, loss: typing.Any
+) -> typing.Any:
+    """Save, and note in each process whether there was a file to write."""
+    epoch, each = batches.epoch, cfg.save_interval_updates
+    if batches.end_of_epoch():
+        due = not cfg.no_epoch_checkpoints and epoch % cfg.save_interval == 0
+    else:
+        due = each > 0 and trainer.get_num_updates() % each == 0
+    best = loss is not None and not math.isnan(loss)
+    trainer.kept = getattr(trainer, "kept", False) or due or best or cfg.no_save or not cfg.no_last_checkpoints
+    return original(cfg, trainer, batches, loss)
+
+
+def _keep_something(trainer: typing.Any, batches: typing.Any, loss: typing.Any) -> None:
+    """Save the end of a training that has left no checkpoint."""
+    from fairseq import checkpoint_utils
+
+    if getattr(trainer, "kept", False) or trainer.get_num_updates() == 0:
+        return
+    saving = copy.copy(trainer.cfg.checkpoint)
+    saving.no_last_checkpoints = False
+    logger.warning(
+        "the training ended before the first checkpoint was due, which --no-last-checkpoints leaves: its end is saved "
+        "all the same (--no-save saves nothing)"
+    )
+    checkpoint_utils.save_checkpoint(saving, trainer, batches, loss)
 
 
 def _step_and_save(original: typing.Callable, self: typing.Any, epoch: int, *losses: typing.Any) -> typing.Any:
@@ -44,6 +79,8 @@ def _step_and_save(original: typing.Callable, self: typing.Any, epoch: int, *los
     last = batches.next_epoch_idx > (limits.max_epoch or math.inf) or rate <= limits.stop_min_lr
     if last and not saved:
         checkpoint_utils.save_checkpoint(saving, self, batches, losses[0])
+    if last:
+        _keep_something(self, batches, losses[0])
     return rate
 
 
@@ -105,7 +142,10 @@ def _train_unless_finished(
     if getattr(trainer, "finished", False):
         return [None], True
     trainer.batches = batches
-    return original(cfg, trainer, task, batches)
+    losses, stop = original(cfg, trainer, task, batches)
+    if stop:
+        _keep_something(trainer, batches, losses[0])
+    return losses, stop
 
 
 def refuse_to_save_nothing(cfg: typing.Any) -> None:

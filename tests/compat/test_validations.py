@@ -237,3 +237,24 @@ def test_a_training_that_saves_nothing_says_so(train: Trainer, more: List[object
     else:
         with pytest.raises(ValueError, match="leave no checkpoint: .*--no-save"):
             train("a", *nothing)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--no-epoch-checkpoints", "--save-interval-updates", 50, "--max-update", 3],
+        ["--no-epoch-checkpoints", "--save-interval-updates", 50, "--max-epoch", 1],
+        ["--max-update", 3],  # within the first epoch
+        ["--save-interval", 2, "--max-epoch", 1],
+        ["--no-epoch-checkpoints", "--save-interval-updates", 2, "--keep-interval-updates", 1, "--max-update", 3],
+    ],
+)
+def test_an_end_before_the_first_checkpoint_is_saved(
+    trainings: tiny_trainings.Trainings, options: List[object], tmp_path: Path
+) -> None:
+    given = ["--cpu", "--num-workers", 0, "--no-last-checkpoints", "--disable-validation", "--save-dir", tmp_path / "a"]
+    output = helpers.run_fairseq("train", trainings.arguments("image", *given, *options))
+    files = [path.name for path in (tmp_path / "a").glob("*.pt")]
+    due = 2 in options and "--keep-interval-updates" in options
+    assert files == (["checkpoint_1_2.pt"] if due else ["checkpoint_last.pt"])
+    assert ("before the first checkpoint was due" in output) is not due
