@@ -75,7 +75,8 @@ if [[ -n $cpu_level ]]; then
     avx512_bf16) export ATEN_CPU_CAPABILITY=avx512 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 ;;
   esac
   # Inductor takes what it compiled for another level from its cache, and computes wrong numbers with it.
-  export TORCHINDUCTOR_CACHE_DIR=${TMPDIR:-/tmp}/torchinductor_$(id -un)_$cpu_level
+  user=$(id -un)
+  export TORCHINDUCTOR_CACHE_DIR=${TMPDIR:-/tmp}/torchinductor_${user}_$cpu_level
 fi
 
 # Idle OpenMP threads that spin slow tiny models down a hundredfold on a busy machine.
