@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional, Tuple
 
 HEAD = 4096  # bytes that tell a kind
 _OFTEN = 0.1  # share of NUL bytes from which on they are halves of characters, not stray ones
+_NO_LETTERS = rb"(?=.*[\0-\x08\x0e-\x1a])"  # ahead of bytes that are letters in encodings of one byte a character
 
 
 class FileKind(NamedTuple):
@@ -50,6 +51,8 @@ def _sound(name: str) -> FileKind:
 _TO_JPEG = "convert it: `heif-convert FILE OUT.jpg`, or `magick FILE OUT.jpg`"
 _OFFICE = _other("a document of an office program", "save it as plain text")
 _ZIP = _packed("zip (or a document of an office program, which is packed so)", "`unzip FILE`, or save it as plain text")
+NO_TEXT = _other("no text: it holds NUL bytes")
+ZEROS = _other("nothing but zeros at its beginning, as what was not copied to its end", "get a new copy")
 HEIC = _picture("a picture in HEIC", _TO_JPEG)
 PDF = _other("a PDF", "take its text out: `pdftotext FILE OUT.txt`")
 WAV, FLAC, OGG, MP3 = _sound("sound in WAV"), _sound("sound in FLAC"), _sound("sound in Ogg"), _sound("sound in MP3")
@@ -85,7 +88,10 @@ _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
     (rb"II[*+]\0|MM\0[*+]", _picture("a picture in TIFF")),
     (rb"RIFF.{4}WEBP", _picture("a picture in WebP")),
     (rb"\0\0\0\x0cjP  \r\n|\xff\x4f\xff\x51", _picture("a picture in JPEG 2000")),
-    (rb"\0\0\0\x0cJXL \r\n|\xff\x0a", _picture("a picture in JPEG XL", "convert it: `djxl FILE OUT.png`")),
+    (
+        rb"\0\0\0\x0cJXL \r\n|\xff\x0a" + _NO_LETTERS,
+        _picture("a picture in JPEG XL", "convert it: `djxl FILE OUT.png`"),
+    ),
     (rb"8BPS\0", _picture("a picture of Photoshop", "save it as PNG")),
     (rb"BM.{4}\0{4}", _picture("a picture in BMP")),
     (rb"\0\0..ftypavi", _picture("a picture in AVIF")),
@@ -97,8 +103,8 @@ _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
     (rb"riff\x2e\x91\xcf\x11", _sound("sound in Wave64")),
     (rb"fLaC[\0\x80]", FLAC),
     (rb"OggS\0", OGG),
-    (rb"ID3[\x02-\x04]|\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef]", MP3),
-    (rb"\xff[\xf0\xf1\xf8\xf9]", _sound("sound in AAC")),
+    (rb"ID3[\x02-\x04]|\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef]" + _NO_LETTERS, MP3),
+    (rb"\xff[\xf0\xf1\xf8\xf9]" + _NO_LETTERS, _sound("sound in AAC")),
     (rb"FORM.{4}(AIF[FC]|8SVX)", AIFF),
     (rb"\.snd\0", _sound("sound in AU")),
     (rb"NIST_1A\r?\n", SPHERE),
@@ -121,10 +127,10 @@ def kind_of(head: bytes) -> Optional[FileKind]:
     """Return the kind of a file by its first bytes (HEAD of them, or all); None where it may be a plain text.
 
     A text in UTF-16 or UTF-32 is found with a byte-order mark and, by its NUL bytes, without one. UTF-8 and the
-    encodings of one byte a character are plain.
+    encodings of one byte a character are plain, also where they begin with the letters that a mark consists of.
     """
     for mark, encoding in _MARKS:
-        if head.startswith(mark):
+        if head.startswith(mark) and ("16" not in encoding or _share_of_text(head[2:], encoding) > 0.8):
             return None if encoding == "UTF-8" else _encoded(encoding, True)
     for pattern, kind in _SIGNATURES:
         if re.match(pattern, head, re.DOTALL):
@@ -159,6 +165,8 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
     """The kind of a file with NUL bytes, which no plain text has; without, that of a text of seven bits."""
     if b"\0" not in head:
         return _of_seven_bits(head)
+    if not head.strip(b"\0"):
+        return ZEROS
     share = [head[place::4].count(0) / max(1, len(head[place::4])) for place in range(4)]
     if len(head) >= 4:
         if min(share[2:]) > 0.9 and share[0] < 0.5:
@@ -169,9 +177,9 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
     even, odd = share[0] + share[2], share[1] + share[3]  # of two each
     order = "UTF-16LE" if (blanks["UTF-16LE"], odd) > (blanks["UTF-16BE"], even) else "UTF-16BE"
     wide = max(even, odd) > 2 * _OFTEN or not _is_utf8(head)
-    if wide and _is_text(head, order):
+    if wide and _share_of_text(head, order) > 0.95:
         return _encoded(order, False)
-    return _other("no text: it holds NUL bytes")
+    return NO_TEXT
 
 
 def _of_seven_bits(head: bytes) -> Optional[FileKind]:
@@ -213,8 +221,8 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-def _is_text(head: bytes, encoding: str) -> bool:
-    """Return whether bytes are characters that texts are made of."""
+def _share_of_text(head: bytes, encoding: str) -> float:
+    """Share of the characters that texts are made of, as which bytes can be read; the last one may be cut."""
     text = head[: len(head) // 2 * 2].decode(encoding, "replace")
-    good = sum(character.isprintable() or character.isspace() for character in text)
-    return good > 0.9 * len(text)
+    good = sum((character.isprintable() and character != "\ufffd") or character.isspace() for character in text)
+    return (good + text.endswith("\ufffd")) / max(1, len(text))

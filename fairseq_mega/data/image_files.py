@@ -9,7 +9,7 @@ from typing import Any, Set
 import numpy as np
 
 from .class_folders import Wanted
-from .file_kinds import HEIC, FileKind, kind_of_file
+from .file_kinds import HEIC, NO_TEXT, ZEROS, FileKind, kind_of_file
 
 logger = logging.getLogger(__name__)
 
@@ -194,8 +194,13 @@ def _upright(source: Any, image: Any) -> Any:
 
 
 def _remedy(path: Path) -> str:
+    """What to do with a file that cannot be decoded, and what it is."""
+    remedy = "replace or remove it"
     with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            return f"as it is empty: {remedy}"
         kind = kind_of_file(path)
-        if kind is not None and not _is_readable(kind):
-            return f"as it is {kind.name}: {kind.remedy.replace('FILE', str(path))}"
-    return "replace or remove it"
+        if kind is not None and kind is not NO_TEXT and not _is_readable(kind):
+            helps = kind.group in ("picture", "packed") or kind is ZEROS
+            return f"as it is {kind.name}: {kind.remedy.replace('FILE', str(path)) if helps else remedy}"
+    return remedy

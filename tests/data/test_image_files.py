@@ -161,7 +161,7 @@ REFUSED: Dict[str, List[Any]] = {
         "laid over white, where nothing",
     ],
     "HEIC": [lambda: b"\0\0\0\x18ftypheic" + bytes(99), "as it is a picture in HEIC: .*heif-convert"],
-    "a page": [lambda: b"%PDF-1.7\n", "as it is a PDF: take its text out"],
+    "a page": [lambda: b"%PDF-1.7\n", "as it is a PDF: replace or remove it"],
     "an archive": [lambda: b"PK\x03\x04" + bytes(99), "as it is packed with zip"],
 }
 

@@ -58,7 +58,8 @@ def test_damaged_images_are_named(contents, tmp_path):
     data = path.read_bytes()
     path.write_bytes({"truncated": data[: len(data) // 2], "other": b"<html>", "empty": b""}[contents])
     images = ImageFolder(tmp_path / "train")
-    with pytest.raises(ValueError, match=r"class1/001\.JPEG cannot be decoded, replace or remove it \(.+\)"):
+    kind = "as it is empty: " if contents == "empty" else ""
+    with pytest.raises(ValueError, match=rf"class1/001\.JPEG cannot be decoded, {kind}replace or remove it \(.+\)"):
         images[images.labels.tolist().index(1)]
 
 

@@ -15,7 +15,7 @@ from fairseq_mega.corpora.classification.wave_files import (
     scaled_floats,
 )
 from fairseq_mega.data.class_folders import Wanted
-from fairseq_mega.data.file_kinds import HEAD, WAV, FileKind, kind_of
+from fairseq_mega.data.file_kinds import HEAD, NO_TEXT, WAV, FileKind, kind_of
 
 RATE = 16_000  # samples per second
 CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
@@ -82,7 +82,7 @@ def _mended(error: WaveError) -> str:
 
 
 def _of_no_sound(kind: Optional[FileKind], content: bytes) -> str:
-    if kind is not None:
+    if kind is not None and kind is not NO_TEXT:
         return f"it is {kind.name}; convert it: {CONVERT}" if kind.group == "sound" else f"it is {kind.name}"
     return "it is empty" if not content else f"it has no header of a file of sound (it begins with {content[:12]!r})"
 

@@ -1,0 +1,103 @@
+"""Kinds of files by their first bytes: texts that begin as sound and pictures do, and data that begin as texts do."""
+
+import random
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+from fairseq_mega.corpora.classification.sound_files import read_sound
+from fairseq_mega.data.file_kinds import HEAD, NO_TEXT, kind_of
+from fairseq_mega.data.image_files import read_image
+
+WORDS = [
+    "ясно",
+    "яркий день",
+    "ящик",
+    "яшма",
+    "явление",
+    "явка с повинной",
+    "я\nты",
+    "яюшка и её друзья",
+    "юятный день",
+]
+LATIN: List[Tuple[str, str]] = [("ÿûÿ est rare", "latin-1"), ("ÿñ", "cp1252"), ("ЪПРНО", "koi8-r")]
+
+
+@pytest.mark.parametrize(("text", "encoding"), [*((word, "cp1251") for word in WORDS), *LATIN])
+@pytest.mark.parametrize("times", [1, 400])
+def test_letters_are_no_sound_and_no_picture(text: str, encoding: str, times: int) -> None:
+    assert kind_of((f"{text} " * times).encode(encoding)[:HEAD]) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"\xff\xfb\x90\x64" + bytes(400), "sound in MP3"),
+        (b"\xff\xf1\x50\x80\x02\x1f\xfc" + b"\xde" * 400, "sound in AAC"),
+        (b"\xff\x0a\x00\x10" + b"\x80" * 400, "a picture in JPEG XL"),
+        ("我们很好".encode("utf-16"), "text in UTF-16"),
+        ("прекрасный фильм\n".encode("utf-16"), "text in UTF-16"),
+        ("\ufeffпрекрасный".encode("utf-16-be"), "text in UTF-16"),
+        ("🙂🙃 emoji\n".encode("utf-16"), "text in UTF-16"),
+    ],
+)
+def test_sound_pictures_and_marks_are_found_as_before(head: bytes, name: str) -> None:
+    kind = kind_of(head)
+    assert kind is not None and kind.name == name
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("size", [300, HEAD])
+def test_random_bytes_are_no_text(seed: int, size: int) -> None:
+    head = bytearray(random.Random(seed).randbytes(size))
+    head[0], head[20:24] = 0x21, b"\0\0\0\0"
+    assert kind_of(bytes(head)) is NO_TEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("прекрасный фильм\n", "UTF-16LE"),
+        ("很好的电影\n", "UTF-16BE"),
+        ("영화가 좋다\n", "UTF-16LE"),
+        ("טוב מאוד\n", "UTF-16BE"),
+        ("ดีมาก 🙂\n", "UTF-16LE"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 40, 999])
+def test_texts_without_a_mark_are_found(text: str, encoding: str, times: int) -> None:
+    kind = kind_of((text * times).encode(encoding)[:HEAD])
+    assert kind is not None and kind.encoding == encoding
+
+
+NO_PICTURES: Dict[str, Tuple[bytes, str]] = {
+    "empty": (b"", "as it is empty: replace or remove it"),
+    "zeros": (bytes(5000), "as it is nothing but zeros at its beginning.*: get a new copy"),
+    "random bytes": (b"\x21" + random.Random(5).randbytes(4000), "cannot be decoded, replace or remove it"),
+    "PDF": (b"%PDF-1.4\n", "as it is a PDF: replace or remove it"),
+    "sound": (b"RIFF\x24\0\0\0WAVEfmt ", "as it is sound in WAV: replace or remove it"),
+    "zip": (b"PK\x03\x04" + bytes(40), "as it is packed with zip.*: unpack it: `unzip"),
+}
+
+
+@pytest.mark.parametrize("name", NO_PICTURES)
+def test_what_is_no_picture_is_told(name: str, tmp_path: Path) -> None:
+    content, message = NO_PICTURES[name]
+    (tmp_path / "x.jpg").write_bytes(content)
+    with pytest.raises(
+        ValueError, match=f"x.jpg cannot be decoded, .*{message}" if "cannot" not in message else message
+    ):
+        read_image(tmp_path / "x.jpg")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (bytes(5000), "no recording: it is nothing but zeros"),
+        (b"\x21" + random.Random(5).randbytes(4000), "no recording: it has no header of a file of sound"),
+    ],
+)
+def test_what_is_no_sound_is_told(content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_sound("x", content)
