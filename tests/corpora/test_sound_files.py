@@ -84,6 +84,17 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
     "size 0, through a pipe": (lambda: riff(PCM, size=0), 0),
     "size of 32 bits, through a pipe": (lambda: riff(PCM, size=0xFFFF_FFFF), 0),
     "size of 31 bits, through a pipe": (lambda: riff(PCM, size=0x7FFF_F000), 0),
+    "size 0 before chunks": (lambda: riff(PCM, size=0, behind=INFO + chunk(b"id3 ", b"x" * 900)), 0),
+    "size of 32 bits before chunks": (
+        lambda: riff(PCM, size=0xFFFF_FFFF, behind=chunk(b"LIST", b"INFOodd") + b"\0"),
+        0,
+    ),
+    "size of 32 bits before a chunk without padding": (
+        lambda: riff(PCM, size=0xFFFF_FFFF, behind=chunk(b"bext", b"odd")),
+        0,
+    ),
+    "size 0 before a tag": (lambda: riff(PCM, size=0, behind=b"TAG" + b"x" * 125), 0),
+    "size 0 and the name of a chunk among the samples": (lambda: riff(PCM[:8] + b"LIST" + PCM[12:], size=0), 30000),
     "RF64": (lambda: rf64(len(PCM)), 0),
     "RF64 through a pipe": (lambda: rf64(0), 0),
     "chunks before and behind": (

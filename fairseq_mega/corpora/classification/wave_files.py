@@ -3,6 +3,7 @@
 Sources: Microsoft's "Multiple channel audio data and WAVE files", EBU Tech 3306 (RF64), ITU-T G.711 (mu-law, A-law).
 """
 
+import re
 import struct
 from typing import Iterator, NamedTuple, Optional, Tuple
 
@@ -16,6 +17,7 @@ FROM_A_PIPE = 0x7FF0_0000  # a size from here on was written before the length w
 _RECORDINGS = (b"RIFF", b"RF64", b"BW64", b"data")  # chunks that begin another recording
 _NOTES = (b"LIST", b"id3 ", b"ID3 ", b"bext", b"cue ", b"fact", b"smpl", b"inst", b"PEAK", b"_PMX", b"JUNK", b"PAD ")
 _TAGS = (b"TAG", b"ID3", b"APETAGEX")  # that are no chunks, and reach to the end
+_ID3V1 = 128  # bytes of the tag that begins with TAG
 _LOUDEST = 4.0  # of floats, whose full scale is 1
 
 
@@ -96,18 +98,30 @@ def _end_of_samples(content: bytes, begin: int, size: int) -> int:
     if content.find(b"WAVEfmt ", begin) >= 0:
         raise _several()
     if size >= FROM_A_PIPE and size > there:
-        return len(content)
+        return _before_notes(content, begin)
     if size > there:
         raise WaveError(f"is cut off: its header announces {size} bytes of samples, {there} are there")
     if any(_are_notes(content[begin + size + pad :]) for pad in {size % 2, 0}):  # some leave the padding out
         return begin + size
     if size == 0:
-        return len(content)  # through a pipe: the length was to be put in later
+        return _before_notes(content, begin)  # through a pipe: the length was to be put in later
     raise WaveError(f"has wrong sizes: its header announces {size} bytes of samples, {there - size} more follow")
 
 
-def _are_notes(rest: bytes) -> bool:
+def _before_notes(content: bytes, begin: int) -> int:
+    """End of samples of unknown size: where chunks begin that reach to the end, one behind the other, or a tag."""
+    for found in re.finditer(b"|".join(map(re.escape, _NOTES)), content[begin:]):
+        if _are_notes(content[begin + found.start() :], whole=True):
+            return begin + found.start()
+    tag = len(content) - _ID3V1
+    return tag if tag >= begin and content.startswith(b"TAG", tag) else len(content)
+
+
+def _are_notes(rest: bytes, whole: bool = False) -> bool:
     """Return whether bytes behind the samples are none of them: chunks one behind the other, tags, or zeros.
+
+    Args:
+        whole: whether the last chunk has to be whole.
 
     Raises:
         WaveError: if there is another recording among them.
@@ -121,7 +135,7 @@ def _are_notes(rest: bytes) -> bool:
             return False
         size = struct.unpack_from("<I", rest, place + 4)[0]
         if place + 8 + size > len(rest):
-            return name in _NOTES  # cut off, and the samples are whole
+            return name in _NOTES and not whole  # cut off, and the samples are whole
         place += 8 + size + size % 2
     return True
 
