@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import re
+import struct
 from pathlib import Path
 from typing import Any, Set
 
@@ -31,6 +32,7 @@ _TURNS = {
 WIDE = 65_535  # the largest number of 16 bits
 _LEAST = 4_096  # of a picture that uses its 16 bits
 _MANY, _FEW = 32, 20  # different numbers, and greys that are left of them
+_ZEROS = 64  # bytes at the end of a file that no coding leaves there
 _FAINT = 8  # shades between which nothing is to be seen
 _told: Set[str] = set()  # of what is said once
 
@@ -54,7 +56,9 @@ def read_image(path: Path) -> Any:
 
     try:
         with Image.open(path) as image:
-            return _upright(image, to_rgb(image))
+            rgb = to_rgb(image)
+            _check_end(path, image)
+            return _upright(image, rgb)
     except _Unfit as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # PIL's readers raise nearly everything on damaged files
@@ -180,6 +184,32 @@ def _check_frames(image: Any, first: Any) -> None:
         _told.add("frames")
         name = getattr(image, "filename", "a picture")
         logger.warning(f"{name} has {frames} frames: of pictures with several the first one is taken")
+
+
+def _check_end(path: Path, image: Any) -> None:
+    """Refuse a picture of which the end is zeros: of some forms PIL shows a part then, and grey in its place."""
+    if image.format not in ("JPEG", "MPO", "WEBP", "AVIF"):
+        return
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _ZEROS))
+        if file.read().strip(b"\0"):
+            return
+        file.seek(0)
+        content = file.read()
+    if not content[: _end_of(content)][-_ZEROS:].strip(b"\0"):
+        raise _Unfit("it ends in zeros, as what was not copied to its end: get a new copy")
+
+
+def _end_of(content: bytes) -> int:
+    """End of a JPEG, WebP or AVIF within the bytes of its file, by what it says itself."""
+    if content.startswith(b"\xff\xd8"):
+        return content.find(b"\xff\xd9", content.rfind(b"\xff\xda")) % (len(content) + 1)  # -1: all of it
+    if content.startswith(b"RIFF"):
+        return 8 + int(struct.unpack_from("<I", content, 4)[0])
+    end = 0
+    while end + 8 <= len(content) and (size := int(struct.unpack_from(">I", content, end)[0])) >= 8:
+        end += size
+    return end
 
 
 def _upright(source: Any, image: Any) -> Any:

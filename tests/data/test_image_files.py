@@ -4,12 +4,13 @@ import io
 import logging
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from fairseq_mega.data import image_files
 from fairseq_mega.data.image_files import read_image
@@ -90,6 +91,13 @@ def tiff(rows: np.ndarray, planar: bool, signs: int = 1) -> bytes:
     return b"II*\0\x08\0\0\0" + struct.pack("<H", len(fields)) + entries + bytes(4) + more + b"".join(parts)
 
 
+def noise(form: str, kept: float = 1.0, **options: Any) -> bytes:
+    """A picture of which only a part was copied, and zeros stand in place of the others; or zeros follow it."""
+    content = saved(np.random.default_rng(0).integers(0, 255, (99, 99, 3), np.uint8), form, **options)
+    part = content[: int(kept * len(content))]
+    return part + bytes(len(content) - len(part) or 999)
+
+
 def hot() -> np.ndarray:
     """Numbers of 12 bits, and one that is not."""
     values = MANY * 4
@@ -135,6 +143,15 @@ def test_one_bit(tmp_path: Path) -> None:
     assert np.asarray(read_image(tmp_path / "x.png"))[0].tolist() == [[0] * 3, [255] * 3]
 
 
+WHOLE = ("JPEG", "WEBP", *(["AVIF"] if features.check("avif") else []))
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_zeros_behind_a_whole_picture_are_none_of_it(form: str, tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(noise(form))
+    assert read_image(tmp_path / "picture").size == (99, 99)
+
+
 REFUSED: Dict[str, List[Any]] = {
     "12 bits in 16": [lambda: saved((RAMP * 65).astype(np.uint16), "PNG"), "from 0 to 4095, where 65535 is white"],
     "10 bits in 16": [lambda: saved((RAMP * 16).astype(np.uint16), "TIFF"), "multiply 16"],
@@ -160,6 +177,7 @@ REFUSED: Dict[str, List[Any]] = {
         lambda: saved(np.stack([WANTED.astype(np.uint8)] * 3 + [np.zeros((8, 8), np.uint8)], axis=-1), "PNG"),
         "laid over white, where nothing",
     ],
+    **{f"{form}, zeros at its end": [partial(noise, form, 0.6), "in zeros, as what was not"] for form in WHOLE},
     "HEIC": [lambda: b"\0\0\0\x18ftypheic" + bytes(99), "as it is a picture in HEIC: .*heif-convert"],
     "a page": [lambda: b"%PDF-1.7\n", "as it is a PDF: replace or remove it"],
     "an archive": [lambda: b"PK\x03\x04" + bytes(99), "as it is packed with zip"],
