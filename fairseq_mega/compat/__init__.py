@@ -25,6 +25,7 @@ from . import (
     ngrams,
     numpy_names,
     paths,
+    pieces,
     precision,
     safe_globals,
     saving,
@@ -73,6 +74,7 @@ def apply() -> None:
     saving.keep_the_best()
     saving.lock_save_dirs()
     names.keep_names()
+    pieces.compare_sentencepiece_models()
     workers.start_workers_by_fork()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()

@@ -22,6 +22,7 @@ NOUNS = {
     LANGUAGES: "pair of languages",
     SUBWORDS: "sentencepiece model",
 }
+SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that cut its text
 HANDED = "names of the checkpoint"  # in the state that a task is given: its file and its names
 FINGERPRINT = "\0fingerprint "  # in place of the names, in checkpoints of before they had them
 _FINGERPRINTS = re.compile(r"(?:^|\.)dictionary_fingerprints?$")
@@ -89,13 +90,39 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
         if isinstance(dictionary, Dictionary):
             paths = [os.path.join(folder, file) for file in (f"dict.{language}.txt", "dict.txt")]
             found[kind] = names_of_dictionary(dictionary, next(filter(os.path.isfile, paths), folder), option)
-    return found
+    return {**found, **names_of_subwords(os.path.join(folder, SUBWORDS_FILE))}
 
 
 def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdict") -> Names:
     """Symbols of a dictionary; ``option`` is that of fairseq-preprocess which takes such a one."""
     remedy = f"give the data folder it was trained on, or binarise with its dictionary (fairseq-preprocess --{option})"
     return Names("\n".join(dictionary.symbols), where, remedy)
+
+
+def names_of_subwords(model: typing.Union[str, "os.PathLike[str]"]) -> typing.Dict[str, Names]:
+    """A sentencepiece model by its digest; nothing where there is no such file."""
+    if not os.path.isfile(model):
+        return {}
+    with open(model, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    remedy = "give the one it was trained with: another one cuts the same text into other pieces"
+    return {SUBWORDS: Names(digest, str(model), remedy)}
+
+
+def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
+    """Names that the data of a training give to numbers, and its ``--bpe sentencepiece``.
+
+    Raises:
+        OtherNames: if the data were cut by another sentencepiece model.
+    """
+    own, model = names_of(trainer.task), getattr(trainer.cfg.bpe, "sentencepiece_model", None)
+    given = names_of_subwords(model) if isinstance(model, str) else {}
+    if SUBWORDS in own and SUBWORDS in given and own[SUBWORDS].text != given[SUBWORDS].text:
+        raise OtherNames(
+            f"--sentencepiece-model {model} is not the sentencepiece model that cut the training text: give "
+            f"{own[SUBWORDS].where}"
+        )
+    return {**given, **own}
 
 
 def _languages(source: str, target: str) -> Names:
@@ -224,7 +251,7 @@ def _load_for_training(
     reset_meters: bool = False,
 ) -> typing.Any:
     """Load a checkpoint if there is one; every training does so at its beginning, and keeps what its data say then."""
-    self.names_of_data = names_of(self.task)
+    self.names_of_data = names_of_training(self)
     token = _training.set(_Training(self, reset_optimizer and reset_lr_scheduler and reset_meters))
     try:
         return original(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters)

@@ -12,11 +12,13 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 
 from fairseq.data import Dictionary
 
+from fairseq_mega.compat.names import SUBWORDS_FILE
+
 from .byte_text import encode
 from .text_cleaning import clean, steps_of_model
 
 UNIT_FILE = "unit.json"
-MODEL_FILE = "subwords.model"
+MODEL_FILE = SUBWORDS_FILE
 LINE_END = "\n"  # stands for </s> among the symbols of a text
 REPLACEMENT = "\ufffd"
 _BYTES = frozenset(map(str, range(256)))

@@ -11,13 +11,12 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
 from fairseq_mega.compat.batches import is_for_training
-from fairseq_mega.compat.names import LABELS, SOURCE, Names, difference, names_of_dictionary
+from fairseq_mega.compat.names import LABELS, SOURCE, Names, difference, names_of_dictionary, names_of_subwords
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
 from fairseq_mega.data.text_units import MODEL_FILE
 
 from .classification import ClassificationConfig, ClassificationTask
-from .subword_names import names_of_subwords
 
 logger = logging.getLogger(__name__)
 

@@ -17,17 +17,15 @@ from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.batches import is_for_training
 from fairseq_mega.compat.launching import is_given
-from fairseq_mega.compat.names import Names, names_of_dictionaries
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
-from fairseq_mega.data.text_units import MODEL_FILE, TextUnit, text_unit, unit_name
+from fairseq_mega.data.text_units import TextUnit, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
 from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
 from .chunk_parallel import ChunkParallel, ChunkParallelOptions, join
-from .subword_names import names_of_subwords
 
 logger = logging.getLogger(__name__)
 
@@ -275,10 +273,6 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         if "streams" not in sample.get("net_input", {}):
             return sample
         return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
-
-    def names_of_numbers(self) -> Dict[str, Names]:
-        """Names of tokens: the symbols of the dictionary, and the model of subwords where the data have one."""
-        return {**names_of_dictionaries(self), **names_of_subwords(self.folder / MODEL_FILE)}
 
     def build_bpe(self, args: Any) -> Any:
         """What ``--bpe`` asks for, else the unit of the data or of the checkpoint: text in, text out.

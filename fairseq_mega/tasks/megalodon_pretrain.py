@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, FairseqDataset, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.names import SOURCE, Names
+from fairseq_mega.compat.names import SOURCE, Names, names_of_subwords
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
 from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files
@@ -20,7 +20,6 @@ from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
-from .subword_names import names_of_subwords
 
 logger = logging.getLogger(__name__)
 PROMPTS = "prompts are lines of plain text; give them to fairseq-mega-interactive"
