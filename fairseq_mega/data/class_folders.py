@@ -1,6 +1,7 @@
 """Examples as files in a folder for each class: what is taken, and what is left out, which nobody should overlook."""
 
 import os
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -8,7 +9,13 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tu
 
 from .file_kinds import FileKind, kind_of_file
 
-SYSTEM_FILES = ("desktop.ini", "thumbs.db", "__macosx")  # that nobody put there; hidden ones are not looked at either
+SYSTEM_FILES = (  # and folders that nobody put there; hidden ones are not looked at either
+    *("desktop.ini", "ehthumbs.db", "thumbs.db", "__macosx", "@eadir", "lost+found", "$recycle.bin"),
+    "system volume information",
+)
+_NUMBER = re.compile(r"[+-]?\d{1,15}([.,]0*)?", re.ASCII)
+_SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10))  # of the form in which a picture character is shown
+_DOTLESS = {0x131: "i", 0x307: None}  # of Turkish, whose small and large letters other rules pair otherwise
 
 
 class Wanted(NamedTuple):
@@ -88,11 +95,12 @@ def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[D
 
 
 def alike(names: Sequence[str]) -> List[List[str]]:
-    """Groups of names that differ in capitals, in how characters are composed, or in invisible ones, alone."""
+    """Groups of names that differ only in capitals, composition, invisible characters, or the way to write a number."""
     groups: Dict[str, List[str]] = defaultdict(list)
     for name in names:
-        seen = "".join(filter(is_visible, name))
-        groups[unicodedata.normalize("NFKC", seen).casefold().strip()].append(name)
+        seen = "".join(filter(is_visible, name)).translate(_SELECTORS)
+        folded = unicodedata.normalize("NFKC", seen).casefold().strip().translate(_DOTLESS)
+        groups[str(int(re.split("[.,]", folded)[0])) if _NUMBER.fullmatch(folded) else folded].append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 
