@@ -33,6 +33,9 @@ TABLES: Dict[str, bytes] = {
     "more columns": ("id\tlabel\ttext\n" + "".join(f"7\t{label}\t{text}\n" for label, text in ROWS)).encode(),
     "CSV": comma("text,label\n").encode(),
     "CSV of Windows": comma("Text;Label\r\n", ";").replace("\n", "\r\n").replace("\r\r", "\r").encode("utf-8-sig"),
+    "CSV with blanks behind delimiters": (
+        "label, text\n" + "".join(f"{label}, " + '"' + text.replace('"', '""') + '"\n' for label, text in ROWS)
+    ).encode(),
     "joined, with marks": ("\ufeff" + tsv(ROWS[:4]) + "\ufeff" + tsv(ROWS[4:])).encode(),
     "invisible characters": tsv([(f"\u200b{label}\u200f", text) for label, text in ROWS], "label\ttext\n").encode(),
     "all in quotes": tsv([(f'"{label}"', '"' + text.replace('"', '""') + '"') for label, text in ROWS]).encode(),
@@ -66,6 +69,19 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
     "CSV without a header": ("".join(f'{label},"{text}"\n' for label, text in ROWS).encode(), "line 1 has no TAB"),
     "CSV without quotes": (b"label,text\ngood,a fine, long film\n", "line 2 has 3 columns, 2 are needed; .* quotes"),
     "JSON lines": (json.dumps({"label": "good", "text": "x"}).encode(), "it is JSON, .*jq -r"),
+    "JSON over several lines": (json.dumps([{"label": "good", "text": "x"}], indent=1).encode(), "it is JSON, .*jq -r"),
+    "two columns of texts": (b"label,text,text\ngood,a film,long\n", "names the columns 'label' and 'text' and 'text'"),
+    "two columns of labels": (b"Label\tSentiment\tText\na\tb\tc\n", "names the columns 'label' and 'sentiment' and"),
+    "carriage returns": (
+        tsv(ROWS).replace("\n", "\r").encode(),
+        "lines end in carriage returns.*tr '.r' '.n' <.*own.tsv",
+    ),
+    "carriage returns, CSV": (comma("text,label\n").replace("\n", "\r").encode(), "lines end in carriage returns"),
+    "labels of cp1251": (
+        tsv([("хорошо", "x y")] + ROWS).encode("cp1251"),
+        "line 1 has a label that is no UTF-8: convert",
+    ),
+    "a text of invisible characters": (tsv([*ROWS, ("bad", "\u200b\u00a0")]).encode(), "line 7 has no text"),
     "some labels in quotes": (
         tsv([('"good"', "x y")] + ROWS).encode(),
         "line 1 has its label in quotes, and line 7 is",

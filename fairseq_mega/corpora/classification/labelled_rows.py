@@ -7,9 +7,10 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.tables import read_lines, read_table
-from fairseq_mega.corpora.text_files import open_text
+from fairseq_mega.corpora.text_files import open_text, returns_end_no_line
 from fairseq_mega.data.class_folders import listed
-from fairseq_mega.data.json_lines import begins_array, begins_object
+from fairseq_mega.data.file_kinds import HEAD
+from fairseq_mega.data.json_lines import begins_array, begins_json, begins_object
 
 FIRST_LINES = ("auto", "names", "example")
 FIRST_LINE = (
@@ -32,6 +33,7 @@ class Header(NamedTuple):
         columns: how many there are.
         label, text: which column holds which.
         others: names of the columns that are not read.
+        is_spaced: whether a blank stands behind each delimiter.
     """
 
     delimiter: str
@@ -39,17 +41,23 @@ class Header(NamedTuple):
     label: int
     text: int
     others: List[str]
+    is_spaced: bool
+
+
+def _names(line: bytes, delimiter: str) -> List[str]:
+    return [name.strip().strip("\"'").lower() for name in line.decode("utf-8", "replace").split(delimiter)]
 
 
 def header_of(line: bytes) -> Optional[Header]:
     """The header that a line is; None where it does not name one column of labels and one of texts."""
     for delimiter in "\t,;":
-        names = [name.strip().strip("\"'").lower() for name in line.decode("utf-8", "replace").split(delimiter)]
+        names = _names(line, delimiter)
         labels = [place for place, name in enumerate(names) if name in LABELS]
         texts = [place for place, name in enumerate(names) if name in TEXTS]
         if len(labels) == 1 and len(texts) == 1:
             others = [name for place, name in enumerate(names) if place not in (labels[0], texts[0])]
-            return Header(delimiter, len(names), labels[0], texts[0], others)
+            spaced = line.count(f"{delimiter} ".encode()) == len(names) - 1
+            return Header(delimiter, len(names), labels[0], texts[0], others, spaced)
     return None
 
 
@@ -64,12 +72,16 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         DownloadError: for a packed file that is damaged.
     """
     line = next((line for _, line in read_lines(path)), b"")
-    if begins_object(line) or begins_array(line):
+    if begins_object(line) or begins_array(line) or _begins_json(path):
         raise ValueError(
             f"{path}: it is JSON, and lines of label TAB text are needed; convert it, for example JSON lines with "
             f"`jq -r '[.label, .text] | @tsv' {path} >OUT.tsv`"
         )
+    if line.count(b"\r") > 1 and line.count(b"\t") != 1:
+        raise ValueError(f"{path}: {returns_end_no_line(path)}")
     header = None if first_line == "example" else header_of(line)
+    if header is None and first_line == "auto":
+        _check_names(path, line)
     if header is not None:
         unread = f"; columns left out: {listed(list(map(repr, header.others)))}" if header.others else ""
         say(f"{path}: the first line names the columns, and is left out{unread}")
@@ -86,6 +98,23 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         if number > 1 or first_line != "names":
             _check_row(path, number, label, text, first_line)
             yield number, label, text
+
+
+def _begins_json(path: Path) -> bool:
+    with open_text(path, errors="replace") as file:
+        return begins_json(file.read(HEAD).encode())
+
+
+def _check_names(path: Path, line: bytes) -> None:
+    """Raise ValueError for a first line that names several columns of labels or of texts, and no other column."""
+    for delimiter in "\t,;|":
+        names = _names(line, delimiter)
+        if len(names) > 2 and LABELS.intersection(names) and TEXTS.intersection(names):
+            several = " and ".join(repr(name) for name in names if name in LABELS | TEXTS)
+            raise ValueError(
+                f"{path}: line 1 names the columns {several}, and one of labels and one of texts is needed: leave one "
+                f"of each, or give the others other names"
+            )
 
 
 def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
@@ -146,7 +175,7 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
     """Number of the last line, and fields of each record, which may have several lines."""
     csv.field_size_limit(_LONGEST)
     with open_text(path, errors="surrogateescape", newline="") as file:
-        reader = csv.reader(file, delimiter=header.delimiter, strict=True)
+        reader = csv.reader(file, delimiter=header.delimiter, strict=True, skipinitialspace=header.is_spaced)
         try:
             for fields in reader:
                 if fields and len(fields) != header.columns:

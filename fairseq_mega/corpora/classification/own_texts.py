@@ -63,14 +63,16 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     others: List[int] = []  # lines that are no UTF-8
     for number, field, text in labelled_rows(path, first_line):
         label = _without_marks(field.decode("utf-8", "replace"))
+        if "\ufffd" in label and not _is_utf8(field):
+            raise ValueError(f"{path}: line {number} has a label that is no UTF-8: {not_utf8(path)}")
         if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
         if b"\0" in text:
             raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: mend the file")
-        if not text.strip():
+        if not any(is_visible(character) and not character.isspace() for character in text.decode("utf-8", "replace")):
             raise ValueError(f"{path}: line {number} has no text")
         found.append((text, label))
-        if text.decode("utf-8", "ignore").encode() != text:
+        if not _is_utf8(text):
             others.append(number)
     if not found:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
@@ -80,6 +82,10 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path)}"
         )
     return found
+
+
+def _is_utf8(text: bytes) -> bool:
+    return text.decode("utf-8", "ignore").encode() == text
 
 
 def _without_marks(label: str) -> str:
