@@ -8,6 +8,7 @@ import inspect
 import os
 import pathlib
 import socket
+import subprocess
 import sys
 import typing
 
@@ -117,6 +118,8 @@ def _call_in_processes(
                 f"in one process: leave it out"
             )
     read_variables(options)
+    if command not in IN_ONE_PROCESS:
+        read_slurm(options, on_cpu)
     if on_cpu and options.distributed_world_size > 1:
         return _call_on_cpu(original, cfg, main, kwargs)
     with errors_of_processes():
@@ -161,6 +164,49 @@ def read_variables(options: typing.Any) -> None:
     options.distributed_no_spawn = True
 
 
+def read_slurm(options: typing.Any, on_cpu: bool) -> None:
+    """Take rank and address from SLURM's variables where srun started several processes; of GPUs fairseq does so.
+
+    Args:
+        options: a DistributedTrainingConfig.
+        on_cpu: no GPU is used.
+
+    Raises:
+        ValueError: if each process would train alone, which nothing asks for.
+    """
+    rank, asked, port = os.environ.get("SLURM_PROCID"), options.distributed_world_size, options.distributed_port
+    tasks = _number("SLURM_STEP_NUM_TASKS", 1)
+    if tasks == 1 and (on_cpu or rank != "0"):  # a script of sbatch has these, too: it is process 0, started by nobody
+        nodes = _number("SLURM_NNODES", 1)
+        tasks = _number("SLURM_NTASKS", nodes * _number("SLURM_NTASKS_PER_NODE", 1))
+    alone = asked == 1 and is_given("--distributed-world-size", sys.argv)
+    if rank is None or tasks == 1 or alone or "RANK" in os.environ or options.distributed_init_method is not None:
+        return
+    if asked == 1 or port <= 0 or (on_cpu and asked != tasks):
+        raise ValueError(
+            f"SLURM has {tasks} processes for this command: give --distributed-world-size {tasks} --distributed-port "
+            f"PORT, with a number that is free, to train with them together, or --distributed-world-size 1 to train "
+            f"in this one alone"
+        )
+    if on_cpu:
+        options.distributed_init_method = f"tcp://{_first_host()}:{port}"
+        options.distributed_rank, options.distributed_no_spawn = _number("SLURM_PROCID", 0), True
+
+
+def _first_host() -> str:
+    """Name of the node that has rank 0."""
+    if _number("SLURM_NNODES", 1) == 1:
+        return "localhost"
+    nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "")
+    try:
+        return subprocess.check_output(["scontrol", "show", "hostnames", nodes]).decode().split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError) as error:
+        raise ValueError(
+            f"scontrol does not tell the nodes of this job ({error}): give --distributed-init-method tcp://HOST:PORT, "
+            f"the first node's, and --distributed-rank $SLURM_PROCID"
+        ) from error
+
+
 def _call_on_cpu(
     original: typing.Callable, cfg: typing.Any, main: typing.Callable, kwargs: typing.Dict[str, typing.Any]
 ) -> typing.Any:
@@ -170,10 +216,8 @@ def _call_on_cpu(
     options = cfg.distributed_training
     options.distributed_backend = "gloo"
     if options.distributed_init_method is None:
-        by_slurm = options.distributed_port > 0 and utils._infer_slurm_init(options, None)
-        if not by_slurm or options.distributed_init_method is None:
-            port = options.distributed_port if options.distributed_port > 0 else free_port()
-            options.distributed_init_method = f"tcp://localhost:{port}"
+        port = options.distributed_port if options.distributed_port > 0 else free_port()
+        options.distributed_init_method = f"tcp://localhost:{port}"
     elif is_given("--distributed-rank", sys.argv) or options.distributed_rank:
         options.distributed_no_spawn = True  # one process for each command
     options.device_id = 0

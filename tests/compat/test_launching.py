@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -25,7 +26,7 @@ TCP = "tcp://localhost:29501"
 @pytest.fixture
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An environment without a launcher, on a machine without GPUs."""
-    for name in (*VARIABLES, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"):
+    for name in (*VARIABLES, *filter(lambda name: name.startswith("SLURM_"), os.environ)):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "argv", ["fairseq-train"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -46,9 +47,7 @@ def call(
         cfg.distributed_training[name] = value
         surroundings.setattr(sys, "argv", [*sys.argv, f"--{name.replace('_', '-')}={value}"])
     done: List[str] = []
-    surroundings.setattr(
-        torch.multiprocessing, "spawn", lambda work, args, nprocs, **_: done.append(f"starts {nprocs}")
-    )
+    surroundings.setattr(torch.multiprocessing, "spawn", lambda *_, nprocs, **__: done.append(f"starts {nprocs}"))
     surroundings.setattr(utils, "distributed_main", lambda *_: done.append("is one"))
     surroundings.setattr(launching.torch.cuda, "device_count", lambda: gpus)
     surroundings.setattr(launching.torch.cuda, "is_available", lambda: gpus > 0)
@@ -126,6 +125,73 @@ def test_slurm_starts_a_task_for_each_process(surroundings: pytest.MonkeyPatch, 
     assert done == ["is one"]
     assert (found.distributed_rank, found.device_id) == (9, 1 if gpus else 0)
     assert found.distributed_init_method == "tcp://first:29500"
+
+
+def slurm(tasks: int, rank: int, nodes: int = 1) -> Dict[str, str]:
+    """Variables of a process that srun started."""
+    number = {"SLURM_NTASKS": str(tasks), "SLURM_NNODES": str(nodes), "SLURM_JOB_NODELIST": "x"}
+    return {**number, "SLURM_JOB_ID": "7", "SLURM_PROCID": str(rank), "SLURM_LOCALID": "0"}
+
+
+TOGETHER = {"distributed_world_size": 2, "distributed_port": 29500}
+BY_SRUN = {"SLURM_STEP_NUM_TASKS": "2"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "given", "how", "rank", "address"),
+    [
+        (slurm(2, 0), TOGETHER, "is one", 0, "localhost"),
+        (slurm(2, 1), TOGETHER, "is one", 1, "localhost"),
+        (slurm(2, 1, nodes=2), TOGETHER, "is one", 1, "first"),  # a task on each node
+        ({**slurm(2, 1), **BY_SRUN}, TOGETHER, "is one", 1, "localhost"),
+        (slurm(2, 1), {"distributed_world_size": 1}, "alone", 0, None),
+        (slurm(1, 0), {}, "alone", 0, None),
+        ({"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7"}, {}, "alone", 0, None),  # a shell of salloc
+        ({**slurm(2, 1), **TWO}, {}, "is one", 1, None),  # torchrun within srun
+    ],
+)
+def test_processes_of_slurm_on_a_cpu(
+    surroundings: pytest.MonkeyPatch,
+    variables: Dict[str, str],
+    given: Dict[str, Any],
+    how: str,
+    rank: int,
+    address: Optional[str],
+) -> None:
+    surroundings.setattr(launching.subprocess, "check_output", lambda words: b"first\nsecond\n")
+    found, done = call(surroundings, variables, given)
+    assert (done, found.distributed_rank) == ([how], rank)
+    if address is not None:
+        assert (found.distributed_world_size, found.distributed_init_method) == (2, f"tcp://{address}:29500")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("given", "gpus"),
+    [
+        *(({}, gpus) for gpus in (0, 1, 2)),
+        *(({"distributed_world_size": 2}, gpus) for gpus in (0, 1, 2)),
+        *(({"distributed_port": 29500}, gpus) for gpus in (0, 1)),  # of two GPUs fairseq works out how many there are
+    ],
+)
+def test_processes_of_slurm_do_not_train_alone(
+    surroundings: pytest.MonkeyPatch, given: Dict[str, Any], rank: int, gpus: int
+) -> None:
+    with pytest.raises(ValueError, match="SLURM has 2 processes .* give --distributed-world-size 2 --distributed-port"):
+        call(surroundings, {**slurm(2, rank), **BY_SRUN}, given, gpus)
+
+
+def test_a_script_of_sbatch_trains_on_its_gpus(surroundings: pytest.MonkeyPatch) -> None:
+    assert call(surroundings, slurm(2, 0), {}, gpus=2)[1] == ["starts 2"]
+
+
+def test_nodes_that_scontrol_does_not_know(surroundings: pytest.MonkeyPatch) -> None:
+    def fail(words: List[str]) -> bytes:
+        raise FileNotFoundError("scontrol")
+
+    surroundings.setattr(launching.subprocess, "check_output", fail)
+    with pytest.raises(ValueError, match="--distributed-init-method tcp://HOST:PORT, .* --distributed-rank"):
+        call(surroundings, slurm(2, 1, nodes=2), TOGETHER)
 
 
 @pytest.mark.parametrize(

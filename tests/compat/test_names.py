@@ -158,9 +158,7 @@ def test_classes_without_folders_have_the_names_of_the_training(tmp_path: Path) 
 def test_a_training_keeps_the_names_of_its_beginning(renamed: Any, tmp_path: Path) -> None:
     """Data that go away while it runs take no names from its checkpoints."""
     made = renamed["images"]
-    trainer: Any = SimpleNamespace(
-        task=test_image_classification.task_of(made.data), cfg=SimpleNamespace(bpe=None)
-    )
+    trainer: Any = SimpleNamespace(task=test_image_classification.task_of(made.data), cfg=SimpleNamespace(bpe=None))
     names._load_for_training(lambda *given: None, trainer, "absent.pt")
     trainer.task.cfg.data = str(tmp_path)
     assert names._with_names(lambda self: {"model": {}}, trainer)["names"] == {"labels": "class0\nclass1\nclass2"}
