@@ -2,7 +2,7 @@
 
 import typing
 
-from fairseq_mega.compat.expressions import literal
+from fairseq_mega.compat.paths import split
 from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
 from fairseq_mega.tasks.families import LANGUAGE_MODEL, kind_of
 
@@ -36,9 +36,12 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
     for option, meaning in REQUIRED.get(command, {}).items():
         if not any(argument.startswith(option) for argument in arguments):
             raise UsageError(f"{option} is missing: give {meaning}")
-    betas = option_value(arguments, "--adam-betas")
-    if betas is not None and not is_pair(betas):
-        raise UsageError(f"--adam-betas {betas}: two numbers in brackets are needed, for instance '(0.9, 0.98)'")
+        value = option_value(arguments, option)
+        if value == "":
+            raise UsageError(f"{option} '': give {meaning}")
+        one = command in ("eval-lm", "validate")
+        if one and value is not None and "://" not in value and len(split(value)) > 1:
+            raise UsageError(f"{option} {value}: fairseq-mega-{command} takes one checkpoint: give one")
     task = option_value(arguments, "--task")
     if command == "train":
         arch = option_value(arguments, "--arch") or option_value(arguments, "-a")
@@ -63,12 +66,6 @@ def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> 
     if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
         return list(arguments)
     return [*arguments, "--task", origin.task]
-
-
-def is_pair(text: str) -> bool:
-    """Whether a text holds two numbers in brackets."""
-    value = literal(text)
-    return isinstance(value, (tuple, list)) and [isinstance(x, (int, float)) for x in value] == [True, True]
 
 
 def check_family(subject: str, arch: str, task: typing.Optional[str]) -> None:

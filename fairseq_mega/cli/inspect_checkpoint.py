@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from fairseq_mega.corpora.commands import exit_status
-from fairseq_mega.reports.inspection.command import report
+from fairseq_mega.reports.inspection.command import report, unread
 
 PROGRAM = "fairseq-mega-inspect"
 
@@ -41,7 +41,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status, 1 after an error message."""
-    options = build_parser().parse_args(argv)
+    parser = build_parser()
+    options = parser.parse_args(argv)
+    problem = unread(options, parser)
+    if problem is not None:
+        parser.error(problem)
     return exit_status(PROGRAM, lambda: report(options))
 
 

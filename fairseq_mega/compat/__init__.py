@@ -24,6 +24,7 @@ from . import (
     names,
     ngrams,
     numpy_names,
+    overrides,
     paths,
     pieces,
     precision,
@@ -31,6 +32,7 @@ from . import (
     saving,
     sharding,
     startup,
+    training_options,
     undecayed,
     validations,
     versions,
@@ -62,6 +64,7 @@ def apply() -> None:
     safe_globals.allow_safe_globals()
     loading.load_data_only()
     loading.unpack_archives_into_their_folder()
+    overrides.refuse_unknown_overrides()
     architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
@@ -92,6 +95,8 @@ def apply() -> None:
     validations.remember_validations()
     finished.leave_finished_trainings()
     finished.save_last_epochs()
+    training_options.name_impossible_schedules()
+    training_options.name_unknown_metrics()
     arguments.separate_bf16_from_tpu()
     arguments.name_missing_arguments()
     arguments.refuse_what_cannot_be()

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from . import generating, paths, ranges
+from . import generating, paths, ranges, training_options
 from .expressions import literal
 from .patching import wrap
 
@@ -65,7 +65,7 @@ def _parse_checked(original, parser, *args, **kwargs):
             parser.error(f"{label}, {value}: {lost}: give paths that are there")
     if given.get("write_checkpoints_asynchronously") and importlib.util.find_spec("iopath") is None:
         parser.error("--write-checkpoints-asynchronously needs iopath: pip install iopath, or leave the option out")
-    problem = generating.obstacle(given) or contradiction(given)
+    problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     if problem is not None:
         parser.error(problem)
     overrides = given.get("model_overrides")
@@ -74,15 +74,11 @@ def _parse_checked(original, parser, *args, **kwargs):
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
-    for name in ("print_step", "retain_iter_history"):
-        if given.get(name):
-            option = f"--{name.replace('_', '-')}"
-            parser.error(f"{option} is for models that refine what they wrote, of which there are none: leave it out")
+    training_options.complete(parsed[0] if isinstance(parsed, tuple) else parsed)
     return parsed
 
 
-HIGHER_IS_BETTER = ("accuracy", "bleu")
-LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
+WAYS_TO_JOIN = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
 
 
 def contradiction(given):
@@ -93,11 +89,11 @@ def contradiction(given):
         if source is None:
             there, missing = f"--target-lang {target}", "--source-lang"
         return f"{there} without {missing}: fairseq then takes the pair of the data folder; give both, or neither"
-    metric, maximize = given.get("best_checkpoint_metric"), given.get("maximize_best_checkpoint_metric")
-    if metric in HIGHER_IS_BETTER and not maximize:
-        return f"--best-checkpoint-metric {metric}: the highest is the best; add --maximize-best-checkpoint-metric"
-    if metric in LOWER_IS_BETTER and maximize:
-        return f"--best-checkpoint-metric {metric}: the lowest is the best; leave --maximize-best-checkpoint-metric out"
+    for name, option in (("post_process", "--post-process (--remove-bpe)"), ("eval_bleu_remove_bpe", "")):
+        way = given.get(name)
+        if way is not None and way not in WAYS_TO_JOIN:
+            known = ", ".join(way for way in WAYS_TO_JOIN if way != "@@ ")
+            return f"{option or '--eval-bleu-remove-bpe'} {way} is unknown: give one of {known}"
     if given.get("num_shards", 1) > 1 and "context_window" not in given:
         return f"--num-shards {given['num_shards']}: fairseq reads it past here and takes all of the data; leave it out"
     if "beam" in given and given.get("distributed_world_size", 1) > 1:

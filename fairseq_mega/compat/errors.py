@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import traceback
 
 from omegaconf import MissingMandatoryValue
@@ -9,6 +10,7 @@ from omegaconf import MissingMandatoryValue
 from .loading import RefusedContents, UnreadableFile
 from .names import OtherNames
 
+MISSING = re.compile(r": (\w+)")  # of omegaconf
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 NOT_UTF8 = (  # what a file is that begins so
     (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
@@ -45,7 +47,7 @@ def remedy(error: BaseException, text: str) -> str:
             "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
         )
     if isinstance(error, MissingMandatoryValue):
-        return f"give --{text.rpartition(': ')[2].replace('_', '-')}"
+        return f"give --{MISSING.findall(text)[0].replace('_', '-')}"
     if isinstance(error, UnicodeDecodeError):
         begins = bytes(error.object[:4])
         known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
@@ -78,6 +80,8 @@ def describe(error: BaseException) -> str:
     parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
+    elif isinstance(error, MissingMandatoryValue):
+        parts = parts[0].splitlines()[:1]
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         parts = [f"{error.filename} does not exist"]
     cause = error.__cause__ or error.__context__

@@ -91,3 +91,10 @@ def evaluate_literals_only() -> None:
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "fairseq":
             vars(module).setdefault("eval", evaluate)
+
+
+def is_pair_of_shares(text: str) -> bool:
+    """Whether a text holds two numbers in brackets, each from 0 to below 1."""
+    value = literal(text)
+    shares = [isinstance(x, (int, float)) and 0 <= x < 1 for x in value] if isinstance(value, (tuple, list)) else []
+    return shares == [True, True]

@@ -1,23 +1,31 @@
 """Options of fairseq's generation that need a language model, an alignment, or the unknown words of a source."""
 
+import importlib.util
 import os
 import typing
 
 from . import paths
 from .patching import wrap
 
+PACKAGES = {  # of scorers, as they are imported and installed
+    "bert_score": ("bert_score", "bert-score"),
+    "meteor": ("nltk", "nltk"),
+    "wer": ("editdistance", "editdistance"),
+}
 COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
 
 
 def use_generation_options() -> None:
-    """Repair --replace-unk, and --lm-path of fairseq-interactive, which fairseq reads past."""
+    """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq reads past."""
     from fairseq import utils
+    from fairseq.models import BaseFairseqModel
     from fairseq.tasks import FairseqTask
 
     wrap(utils, "load_align_dict", _load_align_dict)
     wrap(utils, "replace_unk", _replace_unk)
     wrap(FairseqTask, "build_generator", _build_generator)
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
+    wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
 
 
 def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str]) -> typing.Any:
@@ -128,6 +136,21 @@ def _remember_words(
     return original(self, lines, encode_fn)
 
 
+def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
+    """Take the names of --retain-dropout-modules as names, not as letters; raises ValueError where none is there."""
+    given = cfg.generation.retain_dropout_modules if getattr(cfg.generation, "retain_dropout", False) else None
+    if isinstance(given, str):
+        cfg.generation.retain_dropout_modules = [name.strip() for name in given.split(",")]
+    original(self, cfg)
+    dropping = ("retained", "apply_during_inference")  # ours and fairseq's
+    if given is not None and not any(getattr(part, name, False) for part in self.modules() for name in dropping):
+        parts = sorted({part for name, _ in self.named_modules() for part in name.split(".") if part.isidentifier()})
+        raise ValueError(
+            f"--retain-dropout-modules {given}: no such part of the model drops anything; give names, separated by "
+            f"commas, of {', '.join(parts)}"
+        )
+
+
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     """Say why options of fairseq-generate or -interactive cannot be had together; None where they can.
 
@@ -151,6 +174,9 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             "--constraints: they stand behind the sentences, after tabs, in the lines of fairseq-interactive; give the "
             "lines to that command"
         )
+    problem = _unread(given, interactive)
+    if problem is not None:
+        return problem
     if given.get("replace_unk") is not None:
         return _obstacle_of_replacing(given, interactive)
     lm_path = given.get("lm_path")
@@ -164,6 +190,28 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             f"--lm-path: the words of the language model are read from {dictionary}, which does not exist: copy the "
             f"dictionary of its data, which has to be that of the target language, to there"
         )
+    return None
+
+
+def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:
+    """Say which option nothing would read, or no package is there for; None where there is none."""
+    from fairseq.dataclass.configs import GenerationConfig
+
+    for name, field in GenerationConfig.__dataclass_fields__.items():
+        refining = name.startswith("iter_decode_") or name in ("print_step", "retain_iter_history")
+        if refining and given.get("task") != "translation_lev" and given.get(name, field.default) != field.default:
+            option = f"--{name.replace('_', '-')}"
+            return f"{option} is for models that refine what they wrote, which this is not: leave it out"
+    if given.get("eos_token") is not None and given.get("task") not in ("speech_to_text", "speech_to_speech"):
+        return f"--eos-token {given['eos_token']}: fairseq reads it for translators of speech alone: leave it out"
+    if given.get("retain_dropout_modules") is not None and not given.get("retain_dropout"):
+        return f"--retain-dropout-modules {given['retain_dropout_modules']}: add --retain-dropout, or leave it out"
+    scoring = given.get("scoring")
+    if interactive and scoring != "bleu":
+        return f"--scoring {scoring}: lines of input have no references to score with: leave it out"
+    package, installed = PACKAGES.get(str(scoring), ("", ""))
+    if package and importlib.util.find_spec(package) is None:
+        return f"--scoring {scoring} needs a package: pip install {installed}, or give --scoring sacrebleu"
     return None
 
 

@@ -63,6 +63,8 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
     for name, allowed in RANGES.items():
         value = given.get(name)
         numbers = value if isinstance(value, (list, tuple)) else [value]
+        if not numbers:
+            return f"--{name.replace('_', '-')} '': give {allowed.words}, or several separated by commas"
         for number in numbers:
             if isinstance(number, (int, float)) and not (math.isfinite(number) and allowed.holds(number)):
                 shown = ",".join(map(str, numbers))

@@ -8,7 +8,6 @@ from fairseq import checkpoint_utils
 from fairseq.models import FairseqLanguageModel
 
 from fairseq_mega.compat import architectures, precision
-from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
@@ -27,13 +26,12 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
         OSError: if a file is missing.
         ValueError: if it is no checkpoint of a language model, or holds more than tensors and plain values.
     """
-    overrides: Dict[str, Any] = {"data": str(data)}
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
     if chunk_size is not None:
-        overrides["test_chunk_size"] = chunk_size
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
+        if "test_chunk_size" not in (getattr(state.get("cfg"), "task", None) or ()):
+            raise ValueError(f"--chunk-size {chunk_size}: {path} is no model of --task mega_language_modeling")
+        state["cfg"].task.test_chunk_size = chunk_size
     with architectures.expect_models_of(FairseqLanguageModel):
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
-    if chunk_size is not None and not isinstance(task, MegaLanguageModelingTask):
-        raise ValueError(f"--chunk-size {chunk_size}: {path} is no model of --task mega_language_modeling")
     model.to(device).eval()
     return model, task, training_of(state)

@@ -10,6 +10,7 @@ from fairseq_mega.models import checkpoint_files
 from fairseq_mega.models.checkpoint_files import origin_of
 from tests.support import helpers
 
+ADAM = ["--optimizer", "adam"]
 NOTHING = ["--cpu", "--max-update", "1", "--num-workers", "0", "--disable-validation"]
 
 
@@ -60,7 +61,11 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
         (["data", "--arch", "mega_tiny", "--max-tokens", "many"], "--max-tokens 'many': give a whole number"),
         (["data", "--arch", "mega_tiny", "--lr", "fast"], "--lr 'fast': give a number, or several"),
         (["data", "--arch", "mega_tiny", "--optimizer", "adamw"], "--optimizer adamw is unknown: give adam, "),
-        (["data", "--arch", "mega_tiny", "--adam-betas", "0.9"], "--adam-betas 0.9: two numbers in brackets"),
+        (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "0.9"], "--adam-betas 0.9: two numbers in brackets"),
+        (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "(2,3)"], "--adam-betas (2,3): two numbers in brackets"),
+        (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "(0.9,nan)"], "--adam-betas (0.9,nan): two numbers"),
+        (["data", "--arch", "mega_tiny", "--lr", ""], "--lr '': give a number of at least 0, or several"),
+        (["data", "--arch", "mega_tiny", "--update-freq", ""], "--update-freq '': give a whole number above 0, or"),
         (["data", "--arch", "mega_tiny", "--task", "trnaslation"], "--task trnaslation is unknown: give translation"),
         (["data", "--arch", "mega_tiny", "--update-freq", "2,0"], "--update-freq 2,0: give a whole number above 0"),
         (
@@ -170,12 +175,42 @@ def test_checkpoints_of_another_family(command, options, expected, tiny_model, c
         (["--decode-weights=int8", "--model-overrides", "[1]"], "--model-overrides [1]: give a dictionary"),
         (["--model-overrides", "{[]: 1}"], "--model-overrides {[]: 1}: give a dictionary"),
         (["--print-step"], "--print-step is for models that refine what they wrote"),
+        (["--iter-decode-max-iter", "3"], "--iter-decode-max-iter is for models that refine what they wrote"),
+        (["--iter-decode-force-max-iter"], "--iter-decode-force-max-iter is for models that refine"),
+        (["--remove-bpe", "nosuch"], "--post-process (--remove-bpe) nosuch is unknown: give one of sentencepiece, "),
+        (["--eos-token", "w1"], "--eos-token w1: fairseq reads it for translators of speech alone: leave it out"),
+        (["--retain-dropout-modules", "x"], "--retain-dropout-modules x: add --retain-dropout, or leave it out"),
+        (
+            ["--retain-dropout", "--retain-dropout-modules", "Nosuch"],
+            "--retain-dropout-modules Nosuch: no such part of the model drops anything; give names, separated by ",
+        ),
+        (["--model-overrides", "{'dropuot': 0.1}"], "dropuot=0.1: the settings of "),
+        (["--bpe", "sentencepiece"], "Missing mandatory value: sentencepiece_model. Give --sentencepiece-model ("),
+        (["--path", ""], "--path '': give the checkpoint"),
     ],
 )
 @pytest.mark.parametrize("command", ["generate", "interactive"])
 def test_generation(command, options, expected, tiny_model, capsys, monkeypatch, tmp_path):
     given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", *options]
     assert error_of(capsys, monkeypatch, tmp_path, command, *given).startswith(expected)
+
+
+def test_scores_that_cannot_be_had(tiny_model, capsys, monkeypatch, tmp_path):
+    given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", "--scoring"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for scoring, package in (("wer", "editdistance"), ("bert_score", "bert-score")):
+        message = error_of(capsys, monkeypatch, tmp_path, "generate", *given, scoring)
+        assert message.startswith(f"--scoring {scoring} needs a package: pip install {package}, or give")
+    message = error_of(capsys, monkeypatch, tmp_path, "interactive", *given, "chrf")
+    assert message.startswith("--scoring chrf: lines of input have no references")
+
+
+@pytest.mark.parametrize("command", ["eval-lm", "validate"])
+def test_several_checkpoints_where_one_is_read(command, capsys, monkeypatch, tmp_path):
+    for name in "ab":
+        torch.save({"cfg": {}}, tmp_path / name)
+    message = error_of(capsys, monkeypatch, tmp_path, command, "data", "--path", "a:b")
+    assert message.startswith(f"--path a:b: fairseq-mega-{command} takes one checkpoint: give one")
 
 
 @pytest.mark.parametrize("option", ["--constraints", "--score-reference"])

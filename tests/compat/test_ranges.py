@@ -67,7 +67,7 @@ def test_numbers_that_contradict_each_other(given: Dict[str, Any], words: str) -
         ("interactive_generation", ["--prefix-size", "3"], "--prefix-size: prefixes are those of references"),
         (
             "training",
-            [*TINY, "--best-checkpoint-metric", "bleu"],
+            [*TINY, "--eval-bleu", "--best-checkpoint-metric", "bleu"],
             "--best-checkpoint-metric bleu: the highest is the best",
         ),
         (

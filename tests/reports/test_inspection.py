@@ -167,3 +167,19 @@ def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys:
         picture = image.imread(file)[..., :3]
         assert picture.shape[0] > 150 and len({tuple(colour) for colour in picture[::7, ::7].reshape(-1, 3)}) > 5
         assert str(file) in printed and file.stat().st_size < 100_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layer", 1], "--layer 1 goes with --attention: leave it out"),
+        (["--data", "x"], "--data x goes with --attention"),
+        (["--draw", "--symbols", 5], "--symbols 5 goes with --memory"),
+        (["--precision", "bf16"], "--precision bf16 goes with --memory"),
+        (["--pictures", "x"], "--pictures x goes with --draw or --attention"),
+    ],
+)
+def test_options_that_nothing_would_read(options: List[object], message: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        run("x.pt", *options)
+    assert message in capsys.readouterr().err

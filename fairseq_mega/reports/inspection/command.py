@@ -11,6 +11,23 @@ from fairseq_mega.models.published_checkpoints.options import flat_options
 from . import averages, comparison, parts
 
 LENGTH = 4096  # of the kernels
+READ_WITH = {  # options, and those of which one has to be there for them to act
+    "layer": ["attention"],
+    "data": ["attention"],
+    "symbols": ["memory"],
+    "precision": ["memory"],
+    "pictures": ["draw", "attention"],
+}
+
+
+def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Optional[str]:
+    """Say which option goes with others of which none is given; None where all are read."""
+    given = {name for name, value in vars(options).items() if value != parser.get_default(name)}
+    for name, others in READ_WITH.items():
+        if name in given and not given & set(others):
+            wanted = " or ".join(f"--{other}" for other in others)
+            return f"--{name} {getattr(options, name)} goes with {wanted}: leave it out, or add that"
+    return None
 
 
 def read(path: Path) -> Dict[str, Any]:

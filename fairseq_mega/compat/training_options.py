@@ -1,0 +1,150 @@
+"""Options of a training that fairseq ends over late, in a traceback, or reads past: schedules, metrics, BLEU."""
+
+import json
+import typing
+
+from . import ranges
+from .expressions import is_pair_of_shares
+from .patching import wrap, wrapped
+from .validations import globals_of_training
+
+HIGHER_IS_BETTER = ("accuracy", "bleu")
+LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
+OF_EVERY_TRAINING = ("loss", "wps", "wpb", "bsz", "num_updates", "best_loss")
+METRICS = {  # that a validation gives beside those; other criterions are asked once they have validated
+    "cross_entropy": ("nll_loss", "ppl"),
+    "label_smoothed_cross_entropy": ("nll_loss", "ppl", "accuracy", "total", "n_correct"),
+    "adaptive_loss": ("nll_loss", "ppl"),
+    "lra_cross_entropy": ("accuracy", "correct"),
+}
+
+
+def name_impossible_schedules() -> None:
+    """Name the schedule and its options where fairseq divides by zero or fails an assertion over them."""
+    from fairseq.optim import lr_scheduler
+
+    wrap(lr_scheduler, "build_lr_scheduler", _build_named)
+
+
+def _build_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    try:
+        return original(cfg, *args, **kwargs)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        if str(error).startswith("--") or not hasattr(cfg, "items"):
+            raise
+        cause = str(error) or type(error).__name__
+        given = " ".join(f"--{name.replace('_', '-')} {cfg[name]}" for name in cfg if name != "_name")
+        raise ValueError(f"--lr-scheduler {cfg._name} is impossible with {given} ({cause}): change these") from error
+
+
+def name_unknown_metrics() -> None:
+    """Say which metrics there are where --best-checkpoint-metric is none of them: fairseq raises a KeyError."""
+    from fairseq import checkpoint_utils
+
+    wrap(checkpoint_utils, "load_checkpoint", _load_and_watch)
+
+
+def _load_and_watch(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    namespace = globals_of_training()
+    if namespace:
+        namespace["validate"] = wrapped(namespace["validate"], _validate_named)
+    return original(*args, **kwargs)
+
+
+def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    metric = cfg.checkpoint.best_checkpoint_metric
+    try:
+        return original(cfg, *args, **kwargs)
+    except KeyError as error:
+        if error.args != (metric,):
+            raise
+        raise ValueError(
+            f"--best-checkpoint-metric {metric}: the validation gives no such number; give one of its last line above"
+        ) from None
+
+
+def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Say why options of a training cannot be had together; None where they can, and for other commands.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    if "best_checkpoint_metric" not in given or "max_update" not in given:
+        return None
+    betas = given.get("adam_betas")
+    if isinstance(betas, str) and not is_pair_of_shares(betas):
+        return f"--adam-betas {betas}: two numbers in brackets are needed, from 0 to below 1, such as '(0.9, 0.98)'"
+    return _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
+
+
+def complete(namespace: typing.Any) -> None:
+    """Give --total-num-update its default, --max-update, with which fairseq's polynomial_decay never begins."""
+    if getattr(namespace, "lr_scheduler", "") == "polynomial_decay" and namespace.total_num_update is None:
+        namespace.total_num_update = str(namespace.max_update)
+
+
+def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    kind = given.get("lr_scheduler")
+    if kind not in ("polynomial_decay", "cosine"):
+        return None
+    option, name = ("--lr-period-updates", "lr_period_updates")
+    if kind == "polynomial_decay":
+        option, name = ("--total-num-update", "total_num_update")
+    total, warmup = given.get(name), given.get("warmup_updates") or 0
+    try:
+        total = None if total is None else float(total)  # fairseq reads it as text
+    except ValueError:
+        return f"{option} {total}: give a number of updates"
+    if kind == "cosine" and total is not None and total > 0:
+        return None  # a period begins after the rise
+    if kind == "cosine" or total is None:
+        option, total = f"{option} (by default --max-update)", given["max_update"]
+    if not total > 0:
+        return f"{option} {total:g}: --lr-scheduler {kind} needs the number of updates over which the rate falls"
+    if warmup >= total:
+        return f"--warmup-updates {warmup}: give fewer than {option}, {total:g}, or the rate never falls slowly"
+    return None
+
+
+def _obstacle_of_bleu(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    from fairseq.data import encoders
+    from fairseq.dataclass.configs import GenerationConfig
+
+    if not given.get("eval_bleu"):
+        return None
+    detokenizers = encoders.TOKENIZER_REGISTRY
+    if given.get("eval_bleu_detok") not in detokenizers:
+        return f"--eval-bleu-detok {given.get('eval_bleu_detok')} is unknown: give one of {', '.join(detokenizers)}"
+    for name in ("eval_bleu_args", "eval_bleu_detok_args"):
+        option, text = f"--{name.replace('_', '-')}", given.get(name)
+        try:
+            values = json.loads(text or "{}")
+        except ValueError:
+            values = None
+        if not isinstance(values, dict):
+            return f"{option} {text}: give a dictionary of JSON, for instance '{{\"beam\": 4}}'"
+        unknown = [key for key in values if key not in GenerationConfig.__dataclass_fields__]
+        if name == "eval_bleu_args" and unknown:
+            return f"{option} {text}: {unknown[0]} is no option of fairseq-generate: leave it out"
+        problem = ranges.out_of_range(values) if name == "eval_bleu_args" else None
+        if problem is not None:
+            return f"{option} {text}: {problem}"
+    return None
+
+
+def _obstacle_of_metric(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    metric, maximize = given["best_checkpoint_metric"], given.get("maximize_best_checkpoint_metric")
+    there, known = f"--best-checkpoint-metric {metric}", METRICS.get(str(given.get("criterion")))
+    if metric == "bleu" and not given.get("eval_bleu"):
+        return f"{there}: add --eval-bleu, which computes it"
+    if known is not None and metric not in (*OF_EVERY_TRAINING, *known, "bleu"):
+        names = [name for name in ("loss", *known) if name in HIGHER_IS_BETTER + LOWER_IS_BETTER]
+        names += ["bleu"] if "eval_bleu" in given else []
+        return f"{there} is unknown: give {', '.join(names[:-1])} or {names[-1]}"
+    if metric in ("accuracy", "total", "n_correct") and given.get("report_accuracy") is False:
+        return f"{there}: add --report-accuracy, which computes it"
+    if metric in HIGHER_IS_BETTER and not maximize:
+        return f"{there}: the highest is the best; add --maximize-best-checkpoint-metric"
+    if metric in LOWER_IS_BETTER and maximize:
+        return f"{there}: the lowest is the best; leave --maximize-best-checkpoint-metric out"
+    return None

@@ -1,0 +1,41 @@
+"""Options for the settings of a checkpoint: those that nothing has are refused, all others act."""
+
+import pytest
+
+from fairseq_mega.models.mega import MegaModel
+from tests.support import helpers
+
+
+def load(tiny_model, **options):
+    where = tiny_model.checkpoint.parent, tiny_model.checkpoint.name, tiny_model.data
+    return MegaModel.from_pretrained(*map(str, where), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nosuch": 1}, r"nosuch=1: the settings of .* have no option nosuch: leave it out"),
+        ({"dropuot": 0.1}, "have no option dropuot: do you mean dropout"),
+        ({"sentencepiece_modle": "x"}, "do you mean sentencepiece_model"),
+    ],
+)
+def test_unknown_ones_of_the_hub(options, message, tiny_model):
+    with pytest.raises(ValueError, match=message):
+        load(tiny_model, **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"dropout": 0.2}, {"tokenizer": "space"}, {"moses_no_escape": True}, {"generation_args": {"beam": 2}}]
+)
+def test_known_ones(options, tiny_model):
+    hub = load(tiny_model, **options)
+    assert options.get("dropout") is None or hub.cfg.model.dropout == 0.2
+
+
+def test_the_letters_of_a_part_are_not_its_name(tiny_model):
+    """fairseq's parser hands --retain-dropout-modules on as one text."""
+    common = [tiny_model.data, "--path", tiny_model.checkpoint, "--cpu", "--beam", 1, "--max-len-b", 9, "--seed", 1]
+    common += ["--model-overrides", "{'dropout': 0.6}"]
+    plain = helpers.run_fairseq("generate", common)
+    dropped = helpers.run_fairseq("generate", [*common, "--retain-dropout", "--retain-dropout-modules", "decoder"])
+    assert helpers.hypotheses(plain) != helpers.hypotheses(dropped)

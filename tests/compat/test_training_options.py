@@ -1,0 +1,73 @@
+"""Options of a training that cannot be had together are refused before it begins, in one line."""
+
+import re
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from fairseq_mega.cli import console
+from fairseq_mega.compat import training_options
+from tests.support import helpers
+
+POLYNOMIAL = ["--lr-scheduler", "polynomial_decay"]
+BLEU = ["--eval-bleu"]
+METRIC, MAXIMIZE = "--best-checkpoint-metric", "--maximize-best-checkpoint-metric"
+REFUSED = [
+    ([*POLYNOMIAL, "--total-num-update", "0"], "--total-num-update 0: --lr-scheduler polynomial_decay needs the num"),
+    ([*POLYNOMIAL, "--total-num-update", "nan"], "--total-num-update nan: --lr-scheduler polynomial_decay needs"),
+    ([*POLYNOMIAL, "--total-num-update", "many"], "--total-num-update many: give a number of updates"),
+    ([*POLYNOMIAL, "--max-update", "0"], "--total-num-update (by default --max-update) 0: --lr-scheduler polynomial"),
+    ([*POLYNOMIAL, "--total-num-update", "5", "--warmup-updates", "10"], "--warmup-updates 10: give fewer than --tot"),
+    (["--lr-scheduler", "cosine", "--warmup-updates", "5", "--max-update", "2"], "--warmup-updates 5: give fewer than"),
+    (["--lr-scheduler", "tri_stage", "--warmup-steps", "5"], "--lr-scheduler tri_stage is impossible with --warmup-st"),
+    (["--lr-scheduler", "tri_stage", "--phase-ratio", "[1,1,1]"], "phase ratios must add up to 1): change these"),
+    (["--lr-scheduler", "inverse_sqrt", "--lr", "1,2"], "--lr-scheduler inverse_sqrt is impossible with"),
+    ([METRIC, "nosuch"], "--best-checkpoint-metric nosuch is unknown: give loss, nll_loss, ppl, accuracy or bleu"),
+    ([METRIC, "bleu", MAXIMIZE], "--best-checkpoint-metric bleu: add --eval-bleu"),
+    ([METRIC, "accuracy", MAXIMIZE], "--best-checkpoint-metric accuracy: add --report-accuracy"),
+    ([*BLEU, METRIC, "bleu"], "--best-checkpoint-metric bleu: the highest is the best; add"),
+    ([*BLEU, "--eval-bleu-args", "{broken"], "--eval-bleu-args {broken: give a dictionary of JSON"),
+    ([*BLEU, "--eval-bleu-args", "[4]"], "--eval-bleu-args [4]: give a dictionary of JSON"),
+    ([*BLEU, "--eval-bleu-args", '{"nosuch": 1}'], "nosuch is no option of fairseq-generate: leave it out"),
+    ([*BLEU, "--eval-bleu-args", '{"beam": 0}'], "--beam 0: give a whole number above 0"),
+    ([*BLEU, "--eval-bleu-detok", "nosuch"], "--eval-bleu-detok nosuch is unknown: give one of moses, nltk, space"),
+    ([*BLEU, "--eval-bleu-remove-bpe", "nosuch"], "--eval-bleu-remove-bpe nosuch is unknown: give one of sentencep"),
+]
+
+
+def error_of(data: Path, options: List[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> str:
+    """The one line of error of a training that must fail."""
+    given = [str(data), *helpers.TINY_TRAINING, "--cpu", "--save-dir", str(tmp_path), "--max-update", "1", *options]
+    helpers.forget_earlier_runs()
+    assert console.run("train", given) == console.VALUE_ERROR
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
+    return line
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_cannot_be_is_refused(options, message, tiny_corpus, capsys, tmp_path) -> None:
+    assert message in error_of(tiny_corpus, options, capsys, tmp_path)
+    assert not list(tmp_path.glob("*.pt"))
+
+
+def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_path) -> None:
+    """Where the criterion's metrics are not known before it has validated."""
+    monkeypatch.setattr(training_options, "METRICS", {})
+    message = error_of(tiny_corpus, [METRIC, "nosuch"], capsys, tmp_path)
+    assert "--best-checkpoint-metric nosuch: the validation gives no such number" in message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [*POLYNOMIAL],
+        [*POLYNOMIAL, "--total-num-update", "5", "--warmup-updates", "4"],
+        ["--lr-scheduler", "cosine", "--warmup-updates", "5", "--lr-period-updates", "5"],
+        ["--report-accuracy", METRIC, "accuracy", MAXIMIZE],
+        [METRIC, "wps", MAXIMIZE],
+    ],
+)
+def test_what_can_be_trains(options, tiny_corpus, tmp_path) -> None:
+    given = [tiny_corpus, *helpers.TINY_TRAINING, "--cpu", "--save-dir", tmp_path, "--max-update", 1, *options]
+    assert re.search("done training", helpers.run_fairseq("train", given))
