@@ -16,6 +16,7 @@ _CODES = {
 LANGUAGES: Dict[str, str] = {code: language for language, codes in _CODES.items() for code in codes.split()}
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
 _KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))
+_HANGUL = ((0x1100, 0x11FF), (0x3131, 0x318E), (0xAC00, 0xD7A3))
 _OTHERS = (  # Thai, Lao, Tibetan, Burmese, Khmer, Tai Le and New Tai Lue, Tai Tham, Balinese, Javanese, Burmese
     (0x0E00, 0x0FFF),
     (0x1000, 0x109F),
@@ -47,14 +48,17 @@ def language_of(code: str, text: Iterable[str] = ()) -> Optional[str]:
 
 
 def _language_of_script(text: Iterable[str]) -> Optional[str]:
-    han = kana = others = letters = 0
+    han = kana = hangul = others = letters = 0
     for line in text:
         for character in filter(str.isalpha, line):
             number = ord(character)
             letters += 1
             han += _within(number, _HAN)
             kana += _within(number, _KANA)
+            hangul += _within(number, _HANGUL)
             others += _within(number, _OTHERS)
+    if 2 * hangul > letters:
+        return KOREAN
     if 2 * (han + kana + others) <= letters:
         return None
     if others > han + kana:

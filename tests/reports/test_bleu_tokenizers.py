@@ -19,6 +19,7 @@ CODES = {
 TEXTS = {
     "zh": "今天早上老师在图书馆找到一本旧书。",
     "ja-mecab": "先生は今日、図書館で古い本を見つけました。",
+    "ko-mecab": "오늘 아침 선생님은 도서관에서 (李华) 오래된 책을 찾았다.",
     "char": "วันนี้ครูพบหนังสือเก่าในห้องสมุด",
     "13a": "Heute fand die Lehrerin (李华) ein altes Buch.",
 }
@@ -36,7 +37,7 @@ def test_a_code_has_the_tokenizer_of_its_language(name: str, code: str, mecab: N
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("code", ["tgt", "xx", "2", "text"])
+@pytest.mark.parametrize("code", ["tgt", "xx", "2", "text", "kr"])
 def test_the_script_tells_what_the_code_does_not(name: str, code: str, mecab: None) -> None:
     assert tokenizer_for(code, [TEXTS[name]] * 3).name == name
 
