@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> None:
     reader = reader_of(task)
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
-    for stream in (sys.stdin, sys.stdout):
-        getattr(stream, "reconfigure", dict)(errors="surrogateescape")  # bytes that are no text go through
+    for stream in (sys.stdin, sys.stdout):  # whatever the locale, as tables are read, bytes that are no text included
+        getattr(stream, "reconfigure", dict)(encoding="utf-8", errors="surrogateescape")
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
     for name, inputs in items:
         with precision.evaluating(args.precision, device.type):

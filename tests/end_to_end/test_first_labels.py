@@ -37,8 +37,10 @@ def table(path: Path, count: int, seed: int) -> Path:
     return path
 
 
-def ask(monkeypatch, capsys, data: Path, checkpoint: Path, *files: object, stdin: str = "") -> List[List[str]]:
-    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+def ask(
+    monkeypatch, capsys, data: Path, checkpoint: Path, *files: object, stdin: str = "", locale: str = "utf-8"
+) -> List[List[str]]:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), locale))
     assert classify.main([str(word) for word in (data, *files, "--path", checkpoint, "--cpu")]) == 0
     return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
 
@@ -70,6 +72,7 @@ def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
         answers = ask(monkeypatch, capsys, *texts, stdin=stdin)
         assert [(text, label) for label, _, text in answers] == asked
         assert all(0.5 < float(share) <= 1 for _, share, _ in answers)
+    assert ask(monkeypatch, capsys, *texts, stdin=lines, locale="latin-1") == answers
     files = []
     for number, (text, _) in enumerate(asked):
         files.append(tmp_path / f"{number}.txt")
