@@ -208,6 +208,14 @@ def test_odd_lines_keep_the_pairing(tmp_path: Path) -> None:
     ]
 
 
+def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "t.en").write_text("one\teins\ntwo\tzwei\n")
+    (tmp_path / "t.de").write_text("eins\n\tzwei\n")
+    assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 2
+    (told,) = capsys.readouterr().out.splitlines()
+    assert told.startswith(f"note: each line of {tmp_path / 't.en'} holds a TAB")
+
+
 def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"good\nbad \xfc byte\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: byte 0xfc at column 5 .*iconv"):
@@ -215,6 +223,14 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
     for content, kind in (("a\nb\n".encode("utf-16-le"), "UTF-16 without"), (b"\x1f\x8b\x08\0", "gzip; unpack it")):
         (tmp_path / "t.en").write_bytes(content)
         with pytest.raises(ValueError, match=rf"t\.en: it is .*{kind}"):
+            read_lines(tmp_path / "t.en")
+    for text, kind in (
+        ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and a sentence a line is needed: .*jq -r .text .*t\.en"),
+        ("a\rb\rc\r", r"its lines end in carriage returns.*tr '.r' '.n' <.*t\.en"),
+        ("a\rb\rc\rd\ne", "its lines end in carriage returns"),
+    ):
+        (tmp_path / "t.en").write_bytes(text.encode())
+        with pytest.raises(ValueError, match=rf"t\.en: .*{kind}"):
             read_lines(tmp_path / "t.en")
     (tmp_path / "t.de").write_text("a\nb\n")
     (tmp_path / "t.fr").write_text("a\nb\nc\n")

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import List, Optional
 
 from fairseq_mega.corpora.splits import MINIMUM_PAIRS, SPLITS
-from fairseq_mega.corpora.text_files import not_utf8
+from fairseq_mega.corpora.text_files import not_utf8, returns_end_no_line
 from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 from fairseq_mega.data.file_kinds import check_plain
+from fairseq_mega.data.json_lines import begins_object
 
 
 def read_lines(path: Path) -> List[str]:
@@ -33,6 +34,12 @@ def read_lines(path: Path) -> List[str]:
                 f"UTF-8; {not_utf8(path)}"
             ) from None
         lines.append(text.rstrip("\r"))
+    if begins_object(raw[0] if raw else b""):
+        raise ValueError(
+            f"{path}: it is JSON, and a sentence a line is needed: take it out, such as `jq -r .text {path}`"
+        )
+    if sum(line.count("\r") for line in lines) > len(lines):
+        raise ValueError(f"{path}: {returns_end_no_line(path)}")
     if not any(line.strip() for line in lines):
         raise ValueError(f"{path}: the file holds no text ({len(lines)} lines); write one sentence per line")
     return lines
@@ -52,6 +59,9 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
             f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
             "be the translation of line n of the other; remove or fill up what is missing"
         )
+    for path, lines in zip(paths, sides):
+        if all("\t" in line.strip() for line in lines if line.strip()):
+            print(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
     return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
 
 
