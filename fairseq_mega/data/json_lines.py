@@ -5,7 +5,7 @@ import logging
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from .class_folders import ending_of, listed
 from .file_kinds import HEAD, kind_of, kind_of_file
@@ -21,6 +21,10 @@ _SPREAD = re.compile(rb'\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
 _ARRAY = re.compile(  # of objects, arrays, texts, or nothing; a text may be cut where the beginning of a file ends
     rb'\s*\[\s*(\{\s*["}]|\[\s*["\[{]|\]\s*\Z|"(?:[^"\\]|\\.)*(\\?\Z|"\s*(,|\Z|\]\s*\Z)))', re.DOTALL
 )
+
+
+class Repeated(ValueError):
+    """A field stands in an object twice; the message begins after "it"."""
 
 
 class Source(NamedTuple):
@@ -146,15 +150,31 @@ def check_not_all_bad(path: Path, texts: int, skipped: int) -> None:
 def text_of(line: bytes, field: str) -> Union[str, ValueError]:
     """The text of a line, or what is wrong with the line."""
     try:
-        found = json.loads(line)
+        repeats = line.count(b'"%s"' % field.encode()) > 1
+        found = json.loads(line, object_pairs_hook=without_repeats if repeats else None)
         if not isinstance(found, dict):
             return ValueError("is no JSON object")
         if not isinstance(found.get(field), str):
             return ValueError(f"has no text in the field {field!r} (--text-field)")
         found[field].encode("utf-8")  # half of a surrogate pair is valid JSON, and no text
+    except Repeated as error:
+        return error
+    except UnicodeDecodeError as error:
+        return ValueError(f"is no UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})")
     except (ValueError, RecursionError) as error:
+        if line.count(b"\r") > 1:
+            return ValueError(r"holds carriage returns, which end no line (`tr '\r' '\n'` makes line feeds of them)")
         return ValueError(f"is not JSON ({error})")
     return found[field]
+
+
+def without_repeats(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """An object of JSON; raises Repeated if it has a field twice, of which only the last would be read."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
+        raise Repeated(f"has the field {name!r} twice in one object")
+    return found
 
 
 def read_texts(source: Source, begin: int, end: int) -> Iterator[Optional[str]]:

@@ -142,6 +142,13 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "comment.txt": (lambda: b"# x\n// y\n" + lines(TEXTS).encode(), "it holds JSON lines behind a comment"),
     "python.txt": (lambda: "".join(f"{ {'text': text} }\n" for text in TEXTS).encode(), "it holds dictionaries of Py"),
     "sequence.txt": (lambda: b'\x1e{"text": "a"}\n\x1e{"text": "b"}\n', "it holds a sequence of JSON texts"),
+    "twice.jsonl": (
+        lambda: b'{"text": "a", "id": {}, "text": "b"}\n',
+        "line 1: it has the field 'text' twice in one object; a line",
+    ),
+    "twice.json": (lambda: b'[{"text": "a", "text": "b"}]', "it has the field 'text' twice in one object, of which"),
+    "returns.jsonl": (lambda: lines(TEXTS).replace("\n", "\r").encode(), "carriage returns, which end no line .`tr"),
+    "latin.jsonl": (lambda: b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is no UTF-8 .invalid.*, byte 0xf6"),
     "fields.json": (lambda: b'[{"body": "x"}]', "entry 1: it has no text in the field 'text'"),
 }
 

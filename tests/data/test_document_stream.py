@@ -169,7 +169,7 @@ def test_bad_lines(line: str, tmp_path: Path, vocabulary: SubwordVocabulary) -> 
 
 def test_texts_that_are_no_utf8_are_named(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
     (tmp_path / "latin.jsonl").write_bytes('{"text": "Meer größer"}'.encode("latin-1"))
-    with pytest.raises(ValueError, match=r"latin.jsonl, line 1: it is not JSON \('utf-8' codec"):
+    with pytest.raises(ValueError, match=r"latin.jsonl, line 1: it is no UTF-8 \(invalid"):
         stream_of([tmp_path / "latin.jsonl"], vocabulary)
 
 

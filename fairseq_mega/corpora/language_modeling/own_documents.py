@@ -20,12 +20,14 @@ from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
     ENDINGS,
+    Repeated,
     Source,
     bad_line,
     begins_json,
     begins_object,
     check_not_all_bad,
     text_of,
+    without_repeats,
 )
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 
@@ -118,7 +120,9 @@ class DocumentFile:
         path, field = self.source.path, self.source.field
         with open_text(path) as file:
             try:
-                content = json.load(file)
+                content = json.load(file, object_pairs_hook=without_repeats)
+            except Repeated as error:
+                raise ValueError(f"{path}: it {error}, of which only the last would be read: mend it") from error
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(
                     f"{path}: it begins as JSON, and is not ({error}); mend it, or write one object a line: `jq -c . "
