@@ -69,11 +69,15 @@ def names_of(task: typing.Any) -> typing.Dict[str, Names]:
 
 
 def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
-    """Symbols of all dictionaries of a task of fairseq, and its pair of languages."""
+    """Symbols of all dictionaries of a task of fairseq, and its pair of languages.
+
+    Raises:
+        OtherNames: if its data folders do not agree, of which fairseq reads the dictionaries of the first alone.
+    """
     from fairseq.data import Dictionary
 
     cfg = getattr(task, "args", None) or getattr(task, "cfg", None)
-    folder = _folder_of(cfg)
+    folder, *further = _folders_of(cfg)
     pair = [getattr(cfg, f"{side}_lang", None) for side in (SOURCE, TARGET)]
     found: typing.Dict[str, Names] = {}
     if isinstance(pair[0], str) and isinstance(pair[1], str):
@@ -89,7 +93,10 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
     for kind, dictionary, language, option in kinds:
         if isinstance(dictionary, Dictionary):
             paths = [os.path.join(folder, file) for file in (f"dict.{language}.txt", "dict.txt")]
-            found[kind] = names_of_dictionary(dictionary, next(filter(os.path.isfile, paths), folder), option)
+            path = next(filter(os.path.isfile, paths), folder)
+            found[kind] = names_of_dictionary(dictionary, path, option)
+            for other in further:
+                _compare_file(os.path.join(other, os.path.basename(path)), path)
     return {**found, **names_of_subwords(os.path.join(folder, SUBWORDS_FILE))}
 
 
@@ -130,11 +137,26 @@ def _languages(source: str, target: str) -> Names:
     return Names(f"{source}\n{target}", f"{source}-{target}", remedy)
 
 
-def _folder_of(cfg: typing.Any) -> str:
+def _folders_of(cfg: typing.Any) -> typing.List[str]:
     from fairseq import utils
 
     data = getattr(cfg, "data", None)
-    return (utils.split_paths(data) if isinstance(data, str) else [""])[0]
+    return utils.split_paths(data) if isinstance(data, str) else [""]
+
+
+def _compare_file(other: str, first: str) -> None:
+    """Refuse a dictionary of a further data folder, if it has one, whose symbols are not those of the first."""
+    from fairseq.data import Dictionary
+
+    if not (os.path.isfile(other) and os.path.isfile(first)):
+        return
+    one, two = ("\n".join(Dictionary.load(path).symbols) for path in (first, other))
+    found = difference(one, two, (first, other))
+    if found:
+        raise OtherNames(
+            f"data folders with several dictionaries, of which the first is taken: {found}; binarise all with one "
+            f"(fairseq-preprocess --srcdict {first})"
+        )
 
 
 def trained_names(checkpoint: typing.Dict[str, typing.Any], where: typing.Any) -> typing.Dict[str, str]:

@@ -162,3 +162,33 @@ def test_a_training_keeps_the_names_of_its_beginning(renamed: Any, tmp_path: Pat
     names._load_for_training(lambda *given: None, trainer, "absent.pt")
     trainer.task.cfg.data = str(tmp_path)
     assert names._with_names(lambda self: {"model": {}}, trainer)["names"] == {"labels": "class0\nclass1\nclass2"}
+
+
+@pytest.mark.parametrize("road", ["training", "loading"])
+@pytest.mark.parametrize(
+    ("second", "refused"),
+    [("a 9\nb 1\n", False), ("b 1\na 1\n", True), ("a 1\n", True), ("a 1\nb 1\nc 1\n", True), (None, False)],
+)
+def test_all_data_folders_have_one_dictionary(road: str, second: Optional[str], refused: bool, tmp_path: Path) -> None:
+    """Of DATA1:DATA2 fairseq reads the dictionary of the first."""
+    for name, text in (("one", "a 1\nb 1\n"), ("two", second)):
+        (tmp_path / name).mkdir()
+        for language in ("en", "de"):
+            if text is not None:
+                (tmp_path / name / f"dict.{language}.txt").write_text(text)
+    task = translation("en-de", tmp_path, "a", "b")
+    task.cfg.data = f"{tmp_path / 'one'}:{tmp_path / 'two'}"
+    trainer: Any = SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=None))
+    ours = text_of(dictionary("a", "b"))
+
+    def use() -> None:
+        if road == "training":
+            names.names_of_training(trainer)
+        else:
+            names.check("a.pt", {"source": ours, "target": ours}, task)
+
+    if refused:
+        with pytest.raises(names.OtherNames, match=f"{tmp_path}/one/dict.en.txt.* {tmp_path}/two/dict.en.txt"):
+            use()
+    else:
+        use()
