@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
+from fairseq_mega.reports.bleu_tokenizers import language_of_moses, tokenizer_for
 from fairseq_mega.reports.generation import ScoringError, read_lines
 
 COMPOUND = re.compile(rb"(\S)-(\S)")
@@ -49,7 +49,7 @@ def detokenize(lines: Sequence[str], language: str) -> List[str]:
         from sacremoses import MosesDetokenizer
     except ImportError as error:
         raise ScoringError("--detokenize needs sacremoses: pip install 'fairseq_mega[translation]'") from error
-    moses = MosesDetokenizer(lang=language)
+    moses = MosesDetokenizer(lang=language_of_moses(language))
     return [moses.detokenize(line.split()) for line in lines]
 
 

@@ -1,5 +1,6 @@
 """The tokeniser of a BLEU score, by the language of the text: one that cuts text without spaces, too."""
 
+import re
 from typing import Dict, Iterable, NamedTuple, Optional
 
 CHINESE, JAPANESE, KOREAN, UNSPACED = "zh", "ja", "ko", "unspaced"
@@ -14,6 +15,7 @@ _CODES = {
     UNSPACED: "th tha thai lo lao km khm khmer my mya bur burmese bo bod tib tibetan dz dzo dzongkha shn nod khb",
 }
 LANGUAGES: Dict[str, str] = {code: language for language, codes in _CODES.items() for code in codes.split()}
+_OF_MOSES = {"ces": "cs", "cze": "cs", "eng": "en", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "ita": "it"}
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
 _KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))
 _HANGUL = ((0x1100, 0x11FF), (0x3131, 0x318E), (0xAC00, 0xD7A3))
@@ -43,8 +45,17 @@ def language_of(code: str, text: Iterable[str] = ()) -> Optional[str]:
         code: of a language or a locale, such as ``zh_CN``, ``cmn``, ``zho_Hans`` or ``ja_XX``.
         text: in it. Where the code names no language without spaces, the script of most of its letters decides.
     """
-    first = code.strip().lower().replace("-", "_").replace(".", "_").replace("@", "_").split("_")[0]
-    return LANGUAGES.get(first) or _language_of_script(text)
+    return LANGUAGES.get(_first_part(code)) or _language_of_script(text)
+
+
+def language_of_moses(code: str) -> str:
+    """Return Moses' code of a language, whose rules it has by two letters, for one of a language or a locale."""
+    first = _first_part(code)
+    return LANGUAGES.get(first) or _OF_MOSES.get(first, first)
+
+
+def _first_part(code: str) -> str:
+    return re.split(r"[-_.@]", code.strip().lower())[0]
 
 
 def _language_of_script(text: Iterable[str]) -> Optional[str]:

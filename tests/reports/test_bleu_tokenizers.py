@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from fairseq_mega.reports import bleu_tokenizers
-from fairseq_mega.reports.bleu import sacre_bleu
+from fairseq_mega.reports.bleu import detokenize, sacre_bleu
 from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
 
 CODES = {
@@ -73,3 +73,17 @@ def test_all_codes_score_alike(code: str) -> None:
     references = ["老师今天在图书馆里找到一本旧书。", "今天天气很好"]
     assert sacre_bleu(hypotheses, references, code) == sacre_bleu(hypotheses, references, "zh")
     assert sacre_bleu(hypotheses, references, "zh")[0] > 40
+
+
+DETOKENIZED = {
+    "fr fr_FR fra fre fr-CA FR": "C' est l' hiver .",
+    "it it_IT ita": "l' inverno",
+    "en en_GB eng en-US": "We know the man 's name .",
+}
+
+
+@pytest.mark.parametrize("codes", DETOKENIZED)
+def test_a_locale_is_detokenized_as_its_language(codes: str) -> None:
+    text, (language, *others) = DETOKENIZED[codes], codes.split()
+    found = detokenize([text], language)
+    assert found != detokenize([text], "xx") and all(detokenize([text], code) == found for code in others)
