@@ -170,6 +170,23 @@ def test_a_text_without_line_feeds(
         assert learnt >= 0.8 * train_model(lines, tmp_path / "of_lines", 60)  # in long lines sentencepiece finds few
 
 
+@pytest.mark.parametrize("unit", ["words", "bytes"])
+def test_carriage_returns_among_line_feeds_are_told(unit: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    lines = helpers.random_sentences(400, seed=3)
+    for end, told in (("\r", True), ("\r\n", False), ("\n", False)):
+        path = tmp_path / "text"
+        path.write_bytes((end.join(lines[:150]) + "\n" + "\n".join(lines[150:])).encode())
+        assert run("split", "--unit", unit, "--train", path, "--output", tmp_path / f"out {end!r}") == 0
+        note = "has 250 line feeds and 149 carriage returns without one, which end no line here (`tr"
+        assert (note in capsys.readouterr().err) == told
+
+
+def test_a_text_without_white_space_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "text").write_text("今天早上老师在图书馆找到一本旧书。" * 900, encoding="utf-8")
+    arguments = ["split", "--unit", "words", "--train", tmp_path / "text", "--output", tmp_path / "out"]
+    assert "cut between lines, nor is there white space enough: end its sent" in error_of(capsys, *arguments)
+
+
 class TestCheck:
     def test_good_files_pass(self, text: Path) -> None:
         assert run("check", "--unit", "words", text, text) == 0

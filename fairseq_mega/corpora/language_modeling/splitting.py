@@ -27,6 +27,7 @@ from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
 
 COUNTS = "counts.json"
+END_NO_LINE = r"which end no line here (`tr '\r' '\n'` makes line feeds of them)"
 
 
 def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -73,6 +74,9 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
                 say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
         else:
             check_words(path, replace_invalid)
+        feeds, returns = line_ends(path)
+        if kind_of_file(path) is None and feeds >= returns > feeds / 10:
+            say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")
         if looks_like_json(path):
             say(
                 f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
@@ -93,21 +97,34 @@ def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRan
         cut = held_out_ranges(*how)
     except NothingLeft:
         place, name = (character_begin, "anywhere") if args.unit == "bytes" else (word_begin, "at white space")
-        cut = held_out_ranges(*how, place)
+        try:
+            cut = held_out_ranges(*how, place)
+        except NothingLeft as error:
+            raise ValueError(
+                f"{args.train} {few_line_ends(args.train)}, nor is there white space enough: end its sentences with "
+                f"line feeds, or take it as --unit bytes ({error})"
+            ) from error
         say(f"{args.train} {few_line_ends(args.train)}: its parts are cut {name}")
     return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
 
 
-def few_line_ends(path: Path) -> str:
-    """Say why there is no line for every part of a file."""
+def line_ends(path: Path) -> Tuple[int, int]:
+    """Numbers of line feeds, and of carriage returns that stand before none."""
     feeds = returns = 0
+    last = b""
     with open(path, "rb") as stream:
         for block in blocks_of(stream):
             feeds += block.count(b"\n")
-            returns += block.count(b"\r")
+            returns += block.count(b"\r") - (last + block).count(b"\r\n")
+            last = block[-1:]
+    return feeds, returns
+
+
+def few_line_ends(path: Path) -> str:
+    """Say why there is no line for every part of a file."""
+    feeds, returns = line_ends(path)
     if returns > feeds:
-        remedy = r"`tr '\r' '\n'` makes line feeds of them"
-        return f"has {feeds} line feeds and {returns} carriage returns, which end no line here ({remedy})"
+        return f"has {feeds} line feeds and {returns} carriage returns, {END_NO_LINE}"
     return f"has {feeds} line feeds, too few to be cut between lines"
 
 
