@@ -62,7 +62,7 @@ def test_a_missing_architecture_of_fairseqs_own_command(capsys, monkeypatch):
         (["data", "--arch", "mega_tiny", "--lr", "fast"], "--lr 'fast': give a number, or several"),
         (["data", "--arch", "mega_tiny", "--optimizer", "adamw"], "--optimizer adamw is unknown: give adam, "),
         (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "0.9"], "--adam-betas 0.9: two numbers in brackets"),
-        (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "(2,3)"], "--adam-betas (2,3): two numbers in brackets"),
+        (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "(2,3)"], "--adam-betas (2,3): two numbers"),
         (["data", "--arch", "mega_tiny", *ADAM, "--adam-betas", "(0.9,nan)"], "--adam-betas (0.9,nan): two numbers"),
         (["data", "--arch", "mega_tiny", "--lr", ""], "--lr '': give a number of at least 0, or several"),
         (["data", "--arch", "mega_tiny", "--update-freq", ""], "--update-freq '': give a whole number above 0, or"),
