@@ -4,6 +4,7 @@ import io
 import struct
 import sys
 import wave
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
@@ -55,10 +56,10 @@ def wide(width: int) -> bytes:
     return values.view(np.uint8).reshape(-1, 4)[:, 4 - width :].tobytes()
 
 
-def by_library(form: str, subtype: str) -> bytes:
+def by_library(form: str, subtype: str, times: int = 1) -> bytes:
     soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
     stream = io.BytesIO()
-    soundfile.write(stream, TONE, 16000, format=form, subtype=subtype)
+    soundfile.write(stream, np.tile(TONE, times), 16000, format=form, subtype=subtype)
     return stream.getvalue()
 
 
@@ -110,6 +111,10 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
     "AIFF": (lambda: by_library("AIFF", "PCM_16"), 0),
     "SPHERE": (lambda: by_library("NIST", "PCM_16"), 0),
     "SPHERE, mu-law": (lambda: by_library("NIST", "ULAW"), 300),
+    "SPHERE before zeros": (lambda: by_library("NIST", "PCM_16") + bytes(2000), 0),
+    "Ogg before text": (lambda: by_library("OGG", "VORBIS") + b"some words" * 40, 2000),
+    "FLAC behind a tag": (lambda: b"ID3\x03\0\0\0\0\x02\x01" + bytes(257) + by_library("FLAC", "PCM_16"), 0),
+    "WAV behind a tag": (lambda: b"ID3\x04\0\0\0\0\0\x05title" + riff(PCM), 0),
     "AU": (lambda: by_library("AU", "PCM_16"), 0),
     "CAF": (lambda: by_library("CAF", "PCM_16"), 0),
     "Wave64": (lambda: by_library("W64", "PCM_16"), 0),
@@ -155,6 +160,15 @@ def test_an_odd_size_may_lack_its_padding() -> None:
 
 def cut(make: Callable[[], bytes]) -> Callable[[], bytes]:
     return lambda: make()[: len(make()) // 2]
+
+
+def twice(form: str, subtype: str) -> bytes:
+    return 2 * by_library(form, subtype)
+
+
+def all_but_the_last_page() -> bytes:
+    content = by_library("OGG", "OPUS", 12)
+    return content[: content.rindex(b"OggS\0")]
 
 
 REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
@@ -206,6 +220,29 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "AIFF, cut off": (cut(lambda: by_library("AIFF", "PCM_16")), "sound in AIFF, and it is cut off"),
     "SPHERE, cut off": (cut(lambda: by_library("NIST", "PCM_16")), "sound in NIST SPHERE, and it is cut off"),
     "FLAC, cut off": (cut(lambda: by_library("FLAC", "PCM_16")), "sound in FLAC, and soundfile cannot read it"),
+    "Vorbis, cut off": (cut(lambda: by_library("OGG", "VORBIS", 12)), "sound in Ogg, and it is cut off or"),
+    "Opus, cut off": (all_but_the_last_page, "sound in Ogg, and it is cut off or damaged"),
+    "Opus, zeros at its end": (
+        lambda: all_but_the_last_page() + bytes(5000),
+        "sound in Ogg, and it is cut off or damaged",
+    ),
+    **{
+        f"{form}, {subtype}, two in one": (
+            partial(twice, form, subtype),
+            f"{said}, and it holds several recordings, one behind",
+        )
+        for form, subtype, said in (
+            ("FLAC", "PCM_16", "sound in FLAC"),
+            ("OGG", "VORBIS", "sound in Ogg"),
+            ("OGG", "OPUS", "sound in Ogg"),
+            ("MP3", "MPEG_LAYER_III", "sound in MP3"),
+            ("AU", "PCM_16", "sound in AU"),
+            ("CAF", "PCM_16", "sound in CAF"),
+            ("W64", "PCM_16", "sound in Wave64"),
+            ("NIST", "PCM_16", "sound in NIST SPHERE"),
+            ("VOC", "PCM_16", "sound in VOC"),
+        )
+    },
     "Wave64, cut off": (cut(lambda: by_library("W64", "PCM_16")), "sound in Wave64, and it is cut off"),
 }
 

@@ -15,7 +15,7 @@ from fairseq_mega.corpora.classification.wave_files import (
     scaled_floats,
 )
 from fairseq_mega.data.class_folders import Wanted
-from fairseq_mega.data.file_kinds import HEAD, NO_TEXT, WAV, FileKind, kind_of
+from fairseq_mega.data.file_kinds import HEAD, MP3, NO_TEXT, OGG, WAV, FileKind, kind_of
 
 RATE = 16_000  # samples per second
 CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
@@ -31,6 +31,7 @@ def read_sound(name: str, content: bytes) -> np.ndarray:
         ValueError: naming the file and the command that converts it, if it has several channels or another rate, is
             damaged, or is of a kind that cannot be read.
     """
+    content = _without_tag(content)
     kind = kind_of(content[:HEAD])
     if kind is WAV:
         try:
@@ -44,6 +45,15 @@ def read_sound(name: str, content: bytes) -> np.ndarray:
     else:
         raise ValueError(f"{name} is no recording: {_of_no_sound(kind, content)}")
     return _one_channel(name, wave)
+
+
+def _without_tag(content: bytes) -> bytes:
+    """Take off a tag ID3 that stands before another form of sound than MP3, whose readers do not expect one."""
+    if not content.startswith(b"ID3") or len(content) < 10:
+        return content
+    length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(content[6:10])))
+    kind = kind_of(content[10 + length :][:HEAD])
+    return content if kind is None or kind is MP3 or kind.group != "sound" else content[10 + length :]
 
 
 def read_wave(name: str, content: bytes) -> np.ndarray:
@@ -96,6 +106,11 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
             f"{name}: {described}: install the library that may read it (pip install soundfile), or convert it: "
             f"{CONVERT}"
         ) from error
+    if _holds_several(content, kind):
+        raise ValueError(
+            f"{name}: {described}, and it holds several recordings, one behind the other, of which only the first "
+            f"would be read: cut it into files of one each, with {CONVERT} for the first"
+        )
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             exact = file.subtype == "PCM_16"
@@ -105,12 +120,30 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
         raise ValueError(
             f"{name}: {described}, and soundfile cannot read it ({error}): get a new copy, or convert it: {CONVERT}"
         ) from error
-    if len(samples) < max(wanted, _announced(content)) or _is_cut_off(log):
-        raise ValueError(f"{name}: {described}, and it is cut off: get a new copy")
+    announced = _announced(content)
+    if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _has_its_end(content)):
+        raise ValueError(f"{name}: {described}, and it is cut off or damaged: get a new copy, or convert it: {CONVERT}")
+    samples = samples[: announced or None]
     try:
         return Wave(rate, samples if exact else scaled_floats(samples), coding)
     except WaveError as error:
         raise ValueError(f"{name} {error}: convert it: {CONVERT}") from error
+
+
+def _holds_several(content: bytes, kind: FileKind) -> bool:
+    """Return whether a file begins again within itself, as where files were joined."""
+    if kind is MP3:  # the frame that says how many frames follow
+        return len(re.findall(rb"\xff[\xe2-\xfb]..(?:\0{9}|\0{17}|\0{32})(?:Xing|Info)\0", content, re.DOTALL)) > 1
+    return content.find(content[:8], 8) >= 0
+
+
+def _has_its_end(content: bytes) -> bool:
+    """Return whether the pages of an Ogg file follow each other up to one that is marked as the last."""
+    place = flags = 0
+    while content.startswith(b"OggS", place) and place + 27 <= len(content) and not flags & 4:
+        flags, count = content[place + 5], content[place + 26]
+        place += 27 + count + sum(content[place + 27 : place + 27 + count])
+    return bool(flags & 4) and place <= len(content)
 
 
 def _announced(content: bytes) -> int:
