@@ -130,6 +130,13 @@ def test_the_first_line_can_be_said(first_line: str, classes: List[str], tmp_pat
     assert sorted(source_of(tmp_path / "out")["splits"]["train"]["labels"]) == classes
 
 
+def test_texts_that_hold_the_names_of_columns_are_no_names(tmp_path: Path) -> None:
+    rows = [(label, f"{text}, text, label") for label, text in ROWS]
+    (tmp_path / "own.tsv").write_text(tsv(rows))
+    prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert sum(sum(part["labels"].values()) for part in source_of(tmp_path / "out")["splits"].values()) == len(rows)
+
+
 @pytest.mark.parametrize("label", ["Good", "go\u200bod"])
 def test_labels_of_nearly_the_same_name_are_told(label: str, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(tsv(ROWS) + tsv([(label, "x y z")] * 3))

@@ -44,13 +44,18 @@ class Header(NamedTuple):
     is_spaced: bool
 
 
+def _delimiters(line: bytes) -> str:
+    """What may part the columns of a table: other characters than TAB belong to its texts where there is one."""
+    return "\t" if b"\t" in line else ",;"
+
+
 def _names(line: bytes, delimiter: str) -> List[str]:
     return [name.strip().strip("\"'").lower() for name in line.decode("utf-8", "replace").split(delimiter)]
 
 
 def header_of(line: bytes) -> Optional[Header]:
     """The header that a line is; None where it does not name one column of labels and one of texts."""
-    for delimiter in "\t,;":
+    for delimiter in _delimiters(line):
         names = _names(line, delimiter)
         labels = [place for place, name in enumerate(names) if name in LABELS]
         texts = [place for place, name in enumerate(names) if name in TEXTS]
@@ -107,7 +112,7 @@ def _begins_json(path: Path) -> bool:
 
 def _check_names(path: Path, line: bytes) -> None:
     """Raise ValueError for a first line that names several columns of labels or of texts, and no other column."""
-    for delimiter in "\t,;|":
+    for delimiter in _delimiters(line):
         names = _names(line, delimiter)
         if len(names) > 2 and LABELS.intersection(names) and TEXTS.intersection(names):
             several = " and ".join(repr(name) for name in names if name in LABELS | TEXTS)
