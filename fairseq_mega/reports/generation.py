@@ -12,12 +12,12 @@ class ScoringError(ValueError):
 
 
 def read_lines(path: str, what: str) -> List[str]:
-    """Return the lines of the UTF-8 text file ``path``, cut at line feeds only.
+    """Return the lines of the UTF-8 text file ``path``, cut at line feeds only, without its byte-order mark.
 
     Raises :class:`ScoringError` naming ``what`` when the file is missing or is no UTF-8.
     """
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise ScoringError(f"{what} {path}: {error.strerror or error}; check the path") from error
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import unicodedata
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
@@ -62,6 +63,13 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
             reference_name = f"sacrebleu:{args.sacrebleu_test_set}"
     scores, signatures = {}, {}
     scores["sacrebleu"], signatures["sacrebleu"] = sacre_bleu(final, references, args.target_lang)
+    decomposed = [sum(not unicodedata.is_normalized("NFC", text) for text in side) for side in (final, references)]
+    if 0 in decomposed and any(decomposed):
+        side, other = ("references", "translations") if decomposed[1] else ("translations", "references")
+        print(
+            f"warning: {max(decomposed)} of {args.expect} {side} are not composed (NFC) as the {other} are: their "
+            f"accents count as other characters; compose them: `uconv -x any-nfc FILE`"
+        )
     empty = sum(not hypothesis.strip() for hypothesis in final)
     if empty:
         print(f"warning: {empty} of {args.expect} hypotheses are empty")

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import subprocess
+import unicodedata
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
@@ -106,6 +107,18 @@ def test_empty_hypotheses_count_as_sentences_and_are_reported(tmp_path: Path, ca
     printed = capsys.readouterr().out
     assert "warning: 1 of 11 hypotheses are empty" in printed
     assert "sentences scored: 11 of 11" in printed
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_accents_of_another_form_are_told(told: bool, tmp_path: Path, capsys: Any) -> None:
+    """A byte-order mark is none of the first reference."""
+    lines = [f"Schöne Bäume blühen früher, Nummer {number}" for number in range(11)]
+    references = [unicodedata.normalize("NFD" if told else "NFC", line) for line in lines]
+    references[0] = f"\ufeff{references[0]}"
+    assert run(tmp_path, generation(dict(enumerate(lines))), references=references) == 0
+    output = capsys.readouterr().out
+    assert ("sacreBLEU = 100.00" in output) == (not told)
+    assert ("warning: 11 of 11 references are not composed (NFC) as the translations are" in output) == told
 
 
 def test_line_separators_of_unicode_do_not_end_a_line(tmp_path: Path, capsys: Any) -> None:
