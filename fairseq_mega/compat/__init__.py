@@ -71,6 +71,7 @@ def apply() -> None:
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.redraw_batches_each_epoch()
+    batches.go_on_at_the_same_place()
     saving.save_checkpoints_whole()
     saving.name_folders_that_cannot_be_written()
     saving.copy_checkpoints_atomically()

@@ -1,10 +1,15 @@
 """How fairseq cuts and draws batches: no sample is lost, a resumed run repeats."""
 
+import logging
 import typing
 
 import numpy as np
 
 from .patching import wrap
+
+logger = logging.getLogger("fairseq_mega.compat.batches")
+
+BATCHES = "batches_in_epoch"  # in the state of an iterator, for each process
 
 
 def keep_last_batch() -> None:
@@ -55,6 +60,43 @@ def redraw_batches_each_epoch() -> None:
     from fairseq.data import FairseqDataset
 
     FairseqDataset.can_reuse_epoch_itr_across_epochs = property(lambda self: False)
+
+
+def go_on_at_the_same_place() -> None:
+    """Resume an epoch where it was when it has more or fewer batches now, as with another number of processes.
+
+    fairseq leaves out as many batches as each process had: with fewer processes it repeats a part of the epoch, with
+    more it skips one, or ends in a traceback.
+    """
+    from fairseq.data.iterators import EpochBatchIterator
+
+    wrap(EpochBatchIterator, "state_dict", _with_number_of_batches)
+    wrap(EpochBatchIterator, "load_state_dict", _load_at_the_same_place)
+
+
+def _with_number_of_batches(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+    return {**original(self), BATCHES: len(self)}
+
+
+def _load_at_the_same_place(
+    original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]
+) -> typing.Any:
+    place, now = state.get("iterations_in_epoch", 0), len(self)
+    before = state.get(BATCHES, now)
+    if place > 0 and before != now:
+        moved = place * now // before
+        logger.warning(
+            f"epoch {state['epoch']} has {now} batches for each process, and had {before} when the checkpoint was "
+            f"written after {place} of them: it goes on after {moved}"
+        )
+        state = {**state, "iterations_in_epoch": moved}
+    elif place >= now > 0 and state.get("version", 1) > 1:
+        raise ValueError(
+            f"the checkpoint is at batch {place} of epoch {state['epoch']}, which has {now} batches for each process "
+            f"here: give --reset-dataloader, which begins with the first epoch, or the number of processes and the "
+            f"batch size that it was trained with"
+        )
+    return original(self, state)
 
 
 def is_for_training(options: typing.Mapping[str, typing.Any]) -> bool:

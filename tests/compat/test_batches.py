@@ -1,8 +1,11 @@
 """Batches of fairseq: every sample in one, drawn again in each epoch."""
 
+from typing import List
+
 import numpy as np
 import pytest
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import FairseqDataset, ListDataset, data_utils
+from fairseq.data.iterators import EpochBatchIterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,3 +58,46 @@ class TestLastBatch:
 
 def test_batches_are_drawn_again_in_each_epoch() -> None:
     assert FairseqDataset().can_reuse_epoch_itr_across_epochs is False
+
+
+def iterators(samples: int, size: int, processes: int) -> List[EpochBatchIterator]:
+    """Those of all processes, of batches of so many samples."""
+    data = ListDataset(list(range(samples)))
+    batches = [list(range(first, min(first + size, samples))) for first in range(0, samples, size)]
+    return [EpochBatchIterator(data, list, batches, 1, processes, rank) for rank in range(processes)]
+
+
+def read(found: List[EpochBatchIterator], steps: int) -> List[int]:
+    """What all processes read in so many steps of an epoch, or in the rest of it."""
+    epochs = [iterator.next_epoch_itr() for iterator in found]
+    batches = [next(epoch) for epoch in epochs for _ in range(steps) if epoch.has_next()]
+    return [int(sample) for batch in batches for sample in batch]
+
+
+@pytest.mark.parametrize(("before", "steps", "now"), [(1, 6, 2), (2, 3, 1), (1, 6, 4), (4, 1, 2), (2, 2, 3), (2, 2, 2)])
+def test_another_number_of_processes_reads_each_sample_once(before: int, steps: int, now: int) -> None:
+    """Up to one batch of each process, where the parts cannot be equal."""
+    first, second = iterators(48, 4, before), iterators(48, 4, now)
+    seen = read(first, steps)
+    for iterator in second:
+        iterator.load_state_dict(first[0].state_dict())
+    seen += read(second, 48)
+    exact = steps * before % now == 0
+    assert set(seen) == set(range(48))
+    assert len(seen) == 48 if exact else 48 < len(seen) < 48 + 4 * now
+
+
+@pytest.mark.parametrize(("size", "place"), [(4, 6), (8, 3), (2, 12), (3, 8), (48, 0)])
+def test_other_batches_go_on_at_the_same_place(size: int, place: int) -> None:
+    (first,), (second,) = iterators(48, 4, 1), iterators(48, size, 1)
+    read([first], 6)
+    second.load_state_dict(first.state_dict())
+    assert (second.epoch, second.iterations_in_epoch) == (1, place)
+
+
+def test_a_place_behind_the_end_of_an_epoch() -> None:
+    """Of a checkpoint that does not tell how many batches there were."""
+    (iterator,) = iterators(8, 4, 1)
+    state = {"version": 2, "epoch": 3, "iterations_in_epoch": 2, "shuffle": True}
+    with pytest.raises(ValueError, match="at batch 2 of epoch 3, which has 2 batches .* --reset-dataloader"):
+        iterator.load_state_dict(state)
