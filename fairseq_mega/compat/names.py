@@ -241,7 +241,7 @@ def check(
         anew: a training begins with the weights alone: it may be one of other languages that have the same symbols.
 
     Raises:
-        OtherNames: with the first difference.
+        OtherNames: with the first difference, from the task or from a model that the task has loaded before.
     """
     if own is None:
         own = names_of(task) if theirs else {}
@@ -253,7 +253,12 @@ def check(
             pair = theirs[kind].split("\n")
             raise OtherNames(f"{file} translates {'-'.join(pair)}, not {ours.where}: {ours.remedy.format(*pair)}")
         raise OtherNames(f"{file} was trained with another {noun(kind)} than {ours.where} ({found}): {ours.remedy}")
-    task.trained_names = theirs
+    before = getattr(task, "trained_names", {})  # of the models that an ensemble began with
+    for kind in before.keys() & theirs.keys() - own.keys():
+        found = difference(before[kind], theirs[kind], ("the models before it", "this one"))
+        if found is not None:
+            raise OtherNames(f"{file} was trained with another {noun(kind)} than the models before it ({found})")
+    task.trained_names = {**before, **theirs}
 
 
 def _with_names(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:

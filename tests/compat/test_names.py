@@ -192,3 +192,20 @@ def test_all_data_folders_have_one_dictionary(road: str, second: Optional[str], 
             use()
     else:
         use()
+
+
+@pytest.mark.parametrize("kind", ["labels", "subwords", "source"])
+@pytest.mark.parametrize(("second", "third", "refused"), [("a\nb", "a\nb", 0), ("b\na", "a\nb", 2), (None, "b\na", 3)])
+def test_models_of_an_ensemble_agree(kind: str, second: Optional[str], third: str, refused: int) -> None:
+    """Where the data do not name the numbers, as images in an array do not."""
+    task: Any = SimpleNamespace(names_of_numbers=dict)
+    for number, text in enumerate(("a\nb", second, third), 1):
+        given = {} if text is None else {kind: text}
+        if number == refused:
+            with pytest.raises(
+                names.OtherNames, match=f"{number}.pt was trained with another .* than the models before"
+            ):
+                names.check(f"{number}.pt", given, task)
+            return
+        names.check(f"{number}.pt", given, task)
+    assert task.trained_names == {kind: "a\nb"}
