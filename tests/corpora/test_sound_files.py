@@ -243,6 +243,10 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
             ("VOC", "PCM_16", "sound in VOC"),
         )
     },
+    "RIFX without sense": (
+        lambda: b"RIFX" + bytes(99),
+        "sound in RIFX, and soundfile cannot read it .[A-Z][^<>]*.: get",
+    ),
     "Wave64, cut off": (cut(lambda: by_library("W64", "PCM_16")), "sound in Wave64, and it is cut off"),
 }
 

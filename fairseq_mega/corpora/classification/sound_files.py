@@ -118,7 +118,8 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
             wanted, rate, coding, log = file.frames, file.samplerate, file.subtype_info, file.extra_info
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(
-            f"{name}: {described}, and soundfile cannot read it ({error}): get a new copy, or convert it: {CONVERT}"
+            f"{name}: {described}, and soundfile cannot read it ({_fault(error)}): get a new copy, or convert it: "
+            f"{CONVERT}"
         ) from error
     announced = _announced(content)
     if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _has_its_end(content)):
@@ -128,6 +129,11 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
         return Wave(rate, samples if exact else scaled_floats(samples), coding)
     except WaveError as error:
         raise ValueError(f"{name} {error}: convert it: {CONVERT}") from error
+
+
+def _fault(error: Exception) -> str:
+    """What the library says, without the address of the file in memory."""
+    return re.sub(r"Error opening <.*?>: ", "", str(error)).rstrip(".")
 
 
 def _holds_several(content: bytes, kind: FileKind) -> bool:
