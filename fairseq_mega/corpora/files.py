@@ -63,3 +63,11 @@ def count_lines(path: Path) -> int:
             lines += block.count(b"\n")
             last = block[-1:]
     return lines + (last != b"\n")
+
+
+def returns_end_no_line(path: object) -> str:
+    """The message about carriage returns alone where line feeds are needed, which begins after the name of the file."""
+    return (
+        f"its lines end in carriage returns, which end no line here: make line feeds of them: `tr '\\r' '\\n' <{path} "
+        f">OUT`"
+    )

@@ -43,11 +43,3 @@ def not_utf8(path: object) -> str:
         f"convert the file, for example with `iconv -f LATIN1 -t UTF-8 {path}` where it is western European, and "
         f"otherwise from the encoding that it was written in"
     )
-
-
-def returns_end_no_line(path: object) -> str:
-    """The message about carriage returns alone where line feeds are needed, which begins after the name of the file."""
-    return (
-        f"its lines end in carriage returns, which end no line here: make line feeds of them: `tr '\\r' '\\n' <{path} "
-        f">OUT`"
-    )

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from fairseq_mega.corpora.files import count_lines, existing_parent, in_the_way_of
+from fairseq_mega.corpora.files import count_lines, existing_parent, in_the_way_of, returns_end_no_line
 from fairseq_mega.corpora.splits import HELD_OUT, MINIMUM_PAIRS
 from fairseq_mega.work.options import ROOT, Parser, add_environment, for_script
 
@@ -25,6 +25,7 @@ it is started again, and a training goes on.
                        included
   --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a text of its own;
                        within 10 minutes"""
+HEAD = 4096  # bytes that tell what a file is
 NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir: checkpoints for the most part
 TRAIN_MINUTES = {TRANSLATION: "15, or what is left of 25 after setting up", LM: "5"}
 
@@ -111,6 +112,13 @@ def check_translation(parser: Parser, options: argparse.Namespace) -> None:
 
 def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: Sequence[Path]) -> None:
     """Check that each line can have its translation, and that there are enough; what they hold is looked at later."""
+    for path in paths:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        if b"\0" in head:
+            parser.die(f"{path} holds NUL bytes, as text in UTF-16 and packed files do: give plain text in UTF-8")
+        if head.count(b"\r") - head.count(b"\r\n") > head.count(b"\n"):
+            parser.die(f"{path}: {returns_end_no_line(path)}")
     counts = [count_lines(path) for path in paths]
     if counts[0] != counts[1]:
         parser.die(

@@ -26,6 +26,12 @@ TEXTS: Dict[str, Any] = {
         ["--test", "test"],
         "test.en has 4 lines, and 5 are needed",
     ),
+    "UTF-16": ({"text.en": GOOD, "text.ja": GOOD.encode("utf-16")}, [], "text.ja holds NUL bytes, as text in UTF-16"),
+    "carriage returns": (
+        {"text.en": GOOD.replace("\n", "\r"), "text.ja": GOOD},
+        [],
+        r"text.en: its lines end in carriage returns, which end no line here: make line feeds of them: `tr '\r'",
+    ),
     "no valid": ({"text.en": GOOD, "text.ja": GOOD}, ["--valid", "valid"], "valid.en does not exist"),
     "work folder is a file": (
         {"text.en": GOOD, "text.ja": GOOD, "out": "x"},
@@ -56,10 +62,10 @@ def refused(more: List[str], capsys: pytest.CaptureFixture) -> str:
 
 @pytest.mark.parametrize(("files", "more", "message"), TEXTS.values(), ids=TEXTS)
 def test_texts_that_cannot_do(
-    files: Dict[str, str], more: List[str], message: str, folder: Path, capsys: pytest.CaptureFixture
+    files: Dict[str, Any], more: List[str], message: str, folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
     for name, text in files.items():
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     assert message in refused(more, capsys)
 
 

@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
+from fairseq_mega.corpora.files import returns_end_no_line
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.tables import read_lines, read_table
-from fairseq_mega.corpora.text_files import open_text, returns_end_no_line
+from fairseq_mega.corpora.text_files import open_text
 from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import begins_array, begins_json, begins_object

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import List, Optional
 
+from fairseq_mega.corpora.files import returns_end_no_line
 from fairseq_mega.corpora.splits import MINIMUM_PAIRS, SPLITS
-from fairseq_mega.corpora.text_files import not_utf8, returns_end_no_line
+from fairseq_mega.corpora.text_files import not_utf8
 from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 from fairseq_mega.data.file_kinds import check_plain
