@@ -99,6 +99,7 @@ def apply() -> None:
     training_options.name_impossible_schedules()
     training_options.name_unknown_metrics()
     arguments.separate_bf16_from_tpu()
+    arguments.read_numbers_as_numbers()
     arguments.name_missing_arguments()
     arguments.refuse_what_cannot_be()
     precision.add_precision_option()

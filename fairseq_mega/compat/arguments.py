@@ -1,5 +1,7 @@
 """How fairseq reads its command line."""
 
+import argparse
+import functools
 import importlib.util
 import sys
 
@@ -22,6 +24,45 @@ def _parse_bf16(original, parser, input_args=None, parse_known=False, *args, **k
         given = sys.argv[1:] if input_args is None else input_args
         namespace.tpu = "--tpu" in given
     return parsed
+
+
+def read_numbers_as_numbers() -> None:
+    """Give a type to options whose default is another option's value: fairseq keeps their text, past every check."""
+    from fairseq.dataclass import utils
+
+    wrap(utils, "gen_parser_from_dataclass", _generate_typed)
+
+
+def _generate_typed(original, parser, dataclass_instance, *args, **kwargs):
+    from fairseq.dataclass.utils import interpret_dc_type
+
+    known, fields = set(parser._actions), dataclass_instance.__dataclass_fields__
+    original(parser, dataclass_instance, *args, **kwargs)
+    for action in parser._actions:
+        if action in known or action.choices or action.nargs == 0:
+            continue
+        if action.type is None and action.dest in fields:
+            kind = interpret_dc_type(dataclass_instance._get_type(action.dest))
+            action.type = {int: int, float: float, bool: _truth}.get(kind)
+        elif action.type not in (None, int, float, str):
+            action.type = _reading_lists(action.type)
+
+
+def _reading_lists(read):
+    @functools.wraps(read)
+    def convert(text):
+        try:
+            return read(text)
+        except SyntaxError as error:  # of Python's literals, which argparse does not expect
+            raise ValueError(text) from error
+
+    return convert
+
+
+def _truth(text):
+    if text not in ("True", "False"):
+        raise argparse.ArgumentTypeError(f"{text!r}: give True or False")
+    return text == "True"
 
 
 def name_missing_arguments() -> None:
@@ -68,9 +109,10 @@ def _parse_checked(original, parser, *args, **kwargs):
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     if problem is not None:
         parser.error(problem)
-    overrides = given.get("model_overrides")
-    if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
-        parser.error(f"--model-overrides {overrides}: give a dictionary, for instance \"{{'dropout': 0.1}}\"")
+    for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
+        overrides = given.get(option[2:].replace("-", "_"))
+        if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
+            parser.error(f"{option} {overrides}: give a dictionary, for instance \"{{'{example}': 0.1}}\"")
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")

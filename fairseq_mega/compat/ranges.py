@@ -29,7 +29,7 @@ RANGES: typing.Dict[str, Range] = {
             *("beam", "nbest", "update_freq", "max_tokens", "batch_size", "max_tokens_valid", "batch_size_valid"),
             *("required_batch_size_multiple", "num_shards", "log_interval", "save_interval", "validate_interval"),
             *("max_source_positions", "max_target_positions", "tokens_per_sample", "distributed_world_size"),
-            *("max_valid_steps", "softmax_batch"),
+            *("max_valid_steps", "softmax_batch", "required_seq_len_multiple"),
         ),
         ANY_FROM_1,
     ),
@@ -39,7 +39,7 @@ RANGES: typing.Dict[str, Range] = {
             *("prefix_size", "max_epoch", "max_update", "stop_time_hours", "clip_norm", "save_interval_updates"),
             *("validate_interval_updates", "validate_after_updates", "warmup_updates", "context_window"),
             *("data_buffer_size", "curriculum", "lr", "weight_decay", "buffer_size"),
-            *("adam_eps", "num_batch_buckets", "distributed_rank"),
+            *("adam_eps", "num_batch_buckets", "distributed_rank", "ignore_prefix_size", "truncation_length"),
         ),
         ANY_FROM_0,
     ),
@@ -51,6 +51,7 @@ RANGES: typing.Dict[str, Range] = {
     **dict.fromkeys(("label_smoothing", "ema_decay"), SHARE),
     "sampling_topp": Range("a number above 0, up to 1, or -1 for none", lambda number: 0 < number <= 1 or number == -1),
     "temperature": ABOVE_0,
+    "stop_min_lr": Range("a number", lambda number: True),
 }
 
 

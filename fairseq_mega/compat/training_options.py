@@ -1,6 +1,7 @@
 """Options of a training that fairseq ends over late, in a traceback, or reads past: schedules, metrics, BLEU."""
 
 import json
+import os
 import typing
 
 from . import ranges
@@ -74,13 +75,20 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     betas = given.get("adam_betas")
     if isinstance(betas, str) and not is_pair_of_shares(betas):
         return f"--adam-betas {betas}: two numbers in brackets are needed, from 0 to below 1, such as '(0.9, 0.98)'"
+    last = os.path.join(given.get("save_dir") or "", "checkpoint_last.pt")
+    for name in ("finetune_from_model", "continue_once"):
+        file = given.get(name)
+        lost = name == "continue_once" and not os.path.exists(last) and not os.path.exists(str(file))
+        if file is not None and "://" not in file and (lost or os.path.isdir(file)):
+            problem = "does not exist" if lost else "is a folder"
+            return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
     return _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
 
 
 def complete(namespace: typing.Any) -> None:
     """Give --total-num-update its default, --max-update, with which fairseq's polynomial_decay never begins."""
     if getattr(namespace, "lr_scheduler", "") == "polynomial_decay" and namespace.total_num_update is None:
-        namespace.total_num_update = str(namespace.max_update)
+        namespace.total_num_update = namespace.max_update
 
 
 def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
@@ -91,10 +99,6 @@ def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Opti
     if kind == "polynomial_decay":
         option, name = ("--total-num-update", "total_num_update")
     total, warmup = given.get(name), given.get("warmup_updates") or 0
-    try:
-        total = None if total is None else float(total)  # fairseq reads it as text
-    except ValueError:
-        return f"{option} {total}: give a number of updates"
     if kind == "cosine" and total is not None and total > 0:
         return None  # a period begins after the rise
     if kind == "cosine" or total is None:

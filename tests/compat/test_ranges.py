@@ -20,7 +20,8 @@ BAD: Dict[str, List[Any]] = {
     "ema_decay": [2.0],
     "clip_norm": [-1.0, math.inf],
     "lr": [[0.1, -0.1], [math.nan]],
-    "update_freq": [[1, 0]],
+    "update_freq": [[1, 0], []],
+    "stop_min_lr": [math.nan, math.inf],
 }
 
 

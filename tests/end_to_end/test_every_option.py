@@ -1,0 +1,122 @@
+"""Every option of every command with values that it cannot have: an effect or one line of error, no traceback.
+
+By default the values are read; with --exhaustive a whole command line for each of them.
+"""
+
+import argparse
+import re
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+from fairseq import options
+
+from fairseq_mega.benchmarks import command as benchmarks
+from fairseq_mega.cli import average_checkpoints, classify, convert_checkpoint, evaluate_lm, inspect_checkpoint
+from fairseq_mega.cli.prepare import command as prepare
+from fairseq_mega.cli.usage import UsageError, explained_errors
+from fairseq_mega.compat import errors
+from fairseq_mega.reports import command as report
+from fairseq_mega.reports.question_answering import command as question_answering
+from tests.support.tiny_trainings import OPTIONS
+
+PARSERS = ("training", "generation", "interactive_generation", "eval_lm", "validation")
+OURS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
+    module.__name__: module.build_parser
+    for module in (
+        *(average_checkpoints, benchmarks, classify, convert_checkpoint, evaluate_lm, inspect_checkpoint, prepare),
+        *(report, question_answering),
+    )
+}
+ELSEWHERE = ("--help", "--user-dir", "--tpu", "--plasma-path", "--max-epoch", "--stop-time-hours", "--max-update")
+LARGE = re.compile(r"dim|layers|heads|positions|tokens|workers|world|cutoff|size|groups|freq|length|segments|fft")
+
+
+def nonsense(action: argparse.Action) -> List[str]:
+    """Values that an option with a value cannot have, or hardly."""
+    if action.choices:
+        return ["nosuch"]
+    if action.type is float:
+        return ["nan", "-1", "0", "1e30", "many"]
+    if action.type is int:
+        large = [] if LARGE.search(action.option_strings[-1]) else ["1000000000"]
+        return ["-1", "0", "1.5", *large]
+    return ["", "/nowhere/x", "nan"]
+
+
+def cases(parser: argparse.ArgumentParser) -> Iterator[Tuple[argparse.Action, str, str]]:
+    """Options that take values, their names, and nonsense."""
+    for action in parser._actions:
+        names = [name for name in action.option_strings if name.startswith("--")]
+        if names and names[-1] not in ELSEWHERE and action.nargs != 0:
+            yield from ((action, names[-1], value) for value in nonsense(action))
+
+
+def outcome(call: Callable[..., Any], *arguments: Any) -> str:
+    """How a call ended that a user's mistake may end: "" or an error, of which a traceback begins with its name."""
+    try:
+        call(*arguments)
+    except (UsageError, argparse.ArgumentError, argparse.ArgumentTypeError):
+        return ""
+    except SystemExit as end:
+        return "" if end.code in (0, 2) else f"status {end.code}"
+    except Exception as error:
+        return "" if errors.is_users_error(error) else f"{type(error).__name__}: {error}"
+    return ""
+
+
+def parser_and_words(kind: str) -> Tuple[argparse.ArgumentParser, List[str]]:
+    """A parser with the options of a model, a task, a criterion and so on, and a command line that it reads."""
+    words = ["data"]
+    if kind in OPTIONS:
+        words += [*map(str, OPTIONS[kind]), "--optimizer", "adam", "--lr-scheduler", "polynomial_decay"]
+        words += ["--max-update", "9"]
+    words += {"training": ["--arch", "mega_tiny"], "validation": ["--task", "translation"]}.get(kind, [])
+    return getattr(options, f"get_{kind if kind in PARSERS else 'training'}_parser")(), words
+
+
+def unread(parser: argparse.ArgumentParser, read: Callable[[argparse.Action, str], Any]) -> Dict[str, str]:
+    """Options with nonsense that end a call in a traceback."""
+    with explained_errors():
+        found = {f"{name}={value}": outcome(read, action, value) for action, name, value in cases(parser)}
+    return {case: end for case, end in found.items() if end}
+
+
+def values_of(parser: argparse.ArgumentParser) -> Callable[[argparse.Action, str], Any]:
+    """What a parser makes of the text of a value."""
+    return lambda action, text: parser._get_values(action, [text])
+
+
+@pytest.mark.parametrize("kind", [*PARSERS, *OPTIONS])
+def test_values_of_fairseqs_commands_are_read(kind: str) -> None:
+    parser, words = parser_and_words(kind)
+    options.parse_args_and_arch(parser, words)  # which adds the options of what is chosen
+    assert not unread(parser, values_of(parser))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", [*PARSERS, *OPTIONS])
+def test_fairseqs_command_lines_are_read(kind: str) -> None:
+    parser, words = parser_and_words(kind)
+    options.parse_args_and_arch(parser, words)
+
+    def read(action: argparse.Action, value: str) -> None:
+        options.parse_args_and_arch(parser_and_words(kind)[0], [*words, f"{action.option_strings[-1]}={value}"])
+
+    assert not unread(parser, read)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_command_lines_are_read(name: str) -> None:
+    parsers = [OURS[name]()]
+    for parser in parsers:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+    assert not {case: end for parser in parsers for case, end in unread(parser, values_of(parser)).items()}
+
+
+def test_a_number_is_no_text() -> None:
+    """An option whose default is another option's value: fairseq keeps its text."""
+    for case in ("--max-tokens-valid=x", "--update-epoch-batch-itr=x", "--max-tokens-valid=-1"):
+        with explained_errors(), pytest.raises(UsageError, match=r": give (a whole number|True or False)"):
+            options.parse_args_and_arch(options.get_training_parser(), ["data", "--arch", "mega_tiny", case])
