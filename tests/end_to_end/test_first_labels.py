@@ -63,6 +63,7 @@ def test_lines_that_are_no_utf8(texts) -> None:
     line = "Der Film 7 ist übel.\n".encode("latin-1")
     done = subprocess.run(command, input=line, capture_output=True, env=environment)
     assert done.returncode == 0 and done.stdout.startswith(b"tadel\t") and done.stdout.endswith(line), done
+    assert b"note: line 1 is no UTF-8, and 1 of its symbols are in no text of training" in done.stderr
 
 
 def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:

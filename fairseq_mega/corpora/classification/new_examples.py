@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.corpora.classification.clips import fitted
 from fairseq_mega.corpora.classification.sound_files import read_sound
+from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.text_files import open_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import HEAD, kind_of
@@ -56,8 +57,11 @@ class TextReader:
         documents = text.split("\t") if self.task.documents == 2 else [text]
         if len(documents) != self.task.documents:
             raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
-        names = ("src_tokens", "src1_tokens")
-        return {name: self._tokens(document) for name, document in zip(names, documents)}
+        found = dict(zip(("src_tokens", "src1_tokens"), map(self._tokens, documents)))
+        unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found.values())
+        if unknown and any("\udc80" <= character <= "\udcff" for character in text):
+            say(f"note: {place} is no UTF-8, and {unknown} of its symbols are in no text of training: encode it alike")
+        return found
 
     def _tokens(self, text: str) -> Tensor:
         """Tokens (1, L) as the task's data have them."""
