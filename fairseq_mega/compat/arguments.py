@@ -111,7 +111,7 @@ def _parse_checked(original, parser, *args, **kwargs):
         parser.error(problem)
     for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
         overrides = given.get(option[2:].replace("-", "_"))
-        if isinstance(overrides, str) and not isinstance(literal(overrides or "{}"), dict):
+        if isinstance(overrides, str) and not isinstance(literal(overrides), dict):
             parser.error(f"{option} {overrides}: give a dictionary, for instance \"{{'{example}': 0.1}}\"")
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):

@@ -51,7 +51,6 @@ RANGES: typing.Dict[str, Range] = {
     **dict.fromkeys(("label_smoothing", "ema_decay"), SHARE),
     "sampling_topp": Range("a number above 0, up to 1, or -1 for none", lambda number: 0 < number <= 1 or number == -1),
     "temperature": ABOVE_0,
-    "stop_min_lr": Range("a number", lambda number: True),
 }
 
 
@@ -70,6 +69,9 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
             if isinstance(number, (int, float)) and not (math.isfinite(number) and allowed.holds(number)):
                 shown = ",".join(map(str, numbers))
                 return f"--{name.replace('_', '-')} {shown}: give {allowed.words}"
+    endless = (name for name, value in given.items() if isinstance(value, float) and not math.isfinite(value))
+    for name in endless:
+        return f"--{name.replace('_', '-')} {given[name]}: give a finite number"
     shard, shards = given.get("shard_id"), given.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and shard >= shards:
         return f"--shard-id {shard}: shards count from 0, so that with --num-shards {shards} the last is {shards - 1}"

@@ -173,6 +173,8 @@ def test_checkpoints_of_another_family(command, options, expected, tiny_model, c
         (["--beam=-1"], "--beam -1: give a whole number above 0"),
         (["--model-overrides", "{broken"], "--model-overrides {broken: give a dictionary, for instance "),
         (["--decode-weights=int8", "--model-overrides", "[1]"], "--model-overrides [1]: give a dictionary"),
+        (["--model-overrides", ""], "--model-overrides : give a dictionary"),
+        (["--unkpen", "nan"], "--unkpen nan: give a finite number"),
         (["--model-overrides", "{[]: 1}"], "--model-overrides {[]: 1}: give a dictionary"),
         (["--print-step"], "--print-step is for models that refine what they wrote"),
         (["--iter-decode-max-iter", "3"], "--iter-decode-max-iter is for models that refine what they wrote"),
