@@ -37,8 +37,10 @@ def _build_compared(original: typing.Callable, self: typing.Any, args: typing.An
     return bpe
 
 
-def _comparing(original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, *models: object) -> None:
-    original(self, cfg, task, *models)
+def _comparing(
+    original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
+) -> None:
+    original(self, cfg, task, models)
     compare(self.bpe, task)
 
 
