@@ -29,7 +29,7 @@ RANGES: typing.Dict[str, Range] = {
             *("beam", "nbest", "update_freq", "max_tokens", "batch_size", "max_tokens_valid", "batch_size_valid"),
             *("required_batch_size_multiple", "num_shards", "log_interval", "save_interval", "validate_interval"),
             *("max_source_positions", "max_target_positions", "tokens_per_sample", "distributed_world_size"),
-            *("max_valid_steps", "softmax_batch", "required_seq_len_multiple"),
+            *("max_valid_steps", "softmax_batch", "required_seq_len_multiple", "checkpoint_shard_count"),
         ),
         ANY_FROM_1,
     ),
