@@ -15,7 +15,7 @@ BLEU = ["--eval-bleu"]
 METRIC, MAXIMIZE = "--best-checkpoint-metric", "--maximize-best-checkpoint-metric"
 REFUSED = [
     ([*POLYNOMIAL, "--total-num-update", "0"], "--total-num-update 0: --lr-scheduler polynomial_decay needs the num"),
-    ([*POLYNOMIAL, "--total-num-update", "nan"], "--total-num-update nan: --lr-scheduler polynomial_decay needs"),
+    ([*POLYNOMIAL, "--total-num-update", "nan"], "--total-num-update nan: give a finite number"),
     ([*POLYNOMIAL, "--total-num-update", "many"], "--total-num-update 'many': give a number"),
     ([*POLYNOMIAL, "--max-update", "0"], "--total-num-update (by default --max-update) 0: --lr-scheduler polynomial"),
     ([*POLYNOMIAL, "--total-num-update", "5", "--warmup-updates", "10"], "--warmup-updates 10: give fewer than --tot"),
