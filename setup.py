@@ -200,7 +200,7 @@ def extensions() -> List[Extension]:
             sys.exit(f"FAIRSEQ_MEGA_BUILD={build}: the extension cannot be built, {problem}")
         print(f"fairseq_mega: installed without its compiled kernels, {problem}", file=sys.stderr)
         return []
-    with_cuda = build == "cuda" or (torch.cuda is not None and cuda is not None)
+    with_cuda = build == "cuda" or (build == "auto" and torch.cuda is not None and cuda is not None)
     extension = Extension(
         "fairseq_mega._C",
         sources("*.cpp") + (sources("*.cu") if with_cuda else []),

@@ -170,6 +170,19 @@ def test_what_is_built_follows_the_options(noted: Callable[..., List[str]]) -> N
     assert "-lcudart_static" not in link
 
 
+@pytest.mark.parametrize(("build", "kernels"), [("cpu", False), ("auto", True), ("cuda", True)])
+def test_what_is_built_where_torch_has_cuda(
+    build: str, kernels: bool, noted: Callable[..., List[str]], sources: Path, tmp_path: Path
+) -> None:
+    """Beside a toolkit, which is there in these tests."""
+    folder = shutil.copytree(sources, tmp_path / "sources")
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text("")
+    (folder / "torch" / "version.py").write_text("__version__, cuda = '2.13.0+cu130', '13.0'\n")
+    lines = noted(folder, FAIRSEQ_MEGA_BUILD=build, TORCH_CUDA_ARCH_LIST="8.0")
+    assert any(".cu " in line for line in lines) is kernels
+
+
 def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Path, tmp_path: Path) -> None:
     """What another compiler, options or sources would make otherwise is compiled again, and nothing else."""
 
