@@ -10,8 +10,7 @@ usage: bash scripts/try_debian.sh [--suite SUITE] [--root DIR] [--quick] [--keep
 
 Makes a minimal Debian with debootstrap, installs the packages that the README names, and runs there, as an ordinary
 user and in a clone whose path has a space, bash scripts/quickstart.sh and bash scripts/test.sh. To be run by hand
-before a release: it needs root, a network and 8 GB. On 2 cores the quick start ends after 22 minutes; then come the
-tests.
+before a release: it needs root, a network and 8 GB; on 2 cores the quick start took 22 minutes and the tests 15.
 
   --suite SUITE  which Debian (default: trixie, which is Debian 13; testing is the next one)
   --root DIR     where the Debian is or goes (default: a new folder in $TMPDIR, which is removed at the end); one that
