@@ -96,7 +96,12 @@ def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
             path = next(filter(os.path.isfile, paths), folder)
             found[kind] = names_of_dictionary(dictionary, path, option)
             for other in further:
-                _compare_file(os.path.join(other, os.path.basename(path)), path)
+                unlike = difference_of_files(path, os.path.join(other, os.path.basename(path)))
+                if unlike:
+                    raise OtherNames(
+                        f"data folders with several dictionaries, of which the first is taken: {unlike}; binarise all "
+                        f"with one (fairseq-preprocess --srcdict {path})"
+                    )
     return {**found, **names_of_subwords(os.path.join(folder, SUBWORDS_FILE))}
 
 
@@ -144,19 +149,14 @@ def _folders_of(cfg: typing.Any) -> typing.List[str]:
     return utils.split_paths(data) if isinstance(data, str) else [""]
 
 
-def _compare_file(other: str, first: str) -> None:
-    """Refuse a dictionary of a further data folder, if it has one, whose symbols are not those of the first."""
+def difference_of_files(first: str, other: str) -> typing.Optional[str]:
+    """Describe the difference of two files of dictionaries; None where they are the same, or one is not there."""
     from fairseq.data import Dictionary
 
-    if not (os.path.isfile(other) and os.path.isfile(first)):
-        return
+    if not (os.path.isfile(first) and os.path.isfile(other)):
+        return None
     one, two = ("\n".join(Dictionary.load(path).symbols) for path in (first, other))
-    found = difference(one, two, (first, other))
-    if found:
-        raise OtherNames(
-            f"data folders with several dictionaries, of which the first is taken: {found}; binarise all with one "
-            f"(fairseq-preprocess --srcdict {first})"
-        )
+    return difference(one, two, (first, other))
 
 
 def trained_names(checkpoint: typing.Dict[str, typing.Any], where: typing.Any) -> typing.Dict[str, str]:

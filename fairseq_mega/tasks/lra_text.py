@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
 from fairseq_mega.compat.batches import is_for_training
-from fairseq_mega.compat.names import LABELS, SOURCE, Names, difference, names_of_dictionary, names_of_subwords
+from fairseq_mega.compat.names import LABELS, SOURCE, Names, difference_of_files, names_of_dictionary, names_of_subwords
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
 from fairseq_mega.data.text_units import MODEL_FILE
@@ -65,15 +65,13 @@ class LRATextTask(ClassificationTask):
                     f"fairseq-mega-prepare or fairseq-preprocess --only-source writes them"
                 )
             dictionaries.append(Dictionary.load(path))
-        second = os.path.join(cfg.data, SECOND, "dict.txt")
-        if os.path.isfile(second):
-            first, symbols = os.path.join(cfg.data, FIRST, "dict.txt"), Dictionary.load(second).symbols
-            found = difference("\n".join(dictionaries[0].symbols), "\n".join(symbols), (first, second))
-            if found:
-                raise ValueError(
-                    f"both documents of a pair are read with one dictionary, and {found}: binarise {SECOND} with "
-                    f"fairseq-preprocess --srcdict {first}"
-                )
+        first, second = (os.path.join(cfg.data, folder, "dict.txt") for folder in (FIRST, SECOND))
+        found = difference_of_files(first, second)
+        if found:
+            raise ValueError(
+                f"both documents of a pair are read with one dictionary, and {found}: binarise {SECOND} with "
+                f"fairseq-preprocess --srcdict {first}"
+            )
         logger.info(f"{len(dictionaries[0])} symbols, {len(dictionaries[1])} symbols of labels")
         return cls(cfg, *dictionaries)
 
