@@ -6,6 +6,7 @@ import pathlib
 import sys
 import typing
 
+from .errors import TO_LINE_FEEDS
 from .patching import ModuleWith, wrap
 
 logger = logging.getLogger(__name__)
@@ -58,9 +59,7 @@ def _without_byte_order_marks(
     encode_fn: typing.Callable[[str], str],
 ) -> typing.Any:
     if any("\r" in line for line in lines):
-        logger.warning(
-            r"a line has carriage returns in it, which end no line (`tr '\r' '\n'` makes line feeds of them)"
-        )
+        logger.warning(f"a line has carriage returns in it, which end no line ({TO_LINE_FEEDS})")
     return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)
 
 

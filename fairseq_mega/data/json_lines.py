@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
+from fairseq_mega.compat.errors import TO_LINE_FEEDS
+
 from .class_folders import ending_of, listed
 from .file_kinds import HEAD, kind_of, kind_of_file
 
@@ -163,7 +165,7 @@ def text_of(line: bytes, field: str) -> Union[str, ValueError]:
         return ValueError(f"is no UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})")
     except (ValueError, RecursionError) as error:
         if line.count(b"\r") > 1:
-            return ValueError(r"holds carriage returns, which end no line (`tr '\r' '\n'` makes line feeds of them)")
+            return ValueError(f"holds carriage returns, which end no line ({TO_LINE_FEEDS})")
         return ValueError(f"is not JSON ({error})")
     return found[field]
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
+from fairseq_mega.compat.errors import TO_LINE_FEEDS
 from fairseq_mega.corpora.files import blocks_of, write_json, written_whole
 from fairseq_mega.corpora.language_modeling import made_up
 from fairseq_mega.corpora.language_modeling.byte_ranges import (
@@ -27,7 +28,7 @@ from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
 
 COUNTS = "counts.json"
-END_NO_LINE = r"which end no line here (`tr '\r' '\n'` makes line feeds of them)"
+END_NO_LINE = f"which end no line here ({TO_LINE_FEEDS})"
 
 
 def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -69,13 +70,13 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
     for path in paths:
         if unit == "bytes":
             check_not_empty(path)
-            kind = kind_of_file(path)
-            if kind is not None:
-                say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
         else:
             check_words(path, replace_invalid)
-        feeds, returns = line_ends(path)
-        if kind_of_file(path) is None and feeds >= returns > feeds / 10:
+        kind = kind_of_file(path)
+        if unit == "bytes" and kind is not None:
+            say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
+        feeds, returns = (0, 0) if kind is not None else line_ends(path)
+        if feeds >= returns > feeds / 10:
             say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")
         if looks_like_json(path):
             say(
