@@ -69,9 +69,9 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
             if isinstance(number, (int, float)) and not (math.isfinite(number) and allowed.holds(number)):
                 shown = ",".join(map(str, numbers))
                 return f"--{name.replace('_', '-')} {shown}: give {allowed.words}"
-    endless = (name for name, value in given.items() if isinstance(value, float) and not math.isfinite(value))
-    for name in endless:
-        return f"--{name.replace('_', '-')} {given[name]}: give a finite number"
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"--{name.replace('_', '-')} {value}: give a finite number"
     shard, shards = given.get("shard_id"), given.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and shard >= shards:
         return f"--shard-id {shard}: shards count from 0, so that with --num-shards {shards} the last is {shards - 1}"
