@@ -94,7 +94,7 @@ def evaluate_literals_only() -> None:
 
 
 def is_pair_of_shares(text: str) -> bool:
-    """Whether a text holds two numbers in brackets, each from 0 to below 1."""
+    """Return whether a text holds two numbers in brackets, each from 0 to below 1."""
     value = literal(text)
     shares = [isinstance(x, (int, float)) and 0 <= x < 1 for x in value] if isinstance(value, (tuple, list)) else []
     return shares == [True, True]

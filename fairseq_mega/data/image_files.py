@@ -224,7 +224,7 @@ def _upright(source: Any, image: Any) -> Any:
 
 
 def _remedy(path: Path) -> str:
-    """What to do with a file that cannot be decoded, and what it is."""
+    """Advice for a file that cannot be decoded, and its kind."""
     remedy = "replace or remove it"
     with contextlib.suppress(OSError):
         if path.stat().st_size == 0:

@@ -68,7 +68,7 @@ def iterators(samples: int, size: int, processes: int) -> List[EpochBatchIterato
 
 
 def read(found: List[EpochBatchIterator], steps: int) -> List[int]:
-    """What all processes read in so many steps of an epoch, or in the rest of it."""
+    """Examples that all processes read in so many steps of an epoch, or in the rest of it."""
     epochs = [iterator.next_epoch_itr() for iterator in found]
     batches = [next(epoch) for epoch in epochs for _ in range(steps) if epoch.has_next()]
     return [int(sample) for batch in batches for sample in batch]
@@ -96,7 +96,7 @@ def test_other_batches_go_on_at_the_same_place(size: int, place: int) -> None:
 
 
 def test_a_place_behind_the_end_of_an_epoch() -> None:
-    """Of a checkpoint that does not tell how many batches there were."""
+    """Refuse it of a checkpoint that does not tell how many batches there were."""
     (iterator,) = iterators(8, 4, 1)
     state = {"version": 2, "epoch": 3, "iterations_in_epoch": 2, "shuffle": True}
     with pytest.raises(ValueError, match="at batch 2 of epoch 3, which has 2 batches .* --reset-dataloader"):

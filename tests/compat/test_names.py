@@ -170,7 +170,7 @@ def test_a_training_keeps_the_names_of_its_beginning(renamed: Any, tmp_path: Pat
     [("a 9\nb 1\n", False), ("b 1\na 1\n", True), ("a 1\n", True), ("a 1\nb 1\nc 1\n", True), (None, False)],
 )
 def test_all_data_folders_have_one_dictionary(road: str, second: Optional[str], refused: bool, tmp_path: Path) -> None:
-    """Of DATA1:DATA2 fairseq reads the dictionary of the first."""
+    """Compare all of DATA1:DATA2, of which fairseq reads the first dictionary."""
     for name, text in (("one", "a 1\nb 1\n"), ("two", second)):
         (tmp_path / name).mkdir()
         for language in ("en", "de"):
@@ -197,7 +197,7 @@ def test_all_data_folders_have_one_dictionary(road: str, second: Optional[str], 
 @pytest.mark.parametrize("kind", ["labels", "subwords", "source"])
 @pytest.mark.parametrize(("second", "third", "refused"), [("a\nb", "a\nb", 0), ("b\na", "a\nb", 2), (None, "b\na", 3)])
 def test_models_of_an_ensemble_agree(kind: str, second: Optional[str], third: str, refused: int) -> None:
-    """Where the data do not name the numbers, as images in an array do not."""
+    """Compare models with each other where the data name no numbers, as images in an array."""
     task: Any = SimpleNamespace(names_of_numbers=dict)
     for number, text in enumerate(("a\nb", second, third), 1):
         given = {} if text is None else {kind: text}

@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused(options, message, tiny_corpus, capsys, tmp_pa
 
 
 def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_path) -> None:
-    """Where the criterion's metrics are not known before it has validated."""
+    """Refuse it once the criterion has validated, before which its metrics are not known."""
     monkeypatch.setattr(training_options, "METRICS", {})
     message = error_of(tiny_corpus, [METRIC, "nosuch"], capsys, tmp_path)
     assert "--best-checkpoint-metric nosuch: the validation gives no such number" in message

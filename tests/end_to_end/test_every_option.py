@@ -52,7 +52,7 @@ def cases(parser: argparse.ArgumentParser) -> Iterator[Tuple[argparse.Action, st
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> str:
-    """How a call ended that a user's mistake may end: "" or an error, of which a traceback begins with its name."""
+    """Describe the end of a call that a mistake may end: "" or an error; that of a traceback begins with its name."""
     try:
         call(*arguments)
     except (UsageError, argparse.ArgumentError, argparse.ArgumentTypeError):
@@ -82,7 +82,7 @@ def unread(parser: argparse.ArgumentParser, read: Callable[[argparse.Action, str
 
 
 def values_of(parser: argparse.ArgumentParser) -> Callable[[argparse.Action, str], Any]:
-    """What a parser makes of the text of a value."""
+    """Return a reader of the text of a value, as a parser reads it."""
     return lambda action, text: parser._get_values(action, [text])
 
 

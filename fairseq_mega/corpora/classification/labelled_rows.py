@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 
 def _delimiters(line: bytes) -> str:
-    """What may part the columns of a table: other characters than TAB belong to its texts where there is one."""
+    """Characters that may part the columns of a table: others than TAB belong to its texts where there is one."""
     return "\t" if b"\t" in line else ",;"
 
 

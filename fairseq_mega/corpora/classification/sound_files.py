@@ -132,7 +132,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
 
 
 def _fault(error: Exception) -> str:
-    """What the library says, without the address of the file in memory."""
+    """Words of the library, without the address of the file in memory."""
     return re.sub(r"Error opening <.*?>: ", "", str(error)).rstrip(".")
 
 
