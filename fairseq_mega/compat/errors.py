@@ -12,7 +12,6 @@ from .names import OtherNames
 
 MISSING = re.compile(r": (\w+)")  # of omegaconf
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
-TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"
 NOT_UTF8 = (  # what a file is that begins so
     (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
     (b"PK\x03\x04", "it is packed with zip: unpack it, or save the document as plain text"),

@@ -6,12 +6,12 @@ import pathlib
 import sys
 import typing
 
-from .errors import TO_LINE_FEEDS
 from .patching import ModuleWith, wrap
 
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = "\ufeff"
+TO_LINE_FEEDS = r"`tr '\r' '\n'` makes line feeds of them"  # of carriage returns
 Steps = typing.Sequence[str]
 
 

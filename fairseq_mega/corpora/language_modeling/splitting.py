@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from fairseq_mega.compat.errors import TO_LINE_FEEDS
+from fairseq_mega.compat.interactive import TO_LINE_FEEDS
 from fairseq_mega.corpora.files import blocks_of, write_json, written_whole
 from fairseq_mega.corpora.language_modeling import made_up
 from fairseq_mega.corpora.language_modeling.byte_ranges import (
