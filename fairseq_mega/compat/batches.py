@@ -10,6 +10,7 @@ from .patching import wrap
 logger = logging.getLogger("fairseq_mega.compat.batches")
 
 BATCHES = "batches_in_epoch"  # in the state of an iterator, for each process
+SEED = "seed_of_epoch"  # in the same state: with the epoch's number it orders the batches
 
 
 def keep_last_batch() -> None:
@@ -66,16 +67,16 @@ def go_on_at_the_same_place() -> None:
     """Resume an epoch where it was when it has more or fewer batches now, as with another number of processes.
 
     fairseq leaves out as many batches as each process had: with fewer processes it repeats a part of the epoch, with
-    more it skips one, or ends in a traceback.
+    more it skips one, or ends in a traceback. With another seed, whose order is another, it warns.
     """
     from fairseq.data.iterators import EpochBatchIterator
 
-    wrap(EpochBatchIterator, "state_dict", _with_number_of_batches)
+    wrap(EpochBatchIterator, "state_dict", _with_number_and_seed)
     wrap(EpochBatchIterator, "load_state_dict", _load_at_the_same_place)
 
 
-def _with_number_of_batches(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
-    return {**original(self), BATCHES: len(self)}
+def _with_number_and_seed(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+    return {**original(self), BATCHES: len(self), SEED: self.seed}
 
 
 def _load_at_the_same_place(
@@ -95,6 +96,12 @@ def _load_at_the_same_place(
             f"the checkpoint is at batch {place} of epoch {state['epoch']}, which has {now} batches for each process "
             f"here: give --reset-dataloader, which begins with the first epoch, or the number of processes and the "
             f"batch size that it was trained with"
+        )
+    seed = state.get(SEED, self.seed)
+    if place > 0 and seed != self.seed:
+        logger.warning(
+            f"--seed changed ({seed}, now {self.seed}): epoch {state['epoch']}, of which {place} batches were read, is "
+            f"drawn in another order; some of its samples are read twice, others not; the former seed goes on exactly"
         )
     return original(self, state)
 

@@ -101,3 +101,13 @@ def test_a_place_behind_the_end_of_an_epoch() -> None:
     state = {"version": 2, "epoch": 3, "iterations_in_epoch": 2, "shuffle": True}
     with pytest.raises(ValueError, match="at batch 2 of epoch 3, which has 2 batches .* --reset-dataloader"):
         iterator.load_state_dict(state)
+
+
+@pytest.mark.parametrize(("seed", "steps", "warned"), [(2, 6, True), (1, 6, False), (2, 0, False)])
+def test_another_seed_within_an_epoch(caplog: pytest.LogCaptureFixture, seed: int, steps: int, warned: bool) -> None:
+    (first,) = iterators(48, 4, 1)
+    read([first], steps)
+    second = EpochBatchIterator(first.dataset, list, first.batch_sampler, seed)
+    with caplog.at_level("WARNING", "fairseq_mega.compat.batches"):
+        second.load_state_dict(first.state_dict())
+    assert ("--seed changed (1, now 2)" in caplog.text) == warned
