@@ -5,7 +5,7 @@ import functools
 import importlib.util
 import sys
 
-from . import generating, paths, ranges, training_options
+from . import generating, paths, ranges, training_options, unread
 from .expressions import literal
 from .patching import wrap
 
@@ -107,6 +107,7 @@ def _parse_checked(original, parser, *args, **kwargs):
     if given.get("write_checkpoints_asynchronously") and importlib.util.find_spec("iopath") is None:
         parser.error("--write-checkpoints-asynchronously needs iopath: pip install iopath, or leave the option out")
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
+    problem = problem or unread.obstacle(parser, given)
     if problem is not None:
         parser.error(problem)
     for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
@@ -138,9 +139,6 @@ def contradiction(given):
             return f"{option or '--eval-bleu-remove-bpe'} {way} is unknown: give one of {known}"
     if given.get("num_shards", 1) > 1 and "context_window" not in given:
         return f"--num-shards {given['num_shards']}: fairseq reads it past here and takes all of the data; leave it out"
-    if "beam" in given and given.get("distributed_world_size", 1) > 1:
-        number = given["distributed_world_size"]
-        return f"--distributed-world-size {number}: this command works in one process; leave the option out"
     return None
 
 

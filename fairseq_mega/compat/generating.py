@@ -1,12 +1,14 @@
 """Options of fairseq's generation that need a language model, an alignment, or the unknown words of a source."""
 
 import importlib.util
+import logging
 import os
 import typing
 
 from . import paths
 from .patching import wrap
 
+logger = logging.getLogger("fairseq_mega.compat.generating")
 PACKAGES = {  # of scorers, as they are imported and installed
     "bert_score": ("bert_score", "bert-score"),
     "meteor": ("nltk", "nltk"),
@@ -82,6 +84,8 @@ def _build_generator(
         extra.update(lm_model=_load_language_model(self, path, models), lm_weight=args.lm_weight)
     if path:
         _check_language_model(self, path, extra["lm_model"])
+        if not args.lm_weight:
+            logger.warning(f"--lm-path {path} has no say with --lm-weight 0, the default: give another, such as 0.3")
     replacing = getattr(args, "replace_unk", None) is not None
     if replacing or getattr(args, "print_alignment", None):
         option = "--replace-unk" if replacing else "--print-alignment"
@@ -180,8 +184,9 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     if given.get("replace_unk") is not None:
         return _obstacle_of_replacing(given, interactive)
     lm_path = given.get("lm_path")
+    weight = given["lm_weight"]
     if lm_path is None:
-        return None
+        return f"--lm-weight {weight:g}: add --lm-path, the model that it weighs" if weight else None
     if not os.path.isfile(lm_path):
         return f"--lm-path {lm_path} does not exist: give the checkpoint of a language model"
     dictionary = os.path.join(paths.split(given.get("data") or ".")[0], "dict.txt")
@@ -198,10 +203,12 @@ def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing
     from fairseq.dataclass.configs import GenerationConfig
 
     for name, field in GenerationConfig.__dataclass_fields__.items():
-        refining = name.startswith("iter_decode_") or name in ("print_step", "retain_iter_history")
-        if refining and given.get("task") != "translation_lev" and given.get(name, field.default) != field.default:
-            option = f"--{name.replace('_', '-')}"
+        option, given_it = f"--{name.replace('_', '-')}", given.get(name, field.default) != field.default
+        refining = name.startswith("iter_decode_") or name in ("print_step", "retain_iter_history", "decoding_format")
+        if given_it and refining and given.get("task") != "translation_lev":
             return f"{option} is for models that refine what they wrote, which this is not: leave it out"
+        if given_it and name.endswith("_mt") and given.get("task") != "speech_to_speech":
+            return f"{option} is for models that translate speech into speech, which this is not: leave it out"
     if given.get("eos_token") is not None and given.get("task") not in ("speech_to_text", "speech_to_speech"):
         return f"--eos-token {given['eos_token']}: fairseq reads it for translators of speech alone: leave it out"
     if given.get("retain_dropout_modules") is not None and not given.get("retain_dropout"):

@@ -1,0 +1,93 @@
+"""Options that fairseq-generate, -interactive, -eval-lm and -validate list, as every command does, and never read."""
+
+import argparse
+import typing
+
+EVERYWHERE = {
+    *("no_progress_bar", "log_format", "log_interval", "seed", "cpu", "tpu", "fp16", "bf16", "amp", "user_dir"),
+    *("path", "model_overrides", "checkpoint_suffix", "max_tokens", "batch_size", "required_seq_len_multiple"),
+    *("distributed_world_size", "device_id"),
+}
+LOADING = {"num_workers", "data_buffer_size", "dataset_impl", "use_plasma_view", "plasma_path"}
+READ: typing.Dict[str, typing.Set[str]] = {  # as fairseq 0.12's main functions, and the tasks that they build, do
+    "generate": {
+        *("gen_subset", "skip_invalid_size_inputs_valid_test", "required_batch_size_multiple", "post_process", "quiet"),
+        *("results_path", "checkpoint_shard_count", "pipeline_model_parallel", "bpe", "tokenizer", "scoring"),
+        *LOADING,
+    },
+    "interactive": {
+        *("skip_invalid_size_inputs_valid_test", "post_process", "checkpoint_shard_count", "pipeline_model_parallel"),
+        *("bpe", "tokenizer", "scoring"),
+    },
+    "eval-lm": {
+        *("gen_subset", "num_shards", "shard_id", "post_process", "checkpoint_shard_count", "pipeline_model_parallel"),
+        *LOADING,
+    },
+    "validate": {
+        *("valid_subset", "skip_invalid_size_inputs_valid_test", "required_batch_size_multiple", "criterion"),
+        *("all_gather_list_size", "distributed_rank", "distributed_port", "distributed_backend", "nprocs_per_node"),
+        *("distributed_init_method", "distributed_no_spawn", "distributed_num_procs", "heartbeat_timeout"),
+        *LOADING,
+    },
+}
+FILLED = {  # options that have the value of another, where they are not given
+    "max_tokens_valid": "max_tokens",
+    "batch_size_valid": "batch_size",
+    "update_epoch_batch_itr": "grouped_shuffling",
+}
+IN_PLACE = {  # options that were probably meant
+    ("validate", "gen_subset"): "--valid-subset",
+    ("generate", "valid_subset"): "--gen-subset",
+    ("eval-lm", "valid_subset"): "--gen-subset",
+    ("validate", "batch_size_valid"): "--batch-size",
+    ("validate", "max_tokens_valid"): "--max-tokens",
+}
+
+
+def command_of(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Name the evaluating command that has these options, without "fairseq-"; None of a training and others."""
+    if "max_update" in given or "results_path" not in given:
+        return None
+    marks = {"buffer_size": "interactive", "beam": "generate", "context_window": "eval-lm"}
+    return next((command for mark, command in marks.items() if mark in given), "validate")
+
+
+def obstacle(parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Name an option that was given to a command which does not read it; None where there is none.
+
+    Args:
+        parser: of the command, with all options added.
+        given: all options, as the parser names them.
+    """
+    command = command_of(given)
+    if command is None:
+        return None
+    of_training = _options_of_training(command)
+    for action in parser._actions:
+        name, value = action.dest, given.get(action.dest, action.default)
+        default = given[FILLED[name]] if name in FILLED else action.default
+        if name not in of_training or name in EVERYWHERE | READ[command] or value in (default, action.default):
+            continue
+        option = action.option_strings[-1]
+        there = option if action.nargs == 0 else f"{option} {value}"
+        instead = IN_PLACE.get((command, name))
+        advice = f"give {instead}" if instead else "leave it out"
+        return f"{there}: fairseq-{command} does not read it; {advice}"
+    return None
+
+
+def _options_of_training(command: str) -> typing.Set[str]:
+    """Options that fairseq lists for every command, whatever reads them."""
+    from fairseq.dataclass import configs
+    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+    from fairseq.tasks.translation import TranslationConfig
+
+    groups: typing.List[typing.Any] = [configs.CommonConfig, configs.CommonEvalConfig, configs.DatasetConfig]
+    groups += [configs.DistributedTrainingConfig, configs.CheckpointConfig, LR_SCHEDULER_DATACLASS_REGISTRY["fixed"]]
+    names = {name for group in groups for name in group.__dataclass_fields__}
+    if command in ("generate", "interactive"):
+        names |= {name for name in TranslationConfig.__dataclass_fields__ if name.startswith("eval_")}
+        names |= {"upsample_primary", "no_beamable_mm"}
+    if command == "interactive":
+        names |= {"sacrebleu", "score_reference", "load_alignments"}
+    return names | {"criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring"}

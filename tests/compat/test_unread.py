@@ -1,0 +1,93 @@
+"""Options that an evaluating command lists and does not read: refused by name."""
+
+from pathlib import Path
+from typing import List
+
+import pytest
+from fairseq import options
+
+PARSERS = {
+    "generate": "generation",
+    "interactive": "interactive_generation",
+    "eval-lm": "eval_lm",
+    "validate": "validation",
+}
+EVALUATING = tuple(PARSERS)
+TRANSLATING = ("generate", "interactive")
+
+
+def parse(command: str, data: Path, words: List[str]) -> None:
+    task = "language_modeling" if command == "eval-lm" else "translation"
+    parser = getattr(options, f"get_{PARSERS[command]}_parser")()
+    options.parse_args_and_arch(parser, [str(data), "--task", task, "--path", str(data), *words])
+
+
+@pytest.mark.parametrize(
+    ("commands", "words"),
+    [
+        (EVALUATING, "--train-subset=valid"),
+        (EVALUATING, "--log-file=x"),
+        (EVALUATING, "--wandb-project=x"),
+        (EVALUATING, "--fp16-init-scale=4"),
+        (EVALUATING, "--memory-efficient-bf16"),
+        (EVALUATING, "--ddp-backend=no_c10d"),
+        (EVALUATING, "--curriculum=3"),
+        (EVALUATING, "--max-valid-steps=3"),
+        (EVALUATING, "--batch-size-valid=3"),
+        (EVALUATING, "--optimizer=adam"),
+        (EVALUATING, "--lr-scheduler=cosine"),
+        (EVALUATING, "--quantization-config-path=x"),
+        (("generate", "interactive", "eval-lm"), "--criterion=masked_lm"),
+        (("generate", "interactive", "eval-lm"), "--valid-subset=test"),
+        (TRANSLATING, "--save-dir=x"),
+        (TRANSLATING, "--restore-file=x"),
+        (TRANSLATING, "--reset-optimizer"),
+        (TRANSLATING, "--patience=3"),
+        (TRANSLATING, "--warmup-updates=3"),
+        (TRANSLATING, "--eval-bleu"),
+        (TRANSLATING, "--upsample-primary=2"),
+        (("validate",), "--gen-subset=train"),
+        (("validate", "eval-lm"), "--results-path=x"),
+        (("interactive",), "--results-path=x"),
+        (("interactive",), "--num-workers=3"),
+        (("interactive",), "--score-reference"),
+        (("eval-lm",), "--skip-invalid-size-inputs-valid-test"),
+        (("eval-lm",), "--bpe=bytes"),
+    ],
+)
+def test_options_of_others(commands: List[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in commands:
+        with pytest.raises(SystemExit):
+            parse(command, tmp_path, [words])
+        said = words.replace("=", " ").replace("--batch-size-valid", "--max-sentences-valid")
+        error = capsys.readouterr().err
+        assert said.split()[-1] in error and f"fairseq-{command} does not read it; " in error
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "instead"),
+    [
+        ("validate", "--gen-subset=train", "--valid-subset"),
+        ("generate", "--valid-subset=test", "--gen-subset"),
+        ("eval-lm", "--valid-subset=test", "--gen-subset"),
+        ("validate", "--max-tokens-valid=9", "--max-tokens"),
+    ],
+)
+def test_what_was_meant(
+    command: str, words: str, instead: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(command, tmp_path, [words])
+    assert capsys.readouterr().err.endswith(f"give {instead}\n")
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_options_that_are_read(command: str, tmp_path: Path) -> None:
+    words = ["--max-tokens=100", "--batch-size=3", "--seed=3", "--cpu", "--log-format=json", "--log-interval=3"]
+    words += ["--precision=bf16", "--required-seq-len-multiple=2"]
+    if command != "interactive":
+        words += ["--num-workers=2", "--dataset-impl=mmap", "--data-buffer-size=3"]
+        words += ["--valid-subset=test"] if command == "validate" else ["--gen-subset=train"]
+    if command in TRANSLATING:
+        words += ["--beam=2", "--bpe=characters", "--tokenizer=space", "--post-process=none", "--max-len-b=9"]
+    parse(command, tmp_path, words)
