@@ -5,6 +5,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import logging
 import os
 import pathlib
 import socket
@@ -16,6 +17,7 @@ import torch
 
 from .patching import wrap
 
+logger = logging.getLogger("fairseq_mega.compat.launching")
 BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 IN_ONE_PROCESS = ("eval_lm", "interactive")  # commands of fairseq
 
@@ -32,7 +34,11 @@ def join_started_processes() -> None:
 
 
 def accept_local_rank() -> None:
-    """Accept --local-rank, which torch.distributed.launch gives to each process, and mind what --cpu leaves out."""
+    """Accept --local-rank, which torch.distributed.launch gives to each process.
+
+    Count no GPUs with --cpu, and one for commands that work in one process: beside two GPUs fairseq-generate would
+    translate every second batch, and fairseq-interactive start two processes that read the same lines.
+    """
     from fairseq import options
 
     wrap(options, "parse_args_and_arch", _parse_local_rank)
@@ -52,9 +58,14 @@ def _parse_local_rank(
     options = parsed[0] if isinstance(parsed, tuple) else parsed
     if input_args is None and hasattr(options, "beam"):  # fairseq-generate asks nobody before it starts
         refuse_several_processes("fairseq-interactive" if hasattr(options, "buffer_size") else "fairseq-generate")
-    if getattr(options, "cpu", False) and hasattr(options, "distributed_world_size"):
+    if hasattr(options, "distributed_world_size"):
         given = sys.argv[1:] if input_args is None else input_args
-        if not is_given("--distributed-world-size", given):
+        asked = is_given("--distributed-world-size", given)
+        in_one_process = hasattr(options, "beam") or hasattr(options, "context_window")
+        if in_one_process and asked and options.distributed_world_size > 1:
+            number = options.distributed_world_size
+            parser.error(f"--distributed-world-size {number}: this command works in one process; leave the option out")
+        if not asked and (in_one_process or getattr(options, "cpu", False)):
             options.distributed_world_size = 1  # fairseq's default is the number of GPUs
     return parsed
 
@@ -83,12 +94,20 @@ def _number(name: str, default: int) -> int:
 
 
 def refuse_several_processes(command: str) -> None:
-    """Raise a ValueError where torchrun starts several processes of a command that each would do all the work."""
+    """Raise a ValueError where torchrun starts several processes of a command that each would do all the work.
+
+    Those of srun may have other arguments each: there it is a warning.
+    """
     processes = started_processes()
     if processes > 1 and "RANK" in os.environ:
         raise ValueError(
             f"{command} works in one process, and {processes} were started (WORLD_SIZE is {processes}): start it "
             f"without torchrun, or unset WORLD_SIZE"
+        )
+    tasks = _number("SLURM_STEP_NUM_TASKS", 1)
+    if tasks > 1 and "SLURM_PROCID" in os.environ:
+        logger.warning(
+            f"{command} works in one process, and srun started {tasks}: each does all that its arguments say"
         )
 
 

@@ -235,6 +235,15 @@ def test_commands_of_one_process(
         helpers.run_fairseq(command, [data, *arguments])
 
 
+def test_tasks_of_srun_are_warned(surroundings: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Each has arguments of its own, perhaps."""
+    for name, value in {**slurm(2, 1), **BY_SRUN}.items():
+        surroundings.setenv(name, value)
+    with caplog.at_level("WARNING", "fairseq_mega.compat.launching"):
+        launching.refuse_several_processes("fairseq-generate")
+    assert "fairseq-generate works in one process, and srun started 2: each does all that" in caplog.text
+
+
 @pytest.mark.parametrize("spelling", [["--local-rank=1"], ["--local_rank", "1"], ["--local-rank", "1"]])
 def test_rank_of_the_launcher(spelling: List[str]) -> None:
     parser = fairseq_options.get_training_parser()
@@ -248,6 +257,20 @@ def test_gpus_do_not_count_on_a_cpu(given: List[str], world: int) -> None:
     parser.set_defaults(distributed_world_size=8)  # of a machine with eight GPUs
     words = ["data", "--task", "translation", "--arch", "transformer_tiny", "--cpu", *given]
     assert fairseq_options.parse_args_and_arch(parser, words).distributed_world_size == world
+
+
+@pytest.mark.parametrize(
+    ("command", "world"), [("generation", 1), ("interactive_generation", 1), ("eval_lm", 1), ("validation", 8)]
+)
+def test_one_process_beside_several_gpus(command: str, world: int) -> None:
+    """fairseq-generate translates as many parts of a data set as there are processes, and gives the first of them."""
+    words = ["data", "--task", "language_modeling" if command == "eval_lm" else "translation"]
+    parser = getattr(fairseq_options, f"get_{command}_parser")()
+    parser.set_defaults(distributed_world_size=8)  # of a machine with eight GPUs
+    assert fairseq_options.parse_args_and_arch(parser, words).distributed_world_size == world
+    if world == 1:
+        with pytest.raises((SystemExit, ValueError)):
+            fairseq_options.parse_args_and_arch(parser, [*words, "--distributed-world-size", "2"])
 
 
 @pytest.mark.parametrize(
