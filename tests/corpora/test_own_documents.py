@@ -180,10 +180,22 @@ def test_plain_texts_that_look_like_something_else(text: str, tmp_path: Path) ->
     assert list(DocumentFile(tmp_path / "x.txt", "text", "error")) == [text.rstrip("\n")]
 
 
-def test_tables_and_tags_as_text_are_told(tmp_path: Path) -> None:
-    (tmp_path / "x.CSV").write_text("id,text\n\n1,hello\n\n2,there\n")
-    options = ("--texts", tmp_path / "x.CSV", "--vocab-size", 300, "--out", tmp_path / "out")
-    assert "x.CSV is taken as plain text, its commas or tags included" in prepare("own-documents", *options).output
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("x.CSV", "id,text\n", True),
+        ("page.txt", "<!DOCTYPE html>\n<html>\n", True),
+        ("wiki", '<mediawiki xml:lang="en">\n', True),
+        ("feed.text", '\n<?xml version="1.0"?>\n', True),
+        ("chat.txt", "<html5> is a word here\n", False),
+        ("x.txt", "id,text\n", False),
+    ],
+)
+def test_tables_and_tags_as_text_are_told(name: str, text: str, told: bool, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(f"{text}\n1,hello\n\n2,there\n")
+    options = ("--texts", tmp_path / name, "--vocab-size", 300, "--out", tmp_path / "out")
+    said = f"{name} is taken as plain text, its commas or tags included" in prepare("own-documents", *options).output
+    assert said == told
 
 
 def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:

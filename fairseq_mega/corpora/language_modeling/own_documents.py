@@ -33,6 +33,7 @@ from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 
 HELD_OUT = 20  # of so many documents one is to validate, and one to test
 MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
+TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
 LEARNT_FROM = 20_000_000  # characters, from the beginning of the text
 
 DETAILS = f"""\
@@ -79,13 +80,15 @@ class DocumentFile:
 
     Attributes:
         form: what the file is, in words.
+        marked_up: whether a plain text looks as if it were more than text: a table, or one with tags.
         skipped: how many lines or entries were left out so far.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
         self.source, self.skipped = Source(path, field, bad_lines), 0
         with open_text(path, "surrogateescape") as file:
-            head = file.read(HEAD).encode("utf-8", "surrogateescape")
+            text = file.read(HEAD)
+        head = text.encode("utf-8", "surrogateescape")
         if begins_object(head) or (path.suffix.lower() in ENDINGS and head.strip()[:1] not in (b"[", b"{")):
             self.form = "JSON lines"
         elif begins_json(head) or path.suffix.lower() in ENDINGS:
@@ -93,6 +96,8 @@ class DocumentFile:
         else:
             self.form = "plain text"
             _check_no_records(path, head.decode("utf-8", "replace"))
+        looks_so = path.suffix.lower() in MARKED_UP or TAGS.match(text) is not None
+        self.marked_up = self.form == "plain text" and looks_so
 
     def __iter__(self) -> Iterator[str]:
         """Yield the documents; raises ValueError for one without a text, and for what is no text at all."""
@@ -201,7 +206,7 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
     left: Optional[int] = args.limit
     for path in args.texts:
         file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
-        if file.form == "plain text" and path.suffix.lower() in MARKED_UP:
+        if file.marked_up:
             say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
         for text in file:
             if left == 0:
