@@ -82,7 +82,32 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         if file is not None and "://" not in file and (lost or os.path.isdir(file)):
             problem = "does not exist" if lost else "is a folder"
             return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
-    return _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
+    problem = _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
+    return problem or _alone(given)
+
+
+def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Name an option that acts beside another one alone, which was not given."""
+    from fairseq.dataclass.configs import EMAConfig
+    from fairseq.optim.lr_scheduler.fixed_schedule import FixedLRScheduleConfig
+    from fairseq.tasks.translation import TranslationConfig
+
+    groups = (("store_ema", "ema_", EMAConfig), ("eval_bleu", "eval_", TranslationConfig))
+    for needed, beginning, group in groups:
+        for name, field in group.__dataclass_fields__.items():
+            value = given.get(name, field.default)
+            if name.startswith(beginning) and not given.get(needed) and value not in (field.default, None, False):
+                return _add(name, value, needed)
+    if given.get("lr_scheduler") == "fixed" and given.get("force_anneal") is None:
+        usual, shrink = FixedLRScheduleConfig.__dataclass_fields__["lr_shrink"].default, given.get("lr_shrink")
+        if shrink not in (usual, None):
+            return _add("lr_shrink", shrink, "force_anneal")
+    return None
+
+
+def _add(name: str, value: typing.Any, needed: str) -> str:
+    option, other = (f"--{word.replace('_', '-')}" for word in (name, needed))
+    return f"{option if value is True else f'{option} {value}'}: add {other}, without which it does nothing"
 
 
 def complete(namespace: typing.Any) -> None:

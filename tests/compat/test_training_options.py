@@ -36,6 +36,14 @@ REFUSED = [
     ([*BLEU, "--eval-bleu-args", '{"nosuch": 1}'], "nosuch is no option of fairseq-generate: leave it out"),
     ([*BLEU, "--eval-bleu-args", '{"beam": 0}'], "--beam 0: give a whole number above 0"),
     ([*BLEU, "--eval-bleu-detok", "nosuch"], "--eval-bleu-detok nosuch is unknown: give one of moses, nltk, space"),
+    (
+        ["--eval-bleu-args", '{"beam": 4}'],
+        '--eval-bleu-args {"beam": 4}: add --eval-bleu, without which it does nothing',
+    ),
+    (["--eval-bleu-print-samples"], "--eval-bleu-print-samples: add --eval-bleu, without which it does nothing"),
+    (["--ema-decay", "0.9"], "--ema-decay 0.9: add --store-ema, without which it does nothing"),
+    (["--ema-fp32"], "--ema-fp32: add --store-ema, without which it does nothing"),
+    (["--lr-scheduler", "fixed", "--lr-shrink", "0.5"], "--lr-shrink 0.5: add --force-anneal, without which it does"),
     ([*BLEU, "--eval-bleu-remove-bpe", "nosuch"], "--eval-bleu-remove-bpe nosuch is unknown: give one of sentencep"),
 ]
 
