@@ -11,6 +11,7 @@ import torch
 from fairseq_mega.benchmarks import command, measuring
 from fairseq_mega.benchmarks.kernels import cases, measurements, shapes
 from fairseq_mega.ops import native
+from fairseq_mega.reports.documents import operators
 from fairseq_mega.reports.results import read_result
 from tests.support.helpers import REPOSITORY
 
@@ -30,6 +31,15 @@ def call_main(monkeypatch, *arguments):
         command.main(["kernels", *arguments])
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", cases.OPS)
+def test_tables_show_the_compiled_path_of_a_cpu(name):
+    """Beside the path that the benchmark compares with."""
+    paths = {path: {"path": path} for path in cases.OPS[name].paths}
+    chosen = "blocks" if name.startswith("attention") else "scan" if name.startswith("ema") else "native"
+    assert operators.first(paths, operators.COMPILED) == {"path": chosen}
+    assert operators.first(paths, operators.BASELINES) == {"path": cases.OPS[name].baseline}
 
 
 def test_smoke_of_the_kernel_benchmark(tmp_path, device):
