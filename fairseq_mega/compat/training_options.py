@@ -82,8 +82,8 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         if file is not None and "://" not in file and (lost or os.path.isdir(file)):
             problem = "does not exist" if lost else "is a folder"
             return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
-    problem = _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
-    return problem or _alone(given)
+    refused = _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
+    return refused or _alone(given)
 
 
 def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
