@@ -12,8 +12,8 @@ from fairseq_mega.reports.page import write_page
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--write``, ``--check`` and ``--html``, and where they read."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="make tables and pictures of all documents anew")
-    what.add_argument("--check", action="store_true", help="fail where a table or picture differs from its results")
+    what.add_argument("--write", action="store_true", help="make tables, numbers and pictures of all documents anew")
+    what.add_argument("--check", action="store_true", help="fail where one of them differs from its results")
     what.add_argument("--html", type=Path, metavar="FILE", help="write one page with everything")
     parser.add_argument("--root", type=Path, default=Path(), help="checkout with the documents (default: here)")
     runs = "also read results and logs of fairseq-mega-reproduce, for --html"
@@ -35,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"changed: {path}")
         return 0
     found = [*differences(options.root), *outdated(options.root)]
-    print("\n".join(found or ["all tables are those of their results"]))
+    print("\n".join(found or ["all tables and numbers are those of their results"]))
     if found:
-        print(f"{len(found)} rows and pictures differ: fairseq-mega-report --write makes them anew", file=sys.stderr)
+        remedy = "fairseq-mega-report --write makes them anew"
+        print(f"{len(found)} rows, numbers and pictures differ: {remedy}", file=sys.stderr)
     return 1 if found else 0

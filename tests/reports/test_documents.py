@@ -75,10 +75,10 @@ def test_write_and_check(checkout: Path, capsys: Any) -> None:
     document = checkout / "examples" / "kernels" / "README.md"
     status, output, error = run(capsys, "--check", "--root", checkout)
     assert status == 1 and "head: nothing, not '| a step of |" in output
-    assert "8 rows and pictures differ" in error
+    assert "8 rows, numbers and pictures differ" in error
     assert run(capsys, "--write", "--root", checkout)[:2] == (0, f"changed: {document}\n")
     assert run(capsys, "--write", "--root", checkout)[:2] == (0, "")
-    assert run(capsys, "--check", "--root", checkout)[:2] == (0, "all tables are those of their results\n")
+    assert run(capsys, "--check", "--root", checkout)[:2] == (0, "all tables and numbers are those of their results\n")
     text = document.read_text()
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
     speeds = "2.69 ms (4.11x) | 3.12 ms (4.49x) | 2.68 ms (18.2x)"

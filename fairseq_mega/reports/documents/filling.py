@@ -1,4 +1,4 @@
-"""All generated tables of a checkout: made anew, or compared with what stands there."""
+"""All generated tables and marked numbers of a checkout: made anew, or compared with what stands there."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import List, NamedTuple, Optional
 
 from fairseq_mega.reports.text_tables import Table, markdown
 
+from . import marked
 from .markers import Call, replace
 from .registry import TABLES
 
@@ -50,7 +51,7 @@ def build(document: Path, call: Call) -> Table:
 
 
 def fill(document: Path) -> "tuple[str, str, List[Place]]":
-    """The text of a document as it stands, as it should stand, and its tables."""
+    """The text of a document as it stands, the text that its results ask for, and its tables."""
     places: List[Place] = []
 
     def filled(call: Call, text: str) -> str:
@@ -64,7 +65,7 @@ def fill(document: Path) -> "tuple[str, str, List[Place]]":
     except ValueError as error:
         named = str(error).startswith(str(document))
         raise ValueError(str(error) if named else f"{document}: {error}") from error
-    return old, new, places
+    return old, marked.fill(document, new), places
 
 
 def places_of(root: Path) -> List[Place]:
@@ -73,7 +74,7 @@ def places_of(root: Path) -> List[Place]:
 
 
 def write(root: Path) -> List[Path]:
-    """Make all tables anew; returns the documents that have changed."""
+    """Make all tables and numbers anew; returns the documents that have changed."""
     changed = []
     for document in documents(root):
         old, new, _ = fill(document)
@@ -84,7 +85,7 @@ def write(root: Path) -> List[Path]:
 
 
 def differences(root: Path) -> List[str]:
-    """A line for every row that differs from its results."""
+    """A line for every row and every number that differs from its results."""
     found = []
     for place in places_of(root):
         wanted = markdown(place.table.columns, place.table.rows).splitlines()
@@ -94,6 +95,12 @@ def differences(root: Path) -> List[str]:
                 found.append(
                     f"{name}: table '{place.call.name}', {row_title(row, should)}: {said(stands)}, not {said(should)}"
                 )
+    for document in documents(root):
+        found += [
+            f"{document.relative_to(root)}: {number.key} of {number.file}: {number.stands}, not {number.should}"
+            for number in marked.numbers_of(document)
+            if number.stands != number.should
+        ]
     return found
 
 

@@ -1,0 +1,87 @@
+"""Numbers in the sentences of a document are those of the result files that their marks name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mega.reports import command
+from fairseq_mega.reports.documents import filling, marked
+from fairseq_mega.reports.results import make_result, write_result
+from tests.support.helpers import REPOSITORY
+
+SCORES = {"a L=1 seconds": 0.0894, "b L=1 seconds": 0.4162, "a bytes": 3.5 * 2**20, "bleu": 36.06, "c, d bleu": -2.0}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with a result."""
+    (tmp_path / "examples" / "results").mkdir(parents=True)
+    settings = {"updates": 1634, "name": "x", "fast": True}
+    result = make_result("layer", "layer", SCORES, 1080, "command", seed=1, settings=settings)
+    write_result(tmp_path / "examples" / "results" / "r.json", result)
+    (tmp_path / "README.md").write_text("# Title\n")
+    return tmp_path
+
+
+def filled(checkout: Path, text: str) -> str:
+    document = checkout / "examples" / "README.md"
+    document.write_text(f"{text}\n")
+    filling.write(checkout)
+    return document.read_text().rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "stands", "should"),
+    [
+        ("a L=1 seconds in ms", "7 ms", "89 ms"),
+        ("a L=1 seconds in ms", "7.00 ms", "89.40 ms"),
+        ("b L=1 seconds / a L=1 seconds", "1.0x", "4.7x"),
+        ("a bytes in MiB", "1.0 MiB", "3.5 MiB"),
+        ("min * seconds in ms", "1 to", "89 to"),
+        ("max * seconds in ms", "1 ms", "416 ms"),
+        ("c, d bleu", "5.", "-2."),
+        ("bleu", "[**1.0**](results/r.json)", "[**36.1**](results/r.json)"),
+        ("examples", "9, and", "1,080, and"),
+        ("settings.updates", "1,000,000 updates", "1,634 updates"),
+        ("seed", "7)", "1)"),
+    ],
+)
+def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Path) -> None:
+    mark = f"it is <!-- n: results/r.json {key} -->"
+    assert filled(checkout, f"So {mark}{stands} here.") == f"So {mark}{should} here."
+    assert filling.differences(checkout) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("is <!-- n: results/absent.json bleu -->1", "No such file or directory"),
+        ("is <!-- n: results/r.json nosuch -->1", "results/r.json nosuch: the file has no such number"),
+        ("is <!-- n: results/r.json settings.name -->1", "the file has no such number"),
+        ("is <!-- n: results/r.json settings.fast -->1", "the file has no such number"),
+        ("is <!-- n: results/r.json settings -->1", "the file has no such number"),
+        ("is <!-- n: results/r.json min x* -->1", "no score matches"),
+        ("is <!-- n: results/r.json bleu --> many", "line 1: write a mark as '<!-- n: FILE KEY -->NUMBER'"),
+        ("is <!-- n: results/r.json -->1", "line 1: write a mark as"),
+        ("`<!-- n: a b -->` and <!-- n: c -->1", "line 1: write a mark as"),
+        ("<!-- n: results/r.json bleu -->36", "line 1: begin the line with a word"),
+    ],
+)
+def test_a_mark_that_cannot_be_filled(text: str, message: str, checkout: Path, capsys: Any) -> None:
+    document = checkout / "examples" / "README.md"
+    document.write_text(text)
+    assert command.main(["--check", "--root", str(checkout)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"fairseq-mega-report: error: {document}") and message in error
+
+
+def test_a_number_that_differs_is_named(checkout: Path) -> None:
+    (checkout / "examples" / "README.md").write_text("It is <!-- n: results/r.json bleu -->36.0.\n")
+    where = Path("examples") / "README.md"
+    assert filling.differences(checkout) == [f"{where}: bleu of results/r.json: 36.0, not 36.1"]
+
+
+def test_the_numbers_of_this_repository() -> None:
+    numbers = [number for document in filling.documents(REPOSITORY) for number in marked.numbers_of(document)]
+    assert numbers and not [number for number in numbers if number.stands != number.should]
