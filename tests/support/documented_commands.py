@@ -9,14 +9,16 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq import options
 
 from tests.support.helpers import REPOSITORY
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "examples").rglob("*.md"))]
-BLOCK_OR_SPAN = re.compile(r"^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE)
+PLACES = re.compile(  # marks, blocks and spans of code
+    r"<!-- run: (?P<mark>[^\n]*?) -->|^```(?P<kind>\w*)\n(?P<block>.*?)^```|`(?P<span>[^`]+)`", re.DOTALL | re.MULTILINE
+)
 OURS_IN_TEXT = re.compile(
     r"(\w+=\S+ )*((bash|python) (scripts/|setup\.py|-m (fairseq_mega|tests))|fairseq-mega-[\w-]+ )"
 )
@@ -35,14 +37,52 @@ PARSERS = {
     "validate": options.get_validation_parser,
     "preprocess": options.get_preprocessing_parser,
 }
+CLASSIFIER = (
+    "--encoder-layers 1 --encoder-embed-dim 8 --encoder-hidden-dim 16 --encoder-ffn-embed-dim 16 --z-dim 8 --n-dim 2"
+)
+DECODER = (
+    "--decoder-layers 1 --decoder-embed-dim 8 --decoder-hidden-dim 16 --decoder-z-dim 8 --decoder-ffn-embed-dim 16"
+)
+SHORT = "--cpu --num-workers 0 --max-update 2"
+SETS = {  # options that a mark has by name
+    "TINY": f"{SHORT} {CLASSIFIER} --classifier-out-dim 8",
+    "DECODER": DECODER,
+    "ENCODER": DECODER.replace("decoder", "encoder"),
+    "LISTOPS": "--count 60 --min-length 5 --max-length 20 --workers 1",
+    "SHORT": SHORT,
+}
 OURS = ("--precision", "--decode-weights")  # of every command, where fairseq's parsers do not know them
 
 
+class Run(NamedTuple):
+    """Mark of a command that a test runs: ``<!-- run: BEGINNING + OPTIONS; prints TEXT; stdin TEXT; data NAME -->``.
+
+    It stands before the command, the next that begins so; all but the beginning may be left out.
+    """
+
+    beginning: str
+    options: str = ""  # at its end; they make it small
+    prints: str = ""  # among what it prints
+    stdin: str = ""
+    data: str = ""  # folder that DATA stands for; SAVE stands for that with "-save"
+
+
+def mark_of(text: str) -> Run:
+    """Read a mark; raises ValueError for an unknown part."""
+    command, *parts = text.split("; ")
+    beginning, _, given = command.partition(" + ")
+    found = dict(part.split(" ", 1) for part in parts)
+    if not set(found) <= {"prints", "stdin", "data"}:
+        raise ValueError(f"<!-- run: {text} -->: give prints, stdin or data behind the semicolons")
+    return Run(beginning, " ".join(SETS.get(word, word) for word in given.split()), **found)
+
+
 class Command(NamedTuple):
-    """One command of a document."""
+    """One command of a document, and the mark that says how to run it, if there is one."""
 
     document: str
     words: Tuple[str, ...]
+    run: Optional[Run] = None
 
     @property
     def program(self) -> str:
@@ -56,18 +96,30 @@ class Command(NamedTuple):
 
 
 def commands() -> Iterator[Command]:
-    """Every command of the documents: those in bash blocks, and ours in running text, which count once a document."""
+    """Every command of the documents: those in bash blocks, and ours in running text, which count once a document.
+
+    Raises:
+        ValueError: for a mark that no command follows.
+    """
     for document in DOCUMENTS:
         name, seen = document.relative_to(REPOSITORY).as_posix(), set()
-        for found in BLOCK_OR_SPAN.finditer(document.read_text(encoding="utf-8")):
-            if found["kind"] == "bash":
+        marks: List[Run] = []
+        for found in PLACES.finditer(document.read_text(encoding="utf-8")):
+            words: List[Tuple[str, ...]] = []
+            if found["mark"]:
+                marks.append(mark_of(found["mark"]))
+            elif found["kind"] == "bash":
                 words = list(words_of(found["block"]))
             elif found["span"] and OURS_IN_TEXT.match(found["span"]):
                 words = [line for line in words_of(found["span"].replace("\n", " ")) if line not in seen]
-            else:
-                continue
             seen.update(words)
-            yield from (Command(name, line) for line in words)
+            for line in words:
+                run = next((mark for mark in marks if " ".join(line).startswith(mark.beginning)), None)
+                if run is not None:
+                    marks.remove(run)
+                yield Command(name, line, run)
+        if marks:
+            raise ValueError(f"{name}: no command follows the mark <!-- run: {marks[0].beginning} ... -->")
 
 
 def words_of(block: str) -> Iterator[Tuple[str, ...]]:
