@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
     for stream in (sys.stdin, sys.stdout):  # whatever the locale, as tables are read, bytes that are no text included
-        getattr(stream, "reconfigure", dict)(encoding="utf-8", errors="surrogateescape")
+        getattr(stream, "reconfigure", dict)(encoding="utf-8", errors="surrogateescape", newline="\n")
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
     for name, inputs in items:
         with precision.evaluating(args.precision, device.type):

@@ -109,6 +109,11 @@ def is_visible(character: str) -> bool:
     return unicodedata.category(character) != "Cf"
 
 
+def holds_text(text: str) -> bool:
+    """Return whether there is anything to read in a text."""
+    return any(is_visible(character) and not character.isspace() for character in text)
+
+
 def told_alike(names: Sequence[str]) -> Optional[str]:
     """The warning about classes of nearly the same name; None where there are none."""
     groups = [" and ".join(map(repr, group)) for group in alike(names)]

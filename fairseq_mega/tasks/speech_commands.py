@@ -110,14 +110,23 @@ def scaling_of(folder: Path) -> Optional[str]:
     Raises:
         ValueError: if its SOURCE.json is broken.
     """
+    scaling = setting_of(folder, "scaling")
+    return scaling if scaling in SCALINGS else None
+
+
+def setting_of(folder: Path, name: str) -> Any:
+    """Value of an option that fairseq-mega-prepare made a data folder with; None where that is not known.
+
+    Raises:
+        ValueError: if its SOURCE.json is broken.
+    """
     path = folder / SOURCE
     if not path.is_file():
         return None
     try:
-        scaling = json.loads(path.read_text(encoding="utf-8"))["settings"].get("scaling")
+        return json.loads(path.read_text(encoding="utf-8"))["settings"].get(name)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} was not written by fairseq-mega-prepare: make the data anew, or remove it") from error
-    return scaling if scaling in SCALINGS else None
 
 
 def load_tensor(path: Path) -> Tensor:

@@ -100,6 +100,36 @@ def test_files_that_are_no_plain_text(texts, monkeypatch, capsys, tmp_path) -> N
         assert "line 1 of the input: it is " in capsys.readouterr().err
 
 
+LONG = "Der Film 7 ist toll." * 4
+NOTES: Dict[str, Tuple[bytes, str]] = {
+    "characters that it never saw": ("好看\n".encode(), "6 of the 6 symbols of line 1 are in no text of training"),
+    "composed otherwise": ("Film 1 ist scho\u0308n.\n".encode(), "2 of the 19 symbols of line 1 are in no text of"),
+    "a row of a table": (b"lob\tFilm 1\n", "1 of the 10 symbols of line 1 are in no text of training"),
+    "nothing": (b"\n", "line 1 holds no text: its label says nothing"),
+    "blanks": ("  \u200b\n".encode(), "line 1 holds no text: its label says nothing"),
+    "longer than --length": (LONG.encode(), "of the 80 symbols of line 1 the model reads the first 60, as in training"),
+    "carriage returns": (b"Film 1\rFilm 2\n", "line 1 has carriage returns in it, which end no line"),
+    "what training had": ("Der Film 9 ist schön.\n".encode(), ""),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_what_a_model_cannot_know_is_told(name: str, texts, monkeypatch, capsys) -> None:
+    """A label for each line all the same."""
+    content, told = NOTES[name]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8"))
+    assert classify.main([str(word) for word in (texts[0], "--path", texts[1], "--cpu")]) == 0
+    found = capsys.readouterr()
+    assert found.out.count("\n") == 1 and f"note: {told}" in found.err if told else not found.err
+
+
+def test_line_ends_behind_a_text_are_none_of_it(texts, monkeypatch, capsys, tmp_path) -> None:
+    files = [tmp_path / f"{number}.txt" for number in range(3)]
+    for file, end in zip(files, ("", "\n", "\r\n")):
+        file.write_bytes(f"Der Film 7 ist toll.{end}".encode())
+    assert len({share for _, share, _ in ask(monkeypatch, capsys, *texts, *files, stdin="")}) == 1
+
+
 def test_all_labels_are_told(texts, monkeypatch, capsys) -> None:
     (answer,) = ask(monkeypatch, capsys, *texts, "--all", stdin="Der Film 1 ist öde.\n")
     assert answer[::2] == ["tadel", "lob", "Der Film 1 ist öde."]
@@ -174,6 +204,16 @@ def test_a_recording_of_another_form_is_refused(clips, capsys, tmp_path) -> None
     message = capsys.readouterr().err
     assert "fast.wav: one channel at 16000 Hz is needed, found 1 of 16 bits at 44100 Hz" in message
     assert "ffmpeg -i" in message
+
+
+def test_recordings_that_are_silent_or_cut_are_told(clips, capsys, tmp_path) -> None:
+    path, silent = tone(tmp_path / "long.wav", 0.05, 101, 2500), tmp_path / "silent.wav"
+    content = path.read_bytes()
+    silent.write_bytes(content[:44] + bytes(len(content) - 44))
+    assert classify.main([str(word) for word in (clips[0], path, silent, "--path", clips[1], "--cpu")]) == 0
+    notes = capsys.readouterr().err.splitlines()
+    assert f"note: of the 2500 samples of {path} the model hears the first 2000" in notes
+    assert f"note: {silent} is silent from beginning to end: its label says nothing" in notes
 
 
 def test_other_models_are_refused(clips, tiny_model, capsys) -> None:

@@ -1,16 +1,18 @@
 """New texts, recordings and images for a trained classifier, and its answers."""
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from fairseq_mega.corpora.classification.clips import fitted
+from fairseq_mega.compat.interactive import TO_LINE_FEEDS
+from fairseq_mega.corpora.classification.clips import fitted, is_silent
 from fairseq_mega.corpora.classification.sound_files import read_sound
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.text_files import open_text
+from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.data.image_augmentation import evaluation_transform
@@ -18,14 +20,16 @@ from fairseq_mega.data.image_files import read_image
 from fairseq_mega.data.text_units import text_unit
 from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
-from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
+from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask, setting_of
 
 BYTE_ORDER_MARK = "\ufeff"
 Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and the model's input
 
 
 class TextReader:
-    """New texts as the inputs of a classifier of texts.
+    """New texts as the inputs of a classifier of texts, cut as those of training were.
+
+    Says what the model cannot know from its training, and what it does not get to see.
 
     Args:
         task: of the classifier.
@@ -35,6 +39,8 @@ class TextReader:
         self.task = task
         folder = Path(task.cfg.data) / FIRST
         self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")))
+        length = setting_of(Path(task.cfg.data), "length") if self.unit.name == "bytes" else None
+        self.length: Optional[int] = length if isinstance(length, int) else None
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
 
@@ -45,36 +51,48 @@ class TextReader:
             if kind is not None:
                 raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
             line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
+            if "\r" in line:
+                say(f"note: line {number} has carriage returns in it, which end no line ({TO_LINE_FEEDS})")
             yield line, self._inputs(line, f"line {number}")
 
     def read_file(self, path: Path) -> Item:
-        """Item of a file of text."""
+        """Item of a file of text, whose last line end is none of it, as that of a line."""
         with open_text(path, "surrogateescape", newline="") as file:
-            text = file.read()
+            text = file.read().rstrip("\r\n")
         return str(path), self._inputs(text, str(path))
 
     def _inputs(self, text: str, place: str) -> Dict[str, Tensor]:
         documents = text.split("\t") if self.task.documents == 2 else [text]
         if len(documents) != self.task.documents:
             raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
-        found = dict(zip(("src_tokens", "src1_tokens"), map(self._tokens, documents)))
-        unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found.values())
+        found = [self._tokens(document, place) for document in documents]
+        if not all(map(holds_text, documents)):
+            say(f"note: {place} holds no text: its label says nothing")
+        unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found)
         if unknown and any("\udc80" <= character <= "\udcff" for character in text):
             say(f"note: {place} is no UTF-8, and {unknown} of its symbols are in no text of training: encode it alike")
-        return found
+        elif unknown:
+            symbols = sum(int((tokens >= self.task.dictionary.unk()).sum()) for tokens in found)
+            say(f"note: {unknown} of the {symbols} symbols of {place} are in no text of training")
+        return dict(zip(("src_tokens", "src1_tokens"), found))
 
-    def _tokens(self, text: str) -> Tensor:
+    def _tokens(self, text: str, place: str) -> Tensor:
         """Tokens (1, L) as the task's data have them."""
         dictionary = self.task.dictionary
-        tokens = dictionary.encode_line(self._symbols(text), add_if_not_exist=False).long()
-        if self.task.pooling == "cls":
-            tokens = torch.cat([tokens.new_tensor([self.task.cls_index]), tokens])
-        return tokens[: self.task.longest].unsqueeze(0)
+        symbols = self._symbols(text)
+        taken = symbols[: self.length]
+        tokens = dictionary.encode_line(" ".join(taken), add_if_not_exist=False).long()
+        first = [self.task.cls_index] if self.task.pooling == "cls" else []
+        tokens = torch.cat([tokens.new_tensor(first), tokens])[: self.task.longest]
+        read = min(len(taken), len(tokens) - len(first))
+        if read < len(symbols):
+            say(f"note: of the {len(symbols)} symbols of {place} the model reads the first {read}, as in training")
+        return tokens.unsqueeze(0)
 
-    def _symbols(self, text: str) -> str:
+    def _symbols(self, text: str) -> List[str]:
         if self.unit.name != "bytes":
-            return self.unit.encode(text)
-        return " ".join(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are bytes like all others
+            return self.unit.encode(text).split()
+        return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are bytes like all others
 
 
 class ClipReader:
@@ -95,7 +113,12 @@ class ClipReader:
 
     def read_file(self, path: Path) -> Item:
         """Item of a file of sound, which is cut or filled up with silence."""
-        samples = fitted(str(path), read_sound(str(path), path.read_bytes()), self.scale.length)
+        recording = read_sound(str(path), path.read_bytes())
+        samples = fitted(str(path), recording, self.scale.length)
+        if is_silent(recording):
+            say(f"note: {path} is silent from beginning to end: its label says nothing")
+        if len(recording) > len(samples):
+            say(f"note: of the {len(recording)} samples of {path} the model hears the first {len(samples)}")
         return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
 
 

@@ -25,7 +25,7 @@ from fairseq_mega.corpora.progress import say
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files
 from fairseq_mega.corpora.text_files import not_utf8
-from fairseq_mega.data.class_folders import is_visible, listed, told_alike
+from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
 
 Texts = List[Tuple[bytes, str]]
 
@@ -69,7 +69,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
         if b"\0" in text:
             raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: mend the file")
-        if not any(is_visible(character) and not character.isspace() for character in text.decode("utf-8", "replace")):
+        if not holds_text(text.decode("utf-8", "replace")):
             raise ValueError(f"{path}: line {number} has no text")
         found.append((text, label))
         if not _is_utf8(text):
