@@ -3,7 +3,6 @@
 import ast
 import functools
 import re
-import statistics
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
@@ -84,24 +83,6 @@ def test_imports_go_downwards(module: str) -> None:
     path = modules()[module]
     found = violations(path.read_text(encoding="utf-8"), module)
     assert not found, f"{path}: " + "; ".join(found)
-
-
-def lines_of(path: Path) -> int:
-    return len(path.read_text(encoding="utf-8").splitlines())
-
-
-def test_cli_stays_small() -> None:
-    """Entry points: options, one call, errors in words."""
-    sizes = {path.relative_to(PACKAGE).as_posix(): lines_of(path) for path in (PACKAGE / "cli").rglob("*.py")}
-    assert sum(sizes.values()) < 1000, sizes
-
-
-def test_files_are_short() -> None:
-    """Half of the files are read in one sitting, and no file takes more than a few."""
-    sizes = {module: lines_of(path) for module, path in modules().items() if path.name != "__init__.py"}
-    assert statistics.median(sizes.values()) < 110
-    longest = max(sizes, key=lambda module: sizes[module])
-    assert sizes[longest] <= 400, longest
 
 
 def imports_of(module: str) -> Set[str]:

@@ -8,6 +8,7 @@ for each: the likeliest label, its probability, and the line or the name of the 
 """
 
 import argparse
+import io
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
@@ -48,7 +49,8 @@ def run(args: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
     model.to(device).eval()
     for stream in (sys.stdin, sys.stdout):  # whatever the locale, as tables are read, bytes that are no text included
-        getattr(stream, "reconfigure", dict)(encoding="utf-8", errors="surrogateescape", newline="\n")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     items = map(reader.read_file, args.files) if args.files else reader.read_lines(sys.stdin)
     for name, inputs in items:
         with precision.evaluating(args.precision, device.type):

@@ -1,6 +1,7 @@
 """Text on its way to a model, in fairseq-interactive and through the hub: cleaned as the training text was."""
 
 import fileinput
+import io
 import logging
 import pathlib
 import sys
@@ -48,7 +49,8 @@ def _read_lines_of_line_feeds() -> None:
     def hook_encoded(encoding: str) -> typing.Callable:
         return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
 
-    getattr(sys.stdin, "reconfigure", dict)(newline="\n", errors="strict")  # as a file: C.UTF-8 lets any bytes through
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(newline="\n", errors="strict")  # as a file: C.UTF-8 lets any bytes through
     vars(interactive)["fileinput"] = ModuleWith(fileinput, hook_encoded=hook_encoded)
 
 
