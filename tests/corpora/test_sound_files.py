@@ -56,6 +56,14 @@ def wide(width: int) -> bytes:
     return values.view(np.uint8).reshape(-1, 4)[:, 4 - width :].tobytes()
 
 
+def of_fewer_bits(used: int, width: int, shift: int) -> bytes:
+    """The tone as numbers of so many bits, at a place within their bytes."""
+    values = ((TONE.astype("<i4") >> 16 - used) if used < 16 else (TONE.astype("<i4") << used - 16) + 7) << shift
+    data = values.view(np.uint8).reshape(-1, 4)[:, :width].tobytes()
+    said = struct.pack("<HH", width, used)
+    return riff(data, bits=8 * width).replace(struct.pack("<HH", width, 8 * width), said, 1)
+
+
 def by_library(form: str, subtype: str, times: int = 1) -> bytes:
     soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed (extra speech)")
     stream = io.BytesIO()
@@ -70,6 +78,8 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
     "8 bits": (lambda: riff((TONE // 256 + 128).astype(np.uint8).tobytes(), bits=8), 256),
     "24 bits": (lambda: riff(wide(3), bits=24), 0),
     "32 bits": (lambda: riff(wide(4), bits=32), 0),
+    "12 bits in 16": (lambda: of_fewer_bits(12, 2, 4), 16),
+    "20 bits in 24": (lambda: of_fewer_bits(20, 3, 4), 1),
     "floats": (lambda: riff((TONE / 32768).astype("<f4").tobytes(), FLOAT, 32), 0),
     "doubles": (lambda: riff((TONE / 32768).astype("<f8").tobytes(), FLOAT, 64), 0),
     "extensible, 16 bits": (lambda: riff(PCM, EXTENSIBLE, inner=1), 0),
@@ -199,6 +209,14 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
             struct.pack("<HHHHI", 4, 32, 22, 32, 0), struct.pack("<HHHHI", 4, 24, 22, 24, 0), 1
         ),
         "contradicts itself: its 24 bits should be the upper ones of 32",
+    ),
+    "12 bits, the lower ones of 16": (
+        lambda: of_fewer_bits(12, 2, 0),
+        "contradicts itself: its 12 bits should be the upper ones of 16",
+    ),
+    "20 bits, the lower ones of 24": (
+        lambda: of_fewer_bits(20, 3, 0),
+        "contradicts itself: its 20 bits should be the upper ones of 24",
     ),
     "frames of another size": (
         lambda: riff(PCM).replace(struct.pack("<HH", 2, 16), struct.pack("<HH", 4, 16), 1),

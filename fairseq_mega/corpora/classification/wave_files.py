@@ -168,8 +168,8 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
     coded = np.frombuffer(data[:whole], dtype=np.uint8)
     bits = 8 * form.width
     if form.coding == _PCM and form.width in (1, 2, 3, 4):
-        if form.width == 4 and form.bits <= 24 and _are_lower(coded):
-            raise WaveError(f"contradicts itself: its {form.bits} bits should be the upper ones of 32, and are not")
+        if 1 < form.width and form.bits < bits and _are_lower(coded, form):
+            raise WaveError(f"contradicts itself: its {form.bits} bits should be the upper ones of {bits}, and are not")
         values, name = _integers(coded, form.width), f"{bits} bits"
     elif form.coding == _FLOAT and form.width in (4, 8):
         values, name = scaled_floats(coded.view(f"<f{form.width}")), f"floats of {bits} bits"
@@ -182,9 +182,13 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
     return values.reshape(-1, form.channels), name
 
 
-def _are_lower(coded: np.ndarray) -> bool:
-    """Return whether numbers of up to 24 bits stand in the lower ones of 32, where they are far too soft."""
-    return bool(coded[::4].any()) and int(np.abs(coded.view("<i4").astype(np.int64)).max()) <= 1 << 23
+def _are_lower(coded: np.ndarray, form: _Form) -> bool:
+    """Return whether numbers of fewer bits than their bytes have stand in the lower ones, where they are too soft."""
+    bytes_of = np.zeros((len(coded) // form.width, 4), dtype=np.uint8)
+    bytes_of[:, 4 - form.width :] = coded.reshape(-1, form.width)
+    values = bytes_of.reshape(-1).view("<i4").astype(np.int64) >> 8 * (4 - form.width)
+    below = (1 << 8 * form.width - form.bits) - 1
+    return bool((values & below).any()) and int(np.abs(values).max()) <= 1 << form.bits - 1
 
 
 def _integers(coded: np.ndarray, width: int) -> np.ndarray:
