@@ -202,3 +202,9 @@ def test_a_file_that_would_vanish_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("no JSON\nnone here\n")
     with pytest.raises(ValueError, match=r"x.jsonl: each of its 2 lines is bad"):
         list(DocumentFile(tmp_path / "x.jsonl", "text", "skip"))
+
+
+def test_documents_without_anything_to_read_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(lines([*TEXTS, "", " \n\t", "\u200b"]) + "\n \n")
+    run = prepare("own-documents", "--texts", tmp_path / "x.jsonl", "--vocab-size", 300, "--out", tmp_path / "out")
+    assert "x.jsonl: 24 documents of JSON lines, 3 without anything to read left out" in run.succeeded().output

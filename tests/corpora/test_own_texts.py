@@ -86,6 +86,10 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
         tsv([('"good"', "x y")] + ROWS).encode(),
         "line 1 has its label in quotes, and line 7 is",
     ),
+    "labels in single quotes": (
+        "".join(f"'{label}'\t'{text}'\n" for label, text in ROWS).encode(),
+        "its labels stand in single quotes",
+    ),
     "a NUL byte": (tsv(ROWS * 200 + [("bad", "x\0y")]).encode(), "line 1201 holds a NUL byte"),
     "UTF-7": (tsv([*ROWS, ("bad", "schön")]).encode("utf-7"), "text in UTF-7; .*`iconv -f UTF-7"),
     "too few": (tsv(ROWS[:4]).encode(), "labels with too few examples: 'bad' has 1; 3 of each are needed"),
@@ -151,3 +155,30 @@ def test_what_options_take_away_is_told(tmp_path: Path) -> None:
     run = prepare("own-texts", *options).succeeded()
     assert "2 texts are longer than --length 18 bytes" in run.output
     assert "--limit leaves no example to train on of 1 labels: " in run.output
+
+
+TOLD: Dict[str, Tuple[str, str]] = {
+    "a text over two lines of a table": (
+        tsv(ROWS) + 'good\t"first line\nbad\tsecond line"\n',
+        "a text in quotes seems to begin in line 7 and to end in line 8, and each line is a row here",
+    ),
+    "quotes that are open": (tsv([*ROWS, ("good", '"I like it'), ("bad", "a screen of 5' and not more")]), ""),
+    "rows of several lines": (
+        comma("text,label\n") + '"one\ntwo\nthree",good\n"one\ntwo",bad\n',
+        "2 rows have several lines, the longest one 3, up to line 10",
+    ),
+    "a quote that swallows rows": (
+        comma("text,label\n") + '"never closed,good\n' + "a film,bad\n" * 20 + '5",bad\n',
+        "1 rows have several lines, the longest one 22, up to line 29",
+    ),
+    "one text, two labels": (tsv([*ROWS, ("bad", ROWS[0][1])]), "stand under several labels, .* learn one: 1"),
+    "copies": (tsv(ROWS * 9), "texts of test that train holds as well, which makes its score better: 4"),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_odd_is_told(name: str, tmp_path: Path) -> None:
+    content, message = TOLD[name]
+    (tmp_path / "own.tsv").write_text(content)
+    run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
+    assert re.search(message, run.output) if message else "note: " not in run.output

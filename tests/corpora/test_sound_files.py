@@ -339,3 +339,10 @@ def test_a_label_that_would_vanish_is_an_error(files: Dict[str, bytes], message:
     write(tmp_path / "wav", {**{f"a/{number}.wav": riff(PCM) for number in range(4)}, **files})
     options = ("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out", "--samples", 1000)
     assert message in refusal(*options)
+
+
+def test_copies_of_clips_are_told(tmp_path: Path) -> None:
+    files = {f"{label}/{number}.wav": riff(PCM[: 2000 + 2 * number]) for label in "ab" for number in range(4)}
+    write(tmp_path / "wav", {**files, "b/4.wav": files["b/3.wav"], "b/5.wav": files["b/3.wav"]})
+    run = prepare("recordings", "--dir", tmp_path / "wav", "--out", tmp_path / "out").succeeded()
+    assert "clips that stand under several labels, of which a model can learn one: 4" in run.output

@@ -149,6 +149,7 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
         ValueError: if only some labels, or texts that contradict, stand in quotes.
     """
     bare = quoted = doubled = stray = 0  # number of the last such row
+    opened, broken = 0, ""
     for number, line in read_lines(path):
         fields = line.split(b"\t")
         if number <= skipped or label >= len(fields):
@@ -156,10 +157,16 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
         if fields[label].strip():
             quoted, bare = (number, bare) if _QUOTED.match(fields[label]) else (quoted, number)
         for field in fields:
+            if field.count(b'"') % 2:
+                if not field.startswith(b'"') and field.endswith(b'"') and opened and not broken:
+                    broken = f"a text in quotes seems to begin in line {opened} and to end in line {number}"
+                opened = number if field.startswith(b'"') else 0
             if b'"' in field and not _QUOTED.match(field):
                 stray = number
             elif b'""' in field[1:-1]:
                 doubled = number
+    if broken:
+        say(f"note: {path}: {broken}, and each line is a row here: write CSV, or make blanks of line breaks in texts")
     if quoted and (bare or stray):
         raise ValueError(
             f"{path}: line {quoted} has its label in quotes, and line {bare or stray} is not written so: write all "
@@ -182,8 +189,12 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
     csv.field_size_limit(_LONGEST)
     with open_text(path, errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, delimiter=header.delimiter, strict=True, skipinitialspace=header.is_spaced)
+        last, several = 0, [(0, 0)]  # lines of a row that has more than one, and the number of the last
         try:
             for fields in reader:
+                if reader.line_num > last + 1:
+                    several.append((reader.line_num - last, reader.line_num))
+                last = reader.line_num
                 if fields and len(fields) != header.columns:
                     raise ValueError(
                         f"{path}: line {reader.line_num} has {len(fields)} columns, {header.columns} are needed; a "
@@ -193,3 +204,6 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
                     yield reader.line_num, [field.encode("utf-8", "surrogateescape") for field in fields]
         except csv.Error as error:
             raise ValueError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from error
+    if len(several) > 1:
+        lines, end = max(several)
+        say(f"{path}: {len(several) - 1:,} rows have several lines, the longest one {lines:,}, up to line {end:,}")

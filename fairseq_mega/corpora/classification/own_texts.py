@@ -10,7 +10,7 @@ from fairseq_mega.corpora.checksums import records_of
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
 from fairseq_mega.corpora.classification.options import add_length, add_limit, check_length
-from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say_lost, stratified_split
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say_copies, say_lost, stratified_split
 from fairseq_mega.corpora.classification.text_output import (
     BYTE_SYMBOLS,
     Example,
@@ -76,6 +76,11 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             others.append(number)
     if not found:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
+    if all(len(label) > 2 and label[0] == label[-1] == "'" for _, label in found):
+        raise ValueError(
+            f"{path}: its labels stand in single quotes, which are taken as part of them, and of texts: take them out, "
+            f"or write double ones"
+        )
     if others:
         say(
             f"note: {path} is no UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
@@ -134,6 +139,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
                 f"--{split} {files[split]} has labels that --train lacks: {names} (where one names a column, give "
                 f"--first-line names)"
             )
+    say_copies(parts, "texts")
     cut = sum(len(text) > args.length for split in SPLITS for text, _ in parts[split])
     if cut:
         say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")

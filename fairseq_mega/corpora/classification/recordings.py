@@ -1,6 +1,7 @@
 """Recordings of one's own: a folder of files of sound for each label."""
 
 import argparse
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Tuple
@@ -12,7 +13,7 @@ from fairseq_mega.corpora.classification.clips import FOLDER, fitted, is_silent,
 from fairseq_mega.corpora.classification.dataset import Dataset, Report
 from fairseq_mega.corpora.classification.options import add_limit
 from fairseq_mega.corpora.classification.sound_files import RATE, SOUNDS, read_sound
-from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say_lost, stratified_split
+from fairseq_mega.corpora.classification.subsets import kept, note_on_limit, say_copies, say_lost, stratified_split
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
 from fairseq_mega.corpora.progress import say
 from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
@@ -80,6 +81,10 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         split: which[kept(split, len(which), args.limit)]
         for split, which in stratified_split(numbers, HELD_OUT, labels).items()
     }
+    contents = [hashlib.sha256(clip.tobytes()).digest() for clip in samples]
+    say_copies(
+        {split: [(contents[row], labels[numbers[row]]) for row in which] for split, which in rows.items()}, "clips"
+    )
     train = samples[rows["train"]].astype(np.float64)
     scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
     counted: Dict[str, Dict] = {}

@@ -1,6 +1,7 @@
 """The division of examples into splits, and small random subsets of them."""
 
-from typing import Dict, List, Optional, Sequence
+from collections import defaultdict
+from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import torch
@@ -72,6 +73,27 @@ def say_lost(counts: Dict[str, int], labels: Sequence[str]) -> None:
     lost = [repr(label) for label in labels if not counts.get(label)]
     if lost:
         say(f"--limit leaves no example to train on of {len(lost)} labels: {listed(lost)}")
+
+
+def say_copies(splits: Dict[str, List[Tuple[bytes, str]]], things: str) -> None:
+    """Print how many examples stand under several labels, and how many of valid and test are in train as well.
+
+    Args:
+        splits: content and label of each example.
+        things: name of the examples in the message.
+    """
+    labels: DefaultDict[bytes, Set[str]] = defaultdict(set)
+    for examples in splits.values():
+        for content, label in examples:
+            labels[content].add(label)
+    several = sum(len(found) > 1 for found in labels.values())
+    if several:
+        say(f"note: {things} that stand under several labels, of which a model can learn one: {several:,}")
+    learnt = {content for content, _ in splits["train"]}
+    for split in SPLITS[1:]:
+        known = sum(content in learnt for content, _ in splits[split])
+        if known:
+            say(f"note: {things} of {split} that train holds as well, which makes its score better: {known:,}")
 
 
 def note_on_limit(limit: Optional[List[int]]) -> List[str]:

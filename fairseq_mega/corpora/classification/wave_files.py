@@ -168,7 +168,7 @@ def _samples(form: _Form, data: bytes) -> Tuple[np.ndarray, str]:
     coded = np.frombuffer(data[:whole], dtype=np.uint8)
     bits = 8 * form.width
     if form.coding == _PCM and form.width in (1, 2, 3, 4):
-        if 1 < form.width and form.bits < bits and _are_lower(coded, form):
+        if form.width > 1 and form.bits < bits and _are_lower(coded, form):
             raise WaveError(f"contradicts itself: its {form.bits} bits should be the upper ones of {bits}, and are not")
         values, name = _integers(coded, form.width), f"{bits} bits"
     elif form.coding == _FLOAT and form.width in (4, 8):

@@ -16,6 +16,7 @@ from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files, read_lines
 from fairseq_mega.corpora.text_files import open_text
+from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -82,10 +83,11 @@ class DocumentFile:
         form: what the file is, in words.
         marked_up: whether a plain text looks as if it were more than text: a table, or one with tags.
         skipped: how many lines or entries were left out so far.
+        empty: how many texts had nothing to read, and were left out.
     """
 
     def __init__(self, path: Path, field: str, bad_lines: str) -> None:
-        self.source, self.skipped = Source(path, field, bad_lines), 0
+        self.source, self.skipped, self.empty = Source(path, field, bad_lines), 0, 0
         with open_text(path, "surrogateescape") as file:
             text = file.read(HEAD)
         head = text.encode("utf-8", "surrogateescape")
@@ -106,14 +108,18 @@ class DocumentFile:
         for text in found:
             if text is None:
                 self.skipped += 1
-            elif text:
+            elif holds_text(text):
                 texts += 1
                 yield text
+            else:
+                self.empty += 1
         check_not_all_bad(self.source.path, texts, self.skipped)
 
     def _lines(self) -> Iterator[Optional[str]]:
         for number, line in read_lines(self.source.path):
-            found = text_of(line, self.source.field) if line.strip() else ""
+            if not line.strip():
+                continue
+            found = text_of(line, self.source.field)
             if isinstance(found, str):
                 yield found
             elif self.source.bad_lines == "skip":
@@ -214,8 +220,9 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
             left = None if left is None else left - 1
             count += 1
             yield text
-        skipped = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
-        say(f"{path}: {count:,} documents of {file.form}{skipped}")
+        left_out = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
+        left_out += f", {file.empty:,} without anything to read left out" if file.empty else ""
+        say(f"{path}: {count:,} documents of {file.form}{left_out}")
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
