@@ -181,6 +181,15 @@ def test_carriage_returns_among_line_feeds_are_told(unit: str, tmp_path: Path, c
         assert (note in capsys.readouterr().err) == told
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1251", "gb18030", "shift-jis", "utf-8"])
+def test_bytes_of_another_encoding_are_told(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """What is typed for a model of bytes is UTF-8."""
+    word = {"latin-1": "schön", "cp1251": "дом"}.get(encoding, "日本")
+    (tmp_path / "text").write_bytes(("a line of ASCII\n" * 400 + f"{word}\n" * 400).encode(encoding))
+    assert run("split", "--unit", "bytes", "--train", tmp_path / "text", "--output", tmp_path / "out") == 0
+    assert ("text is no UTF-8, and what is typed" in capsys.readouterr().err) == (encoding != "utf-8")
+
+
 def test_a_text_without_white_space_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "text").write_text("今天早上老师在图书馆找到一本旧书。" * 900, encoding="utf-8")
     arguments = ["split", "--unit", "words", "--train", tmp_path / "text", "--output", tmp_path / "out"]

@@ -216,6 +216,42 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert told.startswith(f"note: each line of {tmp_path / 't.en'} holds a TAB")
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        *(("it &apos;s", "hold escapes such as"), ("a &#124; b", "hold escapes"), ("R &amp; D", "hold escapes")),
+        *(
+            ("sen@@ tence", "hold subwords that end in @@"),
+            ("sen@@", "hold subwords"),
+            ("a @-@ b", "hold words joined"),
+        ),
+        *(("\u2581a \u2581b", "hold pieces of sentencepiece"), ('<seg id="1">a</seg>', "hold tags such as <seg>")),
+        *(("a<br />b", "hold tags"), ("<s> a </s>", "hold tags")),
+        *(("AT&T; a < b > c", ""), ("me@@home", ""), ("<a word>", ""), ("mail @ - @ me", "")),
+    ],
+)
+def test_texts_made_for_other_tools_are_told(
+    line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Where a line of a hundred has the marks."""
+    for plain in (99, 100):
+        (tmp_path / "t.en").write_text(f"{line}\n" + "plain\n" * plain)
+        (tmp_path / "t.de").write_text("schlicht\n" * (plain + 1))
+        read_pairs(str(tmp_path / "t"), "en", "de")
+        output = capsys.readouterr().out
+        if told and plain == 99:
+            assert f"note: 1 of the 100 lines of {tmp_path / 't.en'} {told}" in output
+        else:
+            assert not output
+
+
+def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"t.{language}").write_text("one\ntwo\n")
+    read_pairs(str(tmp_path / "t"), "en", "de")
+    assert "t.en and " in (told := capsys.readouterr().out) and "t.de are the same: a model" in told
+
+
 def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"good\nbad \xfc byte\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: byte 0xfc at column 5 .*iconv"):

@@ -1,6 +1,7 @@
 """Write train, valid and test as lines of tokens, in the form that `fairseq-preprocess --only-source` takes."""
 
 import argparse
+import codecs
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
@@ -23,6 +24,7 @@ from fairseq_mega.corpora.language_modeling.text_counts import ByteCounter, Text
 from fairseq_mega.corpora.language_modeling.words import check_not_empty, check_words, read_words
 from fairseq_mega.corpora.progress import Progress, say
 from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.corpora.text_files import not_utf8
 from fairseq_mega.data.byte_text import encode
 from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
@@ -75,6 +77,8 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
         kind = kind_of_file(path)
         if unit == "bytes" and kind is not None:
             say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
+        if unit == "bytes" and kind is None and not is_utf8(path):
+            say(f"note: {path} is no UTF-8, and what is typed for its model is: {not_utf8(path)}")
         feeds, returns = (0, 0) if kind is not None else line_ends(path)
         if feeds >= returns > feeds / 10:
             say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")
@@ -107,6 +111,19 @@ def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRan
             ) from error
         say(f"{args.train} {few_line_ends(args.train)}: its parts are cut {name}")
     return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
+
+
+def is_utf8(path: Path) -> bool:
+    """Return whether a file is text in UTF-8 from beginning to end."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open(path, "rb") as stream:
+        try:
+            for block in blocks_of(stream):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
 def line_ends(path: Path) -> Tuple[int, int]:

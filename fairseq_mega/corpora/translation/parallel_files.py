@@ -1,5 +1,6 @@
 """Files of parallel text: line n of the target file translates line n of the source file."""
 
+import re
 from pathlib import Path
 from typing import List, Optional
 
@@ -10,6 +11,15 @@ from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.data.json_lines import begins_object
+
+_PROCESSED = {  # marks in lines of a text that was made for other tools, and what they are
+    "escapes such as &apos; and &quot;": re.compile(r"&(apos|quot|amp|lt|gt|nbsp|#x?[0-9a-fA-F]+);"),
+    "subwords that end in @@": re.compile(r"\S@@(\s|$)"),
+    "pieces of sentencepiece (\u2581)": re.compile("\u2581"),
+    "words joined by @-@": re.compile(r"\s@-@\s"),
+    "tags such as <seg> and <br>": re.compile(r"</?(seg|hl|p|br|tuv?|s|b|i)(\s[^<>]*)?/?>"),
+}
+_MANY = 0.01  # of the lines
 
 
 def read_lines(path: Path) -> List[str]:
@@ -63,7 +73,21 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     for path, lines in zip(paths, sides):
         if all("\t" in line.strip() for line in lines if line.strip()):
             print(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
+        _tell_processed(path, lines)
+    if sides[0] == sides[1]:
+        print(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
     return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+
+
+def _tell_processed(path: Path, lines: List[str]) -> None:
+    """Print which marks of other tools a text has: a model of it needs them in each text that it translates."""
+    for what, pattern in _PROCESSED.items():
+        count = sum(pattern.search(line) is not None for line in lines)
+        if count >= max(1, _MANY * len(lines)):
+            print(
+                f"note: {count:,} of the {len(lines):,} lines of {path} hold {what}, which are learnt as they are: "
+                f"undo them, or write all that is to be translated alike"
+            )
 
 
 def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pair]) -> None:
