@@ -7,7 +7,7 @@ import os
 import typing
 
 from .patching import wrap, wrapped
-from .validations import globals_of_training, restored_file
+from .validations import globals_of_training, is_reset, restored_file
 
 logger = logging.getLogger("fairseq_mega.compat.finished")
 
@@ -93,7 +93,14 @@ def _load_and_look(
     if namespace:
         namespace["train"] = wrapped(namespace["train"], _train_unless_finished)
     refuse_to_save_nothing(trainer.cfg)
-    reason = nothing_left(trainer, loaded[1])
+    lost = 0 if loaded[0] is None or is_reset(cfg, restored) else updates_without_optimizer(trainer)
+    reason = nothing_left(trainer, loaded[1], lost)
+    if reason is None and lost:
+        raise ValueError(
+            f"{restored} holds no state of the optimizer (--no-save-optimizer-state, or an average): nothing goes on "
+            f"after its {lost} updates. Give another --save-dir, and --finetune-from-model {restored} to begin anew "
+            f"with its weights"
+        )
     if reason is None:
         return loaded
     if loaded[0] is None:
@@ -113,14 +120,21 @@ def _load_and_look(
     return loaded
 
 
-def nothing_left(trainer: typing.Any, batches: typing.Any) -> typing.Optional[str]:
+def updates_without_optimizer(trainer: typing.Any) -> int:
+    """Updates of the loaded checkpoint where it holds no optimizer, with which fairseq counts from 0 again; else 0."""
+    history = getattr(trainer, "_optim_history", None)
+    return history[-1].get("num_updates", 0) if history and trainer.get_num_updates() == 0 else 0
+
+
+def nothing_left(trainer: typing.Any, batches: typing.Any, lost: int = 0) -> typing.Optional[str]:
     """Reason why no update would be made, or None.
 
     Args:
         trainer: with its checkpoint loaded.
         batches: the iterator of its epochs.
+        lost: see :func:`updates_without_optimizer`.
     """
-    limits, updates, epoch = trainer.cfg.optimization, trainer.get_num_updates(), batches.next_epoch_idx
+    limits, updates, epoch = trainer.cfg.optimization, lost or trainer.get_num_updates(), batches.next_epoch_idx
     if limits.max_update and updates >= limits.max_update:
         return f"the checkpoint has {updates} updates, --max-update is {limits.max_update}"
     if limits.max_epoch and epoch > limits.max_epoch:

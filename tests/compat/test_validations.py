@@ -2,13 +2,17 @@
 
 import json
 import re
+import shutil
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import ListDataset, RoundRobinZipDatasets
 
+from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.compat import validations
 from fairseq_mega.compat.errors import describe
 from tests.support import helpers, lra_data, tiny_trainings
@@ -189,6 +193,50 @@ def test_nothing_is_left_of_the_training_before(train: Trainer, tmp_path: Path) 
     assert float(json.loads(found[-1])["valid_loss"]) > 0
 
 
+@pytest.fixture(scope="module")
+def without_optimizer(trainings: tiny_trainings.Trainings, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Checkpoints of three updates that hold no optimizer, by their name."""
+    folder = tmp_path_factory.mktemp("without")
+    options = [*OPTIONS, "--max-update", 3, "--no-save-optimizer-state", "--save-dir", folder]
+    helpers.run_fairseq("train", trainings.arguments("image", *options))
+    last, mean = folder / "checkpoint_last.pt", folder / "mean.pt"
+    assert average_checkpoints.main(["--inputs", str(last), "--output", str(mean)]) == 0
+    return {"last": last, "mean": mean}
+
+
+@pytest.mark.parametrize("name", ["last", "mean"])
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        (["--max-update", 5], "holds no state of the optimizer .* after its 3 updates"),
+        (["--max-epoch", 2], "holds no state of the optimizer .* after its 3 updates"),
+        (["--max-update", 5, "--reset-optimizer"], 5),
+        (["--max-update", 5, "--reset-meters", "--reset-optimizer", "--reset-lr-scheduler"], 5),
+    ],
+)
+def test_updates_go_on_with_an_optimizer_alone(
+    train: Trainer, without_optimizer: Dict[str, Path], name: str, more: List[object], end: Any, tmp_path: Path
+) -> None:
+    """Count no updates anew, with a schedule that begins again, because the optimizer is not there."""
+    checkpoint = without_optimizer[name]
+    (tmp_path / "a").mkdir()
+    shutil.copy(checkpoint, tmp_path / "a" / "checkpoint_last.pt")
+    for given in ([], ["--restore-file", checkpoint]):
+        if isinstance(end, int):
+            assert updates(train("a", *more, *given)) == end
+            return
+        with pytest.raises(ValueError, match=f"{checkpoint if given else tmp_path / 'a'}.*{end}"):
+            train("a" if not given else "b", *more, *given)
+
+
+def test_a_finished_training_without_its_optimizer_stays(train: Trainer, tmp_path: Path) -> None:
+    options: List[object] = ["--max-update", 3, "--no-save-optimizer-state"]
+    train("a", *options)
+    before = (tmp_path / "a" / "checkpoint_last.pt").read_bytes()
+    assert "nothing to train: the checkpoint has 3 updates" in train("a", *options)
+    assert (tmp_path / "a" / "checkpoint_last.pt").read_bytes() == before
+
+
 def test_the_digest_is_of_the_contents() -> None:
     def data(*values: Any) -> List[Dict[str, Any]]:
         return [{"id": place, "source": torch.tensor(value)} for place, value in enumerate(values)]
@@ -199,6 +247,7 @@ def test_the_digest_is_of_the_contents() -> None:
     assert len(digests) == 7
     assert validations.digest(data(1, 2)) == validations.digest(data(1, 2))
     assert validations.digest(iter([])) is None
+    assert validations.digest(RoundRobinZipDatasets(OrderedDict(a=ListDataset([1, 2], [1, 1])))) is None
 
 
 @pytest.mark.parametrize(
