@@ -97,6 +97,7 @@ def apply() -> None:
     finished.leave_finished_trainings()
     finished.save_last_epochs()
     training_options.name_impossible_schedules()
+    training_options.begin_other_schedules()
     training_options.name_unknown_metrics()
     arguments.separate_bf16_from_tpu()
     arguments.read_numbers_as_numbers()

@@ -27,15 +27,30 @@ def name_impossible_schedules() -> None:
     wrap(lr_scheduler, "build_lr_scheduler", _build_named)
 
 
+def begin_other_schedules() -> None:
+    """Let a training go on with another --lr-scheduler: fairseq asks the state of a fixed rate for a best loss."""
+    from fairseq.optim.lr_scheduler import FairseqLRScheduler, reduce_lr_on_plateau
+
+    for schedule in (FairseqLRScheduler, reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule):
+        wrap(schedule, "load_state_dict", _load_if_its_own)
+
+
+def _load_if_its_own(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> None:
+    if state.get("best") is not None:
+        original(self, state)
+
+
 def _build_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
     try:
         return original(cfg, *args, **kwargs)
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        if str(error).startswith("--") or not hasattr(cfg, "items"):
+        if str(error).startswith("--"):
             raise
-        cause = str(error) or type(error).__name__
-        given = " ".join(f"--{name.replace('_', '-')} {cfg[name]}" for name in cfg if name != "_name")
-        raise ValueError(f"--lr-scheduler {cfg._name} is impossible with {given} ({cause}): change these") from error
+        of_fairseq = hasattr(cfg, "items")  # a configuration of its own; else a namespace with all options
+        names = [name for name in cfg if name != "_name"] if of_fairseq else ["epoch2lr", "update2lr"]
+        given = " ".join(f"--{name.replace('_', '-')} {getattr(cfg, name, None)}" for name in names)
+        kind, cause = cfg._name if of_fairseq else cfg.lr_scheduler, str(error) or type(error).__name__
+        raise ValueError(f"--lr-scheduler {kind} is impossible with {given} ({cause}): change these") from error
 
 
 def name_unknown_metrics() -> None:
@@ -98,6 +113,12 @@ def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             value = given.get(name, field.default)
             if name.startswith(beginning) and not given.get(needed) and value not in (field.default, None, False):
                 return _add(name, value, needed)
+    for name in ("keep_interval_updates", "keep_interval_updates_pattern"):
+        if (given.get(name) or 0) > 0 and not given.get("save_interval_updates"):
+            return _add(name, given[name], "save_interval_updates")
+    for name in ("patience", "keep_best_checkpoints"):
+        if (given.get(name) or 0) > 0 and given.get("disable_validation"):
+            return f"--{name.replace('_', '-')} {given[name]} acts after validations: leave --disable-validation out"
     if given.get("lr_scheduler") == "fixed" and given.get("force_anneal") is None:
         usual, shrink = FixedLRScheduleConfig.__dataclass_fields__["lr_shrink"].default, given.get("lr_shrink")
         if shrink not in (usual, None):

@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat import training_options
-from tests.support import helpers
+from tests.support import helpers, tiny_trainings
 
 POLYNOMIAL = ["--lr-scheduler", "polynomial_decay"]
 BLEU = ["--eval-bleu"]
@@ -23,6 +23,13 @@ REFUSED = [
     (["--lr-scheduler", "tri_stage", "--warmup-steps", "5"], "--lr-scheduler tri_stage is impossible with --warmup-st"),
     (["--lr-scheduler", "tri_stage", "--phase-ratio", "[1,1,1]"], "phase ratios must add up to 1): change these"),
     (["--lr-scheduler", "inverse_sqrt", "--lr", "1,2"], "--lr-scheduler inverse_sqrt is impossible with"),
+    (
+        ["--lr-scheduler", "manual", "--update2lr", "{1: 0.1}"],
+        "--lr-scheduler manual is impossible with --epoch2lr {} ",
+    ),
+    (["--keep-interval-updates", "2"], "--keep-interval-updates 2: add --save-interval-updates, without which it does"),
+    (["--patience", "2", "--disable-validation"], "--patience 2 acts after validations: leave --disable-validation"),
+    (["--keep-best-checkpoints", "2", "--disable-validation"], "--keep-best-checkpoints 2 acts after validations"),
     (["--finetune-from-model", "/"], "--finetune-from-model / is a folder: give the file of a checkpoint"),
     (["--continue-once", "/none"], "--continue-once /none does not exist: give the file of a checkpoint"),
     (["--continue-once", "/"], "--continue-once / is a folder: give the file of a checkpoint"),
@@ -83,3 +90,21 @@ def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_
 def test_what_can_be_trains(options, tiny_corpus, tmp_path) -> None:
     given = [tiny_corpus, *helpers.TINY_TRAINING, "--cpu", "--save-dir", tmp_path, "--max-update", 1, *options]
     assert re.search("done training", helpers.run_fairseq("train", given))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rate"),
+    [
+        ([], ["reduce_lr_on_plateau"], 0.005),
+        ([], ["inverse_sqrt", "--warmup-updates", "1"], 0.005 / 2**0.5),
+        ([], ["linear_decay", "--total-num-update", "4"], 0.0025),
+        (["--lr-scheduler", "reduce_lr_on_plateau"], ["fixed"], 0.005),
+        (["--lr-scheduler", "manual", "--update2lr", "{'1': 0.1}"], ["inverse_sqrt", "--warmup-updates", "1"], None),
+    ],
+)
+def test_another_schedule_goes_on(before, after, rate, tiny_corpus, tmp_path) -> None:
+    given = [tiny_corpus, *helpers.TINY_TRAINING, "--cpu", "--save-dir", tmp_path]
+    helpers.run_fairseq("train", [*given, *before, "--max-update", 1])
+    output = helpers.run_fairseq("train", [*given, "--lr-scheduler", *after, "--max-update", 2])
+    (line,) = tiny_trainings.numbers(output, "^lr$")[:1]
+    assert '"num_updates": "2"' in output and (rate is None or float(line["lr"]) == pytest.approx(rate, rel=1e-4))
