@@ -83,6 +83,7 @@ def apply() -> None:
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()
     weight_average.copy_integers_into_the_average()
+    weight_average.begin_with_the_weights()
     launching.join_started_processes()
     launching.accept_local_rank()
     distributed.let_torch_ddp_train_on_the_cpu()
