@@ -89,6 +89,7 @@ def apply() -> None:
     distributed.let_torch_ddp_train_on_the_cpu()
     distributed.gather_values_on_the_cpu()
     distributed.validate_with_one_set_of_buffers()
+    distributed.score_no_empty_batches()
     sharding.shard_with_torch()
     autocast.train_under_autocast()
     autocast.evaluate_under_autocast()

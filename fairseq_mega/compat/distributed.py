@@ -54,3 +54,18 @@ def _gather_by_gloo(
     found: typing.List[typing.Any] = [None] * torch.distributed.get_world_size(group)
     torch.distributed.all_gather_object(found, data, group)
     return found
+
+
+def score_no_empty_batches() -> None:
+    """Let fairseq-validate's processes share batches that they do not divide: the last of some is empty."""
+    from fairseq.tasks import FairseqTask
+    from fairseq.tasks.translation import TranslationTask
+
+    for task in (FairseqTask, TranslationTask):
+        wrap(task, "valid_step", _score_unless_empty)
+
+
+def _score_unless_empty(
+    original: typing.Callable, self: typing.Any, sample: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    return original(self, sample, *args, **kwargs) if sample else (0.0, 0, {})

@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from fairseq import options as fairseq_options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils
+from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_mega.compat import launching
@@ -293,3 +295,10 @@ def gather(rank: int) -> List[Any]:
 def test_processes_on_a_cpu_gather_what_they_logged(tmp_path: Path) -> None:
     both = [{"rank": 0, "loss": torch.tensor(0.0)}, {"rank": 1, "loss": torch.tensor(0.5)}]
     assert processes.run_forked(gather, 2, tmp_path) == [both, both]
+
+
+@pytest.mark.parametrize("task", ["translation", "language_modeling", "masked_lm", "lra-text", "lra-image"])
+def test_empty_batches_of_fairseq_validate_count_nothing(task: str) -> None:
+    """Batches that the processes do not divide leave an empty one to the last of them."""
+    task_type: Any = TASK_REGISTRY[task]
+    assert task_type.valid_step(SimpleNamespace(), {}, None, None) == (0.0, 0, {})
