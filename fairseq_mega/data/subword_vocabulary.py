@@ -8,7 +8,7 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from .text_cleaning import clean
-from .text_units import SubwordUnit
+from .text_units import SubwordUnit, spelled
 
 MULTIPLE = 8  # of the number of symbols, for the sake of matrix products
 
@@ -38,7 +38,7 @@ class SubwordVocabulary:
         self.index_of = np.full(self.processor.get_piece_size(), self.dictionary.unk(), dtype=np.int32)  # (pieces,)
         for piece in range(len(self.index_of)):
             if not (self.processor.is_unknown(piece) or self.processor.is_control(piece)):
-                self.index_of[piece] = self.dictionary.add_symbol(self.processor.id_to_piece(piece))
+                self.index_of[piece] = self.dictionary.add_symbol(spelled(self.processor.id_to_piece(piece)))
         self.dictionary.pad_to_multiple_(MULTIPLE)
         self.digest = hashlib.sha256(self.processor.serialized_model_proto()).hexdigest()  # of the model
 

@@ -23,6 +23,8 @@ LINE_END = "\n"  # stands for </s> among the symbols of a text
 REPLACEMENT = "\ufffd"
 _BYTES = frozenset(map(str, range(256)))
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+_SPELLED = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace() and chr(code) != " "}
+_UNSPELLED = {spelled: code for code, spelled in _SPELLED.items()}
 _MADE_UP = re.compile(r"madeupword\d+")
 
 
@@ -104,7 +106,7 @@ class SubwordUnit(TextUnit):
 
     def encode(self, line: str) -> str:
         readable = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # bytes that are no UTF-8
-        return " ".join(self.processor.encode(clean(readable, self.cleaning), out_type=str))
+        return " ".join(map(spelled, self.processor.encode(clean(readable, self.cleaning), out_type=str)))
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
         """As the base class; pieces that are bytes, ``<0x0A>``, become the characters that they make up together."""
@@ -112,7 +114,7 @@ class SubwordUnit(TextUnit):
         return super().pieces((symbol if symbol == LINE_END else text + symbol for text, symbol in decoded), before)
 
     def _spaced(self, symbol: str) -> str:
-        return symbol.replace("\u2581", " ")
+        return unspelled(symbol).replace("\u2581", " ")
 
 
 def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
@@ -141,6 +143,16 @@ class DocumentUnit(SubwordUnit):
 
 
 UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
+
+
+def spelled(piece: str) -> str:
+    """A piece as a symbol among others with blanks between: its own TABs and the like as characters of private use."""
+    return piece.translate(_SPELLED)
+
+
+def unspelled(symbols: str) -> str:
+    """The pieces that symbols stand for."""
+    return symbols.translate(_UNSPELLED)
 
 
 def is_byte(symbol: str) -> bool:

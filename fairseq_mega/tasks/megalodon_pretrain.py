@@ -17,7 +17,7 @@ from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
 from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files
 from fairseq_mega.data.stream_blocks import BlockIterator, StreamBlockDataset
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
-from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
+from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, unspelled
 
 from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageModelingTask
 
@@ -153,7 +153,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
     def names_of_numbers(self) -> Dict[str, Names]:
         """Names of tokens: the pieces of the sentencepiece model, and how it cuts text into them."""
         path = model_file(self.args)
-        pieces = Names("\n".join(self.dictionary.symbols), str(path), "give the model it was trained with")
+        pieces = Names(unspelled("\n".join(self.dictionary.symbols)), str(path), "give the model it was trained with")
         return {SOURCE: pieces, **names_of_subwords(path)}
 
     def unit(self) -> DocumentUnit:

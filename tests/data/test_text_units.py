@@ -9,16 +9,19 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.corpora.language_modeling.unit_file import write_unit
 from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import (
     LINE_END,
     MODEL_FILE,
     REPLACEMENT,
     ByteUnit,
+    DocumentUnit,
     SubwordUnit,
     TextUnit,
     is_made_up,
     text_unit,
     unit_name,
+    unspelled,
 )
 
 TEXTS = ("ROMEO: to be", "Grüße – 10 €", "日本語 😀 text", "a", "")
@@ -131,3 +134,20 @@ def test_pieces_that_are_bytes(folder: Path) -> None:
     unit = SubwordUnit(folder / MODEL_FILE)
     symbols = ["\u2581gr", "<0xC3>", "<0xBC>", "n", "<0x0A>", "\u2581a", "<0xC3>", "\u2581b", "<0xC3>", LINE_END]
     assert list(unit.pieces(symbols)) == ["gr", "", "ü", "n", "\n", "a", "", f"{REPLACEMENT} b", "", "\n"]
+
+
+@pytest.mark.parametrize(
+    "blank", ["\t", "\u00a0", "\u3000", "\u2009", "\u202f", "\u1680", "\x0b", "\x1f", "\u2028", "\n"]
+)
+def test_blanks_of_a_document_are_cut_as_in_training(blank: str, tmp_path: Path) -> None:
+    """Where they are pieces of their own, too; a checkpoint knows these by the names that they always had."""
+    texts = [f"def f{number}(a):{blank}return{blank}{blank}a" for number in range(200)]
+    train_model(texts, tmp_path / "learnt", 320, byte_fallback=True)
+    vocabulary, unit = SubwordVocabulary(tmp_path / "learnt.model"), DocumentUnit(tmp_path / "learnt.model")
+    for text in (texts[5], f"a{blank}", f"{blank}a {blank}"):
+        (trained,) = vocabulary.encode([text])
+        assert vocabulary.dictionary.encode_line(unit.encode(text), add_if_not_exist=False).tolist() == [*trained]
+        assert unit.decode(unit.encode(text)) == "".join(unit.pieces(unit.encode(text).split())) == text
+    named = set(unspelled("\x01".join(vocabulary.dictionary.symbols)).split("\x01"))
+    pieces = (vocabulary.processor.id_to_piece(number) for number in range(3, len(vocabulary.index_of)))
+    assert named >= set(pieces)
