@@ -208,3 +208,33 @@ def test_documents_without_anything_to_read_are_counted(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(lines([*TEXTS, "", " \n\t", "\u200b"]) + "\n \n")
     run = prepare("own-documents", "--texts", tmp_path / "x.jsonl", "--vocab-size", 300, "--out", tmp_path / "out")
     assert "x.jsonl: 24 documents of JSON lines, 3 without anything to read left out" in run.succeeded().output
+
+
+VOCABULARIES: Dict[str, Tuple[Dict[str, Any], List[str]]] = {
+    "as learnt here": ({"normalization_rule_name": "identity", "remove_extra_whitespaces": False}, []),
+    "without bytes": (
+        {"normalization_rule_name": "identity", "byte_fallback": False},
+        ["become <unk> with --vocabulary", "'日'", "23 of 23 documents do not come back"],
+    ),
+    "of small letters": ({"normalization_rule_name": "nmt_nfkc_cf"}, ["23 of 23 documents do not come back"]),
+    "without line ends": ({}, ["23 of 23 documents do not come back"]),
+}
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_what_a_given_vocabulary_loses_is_told(name: str, tmp_path: Path) -> None:
+    import sentencepiece
+
+    options, told = VOCABULARIES[name]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(f"the quick brown fox number {number} jumps" for number in range(200)),
+        model_prefix=str(tmp_path / "given"),
+        vocab_size=320,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **{"byte_fallback": True, **options},
+    )
+    (tmp_path / "x.jsonl").write_text(lines([f"The fox\n 日  {number}" for number in range(27)]))
+    given = ("--texts", tmp_path / "x.jsonl", "--vocabulary", tmp_path / "given.model", "--out", tmp_path / "out")
+    output = prepare("own-documents", *given).succeeded().output
+    assert all(part in output for part in told) and bool(told) == ("note: " in output)

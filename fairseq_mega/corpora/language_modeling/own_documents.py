@@ -4,6 +4,7 @@ import argparse
 import itertools
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -16,7 +17,7 @@ from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files, read_lines
 from fairseq_mega.corpora.text_files import open_text
-from fairseq_mega.data.class_folders import holds_text
+from fairseq_mega.data.class_folders import holds_text, listed
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import (
     BAD_LINES,
@@ -30,12 +31,12 @@ from fairseq_mega.data.json_lines import (
     text_of,
     without_repeats,
 )
-from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
+from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 
 HELD_OUT = 20  # of so many documents one is to validate, and one to test
 MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
 TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
-LEARNT_FROM = 20_000_000  # characters, from the beginning of the text
+LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of the text: by new pieces, and given ones
 
 DETAILS = f"""\
 A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
@@ -225,11 +226,33 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
         say(f"{path}: {count:,} documents of {file.form}{left_out}")
 
 
+def tell_lost(vocabulary: Path, texts: List[str]) -> None:
+    """Print what a given model takes from texts: characters that are none of its pieces, and what it rewrites."""
+    unit = DocumentUnit(vocabulary)
+    unknown: Counter[str] = Counter()
+    for text in texts:
+        pieces, numbers = (unit.processor.encode(text, out_type=kind) for kind in (str, int))
+        for piece, number in zip(pieces, numbers):
+            if unit.processor.is_unknown(number):
+                unknown.update(piece)
+    if unknown:
+        count, characters = sum(unknown.values()), sum(map(len, texts))
+        rare = listed([repr(character) for character, _ in unknown.most_common()], 10)
+        say(f"note: {count:,} of {characters:,} characters become <unk> with --vocabulary {vocabulary}: {rare}")
+    changed = sum(unit.decode(unit.encode(text)) != text for text in texts)
+    if changed:
+        say(
+            f"note: {changed:,} of {len(texts):,} documents do not come back as they were from --vocabulary "
+            f"{vocabulary}: it loses line ends, blanks, capitals or characters; without the option pieces are learnt "
+            f"that lose nothing"
+        )
+
+
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Write the splits, and learn the vocabulary from the first part of the training text."""
     counts: Dict[str, Dict[str, Any]] = {split: {"documents": 0, "characters": 0} for split in SPLITS}
     learnt: List[str] = []
-    room = LEARNT_FROM if args.vocabulary is None else 0
+    room = LEARNT_FROM if args.vocabulary is None else TRIED
     names = {0: "valid", 1: "test"}
     paths = {split: work.output / f"{split}.jsonl" for split in SPLITS}
     with written_whole(paths["train"]) as train, written_whole(paths["valid"]) as valid, written_whole(
@@ -243,7 +266,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             counts[split]["characters"] += len(text)
             if split == "train" and room > 0:
                 room -= len(text)
-                learnt += text.splitlines()
+                learnt += [text] if args.vocabulary is not None else text.splitlines()
     if not all(part["documents"] for part in counts.values()):
         found = sum(part["documents"] for part in counts.values())
         raise ValueError(
@@ -256,6 +279,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     else:
         with args.vocabulary.open("rb") as stream:
             copy_stream(stream, work.output / MODEL_FILE)
+        tell_lost(args.vocabulary, learnt)
     return Report("own documents", counts, {path.name: record_of(path) for path in args.texts}, [])
 
 
