@@ -2,10 +2,10 @@
 
 import argparse
 import shlex
-import unicodedata
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
+from fairseq_mega.data.text_marks import PROCESSED, WRITTEN, counted
 from fairseq_mega.reports.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu
 from fairseq_mega.reports.bleu_tokenizers import tokenizer_for
 from fairseq_mega.reports.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines
@@ -33,6 +33,18 @@ def show_examples(count: int, hypotheses: Sequence[str], references: Sequence[st
         print(f"  translation: {hypotheses[index]}")
         print(f"  reference:   {references[index]}")
     print(flush=True)
+
+
+def warn_of_marks(translations: Sequence[str], references: Sequence[str]) -> None:
+    """Warn of marks that only translations, or only references, have: they lower a score, and are no mistakes."""
+    for what, has_mark in {**WRITTEN, **PROCESSED}.items():
+        found = {"translations": counted(translations, has_mark), "references": counted(references, has_mark)}
+        side, other = sorted(found, key=lambda name: found[name], reverse=True)
+        if found[side] and not found[other]:
+            print(
+                f"warning: {found[side]} of {len(references)} {side} hold {what}, and no {other} do: they count as "
+                f"differences; write both alike"
+            )
 
 
 def score(args: argparse.Namespace) -> Dict[str, Any]:
@@ -63,13 +75,7 @@ def score(args: argparse.Namespace) -> Dict[str, Any]:
             reference_name = f"sacrebleu:{args.sacrebleu_test_set}"
     scores, signatures = {}, {}
     scores["sacrebleu"], signatures["sacrebleu"] = sacre_bleu(final, references, args.target_lang)
-    decomposed = [sum(not unicodedata.is_normalized("NFC", text) for text in side) for side in (final, references)]
-    if 0 in decomposed and any(decomposed):
-        side, other = ("references", "translations") if decomposed[1] else ("translations", "references")
-        print(
-            f"warning: {max(decomposed)} of {args.expect} {side} are not composed (NFC) as the {other} are: their "
-            f"accents count as other characters; compose them: `uconv -x any-nfc FILE`"
-        )
+    warn_of_marks(final, references)
     empty = sum(not hypothesis.strip() for hypothesis in final)
     if empty:
         print(f"warning: {empty} of {args.expect} hypotheses are empty")

@@ -118,7 +118,32 @@ def test_accents_of_another_form_are_told(told: bool, tmp_path: Path, capsys: An
     assert run(tmp_path, generation(dict(enumerate(lines))), references=references) == 0
     output = capsys.readouterr().out
     assert ("sacreBLEU = 100.00" in output) == (not told)
-    assert ("warning: 11 of 11 references are not composed (NFC) as the translations are" in output) == told
+    assert ("warning: 11 of 11 references hold accents that are not composed (`uconv" in output) == told
+
+
+@pytest.mark.parametrize(
+    ("mark", "told"),
+    [
+        *(("it &apos;s", "escapes"), ("zer@@ legt", "subwords that end in @@"), ("\u2581ganz", "pieces of sentence")),
+        *(("a @-@ b", "words joined by"), ("<br/>", "tags such as"), ("Kaf\u00adfee", "invisible characters")),
+        *(
+            ("\u200bda", "invisible"),
+            ("ＡＢＣ１", "of full width"),
+            ("ｶﾞｷﾞ", "kana of half"),
+            ("，。！", ""),
+            ("R & D", ""),
+        ),
+    ],
+)
+def test_marks_of_one_side_are_warned_of(mark: str, told: str, tmp_path: Path, capsys: Any) -> None:
+    """Not where both sides have them."""
+    marked = [f"{line} {mark}" for line in REFERENCES]
+    for translations, references in ((marked, REFERENCES), (REFERENCES, marked), (marked, marked)):
+        assert run(tmp_path, generation(dict(enumerate(translations))), references=references) == 0
+        output = capsys.readouterr().out
+        side = "references" if references is marked else "translations"
+        warned = f"warning: {len(marked)} of {len(marked)} {side} hold " in output and told in output
+        assert warned if told and translations is not references else "warning" not in output
 
 
 def test_line_separators_of_unicode_do_not_end_a_line(tmp_path: Path, capsys: Any) -> None:

@@ -1,6 +1,5 @@
 """Files of parallel text: line n of the target file translates line n of the source file."""
 
-import re
 from pathlib import Path
 from typing import List, Optional
 
@@ -11,14 +10,8 @@ from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.data.json_lines import begins_object
+from fairseq_mega.data.text_marks import PROCESSED, counted
 
-_PROCESSED = {  # marks in lines of a text that was made for other tools, and what they are
-    "escapes such as &apos; and &quot;": re.compile(r"&(apos|quot|amp|lt|gt|nbsp|#x?[0-9a-fA-F]+);"),
-    "subwords that end in @@": re.compile(r"\S@@(\s|$)"),
-    "pieces of sentencepiece (\u2581)": re.compile("\u2581"),
-    "words joined by @-@": re.compile(r"\s@-@\s"),
-    "tags such as <seg> and <br>": re.compile(r"</?(seg|hl|p|br|tuv?|s|b|i)(\s[^<>]*)?/?>"),
-}
 _MANY = 0.01  # of the lines
 
 
@@ -81,8 +74,8 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
 
 def _tell_processed(path: Path, lines: List[str]) -> None:
     """Print which marks of other tools a text has: a model of it needs them in each text that it translates."""
-    for what, pattern in _PROCESSED.items():
-        count = sum(pattern.search(line) is not None for line in lines)
+    for what, has_mark in PROCESSED.items():
+        count = counted(lines, has_mark)
         if count >= max(1, _MANY * len(lines)):
             print(
                 f"note: {count:,} of the {len(lines):,} lines of {path} hold {what}, which are learnt as they are: "
