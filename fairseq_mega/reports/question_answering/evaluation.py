@@ -10,7 +10,7 @@ from fairseq_mega.corpora.checksums import sha256_of
 from .answers import AnswerFile
 from .prompts import draw_shots, prompt_of
 from .questions import Lines, Question, Questions
-from .scores import score
+from .scores import score, without_words
 
 logger = logging.getLogger("fairseq_mega.question_answering")
 
@@ -79,6 +79,13 @@ def evaluate(
         if len(examples) < evaluation.shots:
             raise ValueError(f"--shots {evaluation.shots}: {evaluation.examples} holds {len(examples)} questions only")
     count = len(questions) if evaluation.limit is None else min(evaluation.limit, len(questions))
+    metric = DATA_SETS[evaluation.data_set].metric
+    lost = without_words(metric, questions.references[:count])
+    if lost:
+        logger.warning(
+            f"{lost} of {count} questions score 0 whatever is answered: in their references {metric} finds no word (it "
+            f"is made for English)"
+        )
     file = AnswerFile(answers, settings)
     unanswered = [place for place in range(count) if questions.numbers[place] not in file.answers]
     if unanswered:
@@ -86,7 +93,7 @@ def evaluate(
         logger.info(f"{count - len(unanswered)} of {count} questions are answered already")
         ask(evaluation, generator, (questions[place] for place in unanswered), examples, file)
     found = [file.answers[number] for number in questions.numbers[:count]]
-    scores = score(DATA_SETS[evaluation.data_set].metric, found, questions.references[:count])
+    scores = score(metric, found, questions.references[:count])
     return {**scores, "questions": count}
 
 

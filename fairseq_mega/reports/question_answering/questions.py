@@ -37,6 +37,7 @@ class Questions:
         self.numbers: List[str] = []
         self.references: List[List[str]] = []
         places: Dict[str, int] = {}
+        texts: List[str] = []
         for line in range(len(lines)):
             question = lines[line]
             place = places.setdefault(question.number, len(places))
@@ -44,6 +45,12 @@ class Questions:
                 self.first.append(line)
                 self.numbers.append(question.number)
                 self.references.append([])
+                texts.append(question.text)
+            if question.text != texts[place]:
+                raise ValueError(
+                    f"{path}, question {line + 1}: its id {question.number!r} is that of question "
+                    f"{self.first[place] + 1}, which asks something else: give each question an id of its own"
+                )
             self.references[place].append(question.answer)
 
     def __len__(self) -> int:

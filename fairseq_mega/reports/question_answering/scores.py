@@ -69,6 +69,12 @@ def f1_scores(answer: str, reference: str) -> Dict[str, float]:
 METRICS: Dict[str, Callable[[str, str], Dict[str, float]]] = {"f1": f1_scores, "rouge": rouge}
 
 
+def without_words(metric: str, references: Sequence[Sequence[str]]) -> int:
+    """Return how many questions score 0 whatever is answered: their references have no word that the metric counts."""
+    whole = [[next(iter(METRICS[metric](reference, reference).values())) for reference in each] for each in references]
+    return sum(not any(each) for each in whole)
+
+
 def score(metric: str, answers: Sequence[str], references: Sequence[Sequence[str]]) -> Dict[str, float]:
     """Mean scores in percent, each answer against its best reference, and of ROUGE the geometric mean of the three.
 
