@@ -1,8 +1,12 @@
-"""Options that fairseq-generate, -interactive, -eval-lm and -validate list, as every command does, and never read."""
+"""Options that a command of fairseq lists, as every command does, and that neither it nor its task ever reads."""
 
 import argparse
 import typing
 
+IN_TRAINING = {  # what fairseq-train lists and does not read; other commands and fairseq-hydra-train do
+    *("gen_subset", "shard_id", "scoring", "checkpoint_shard_count", "suppress_crashes", "reset_logging"),
+    "fast_stat_sync",
+}
 EVERYWHERE = {
     *("no_progress_bar", "log_format", "log_interval", "seed", "cpu", "tpu", "fp16", "bf16", "amp", "user_dir"),
     *("path", "model_overrides", "checkpoint_suffix", "max_tokens", "batch_size", "required_seq_len_multiple"),
@@ -35,7 +39,10 @@ FILLED = {  # options that have the value of another, where they are not given
     "batch_size_valid": "batch_size",
     "update_epoch_batch_itr": "grouped_shuffling",
 }
+BY_TASKS = ("dataset_impl", "required_seq_len_multiple", "use_plasma_view", "plasma_path")  # a task lists what it reads
+OF_FAIRSEQ = ("language_modeling", "masked_lm")  # tasks beside those of this package of which this is known
 IN_PLACE = {  # options that were probably meant
+    ("train", "gen_subset"): "--valid-subset",
     ("validate", "gen_subset"): "--valid-subset",
     ("generate", "valid_subset"): "--gen-subset",
     ("eval-lm", "valid_subset"): "--gen-subset",
@@ -59,21 +66,45 @@ def obstacle(parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.
         parser: of the command, with all options added.
         given: all options, as the parser names them.
     """
-    command = command_of(given)
+    command = command_of(given) or ("train" if "max_update" in given else None)
     if command is None:
         return None
-    of_training = _options_of_training(command)
+    of_all = IN_TRAINING if command == "train" else _options_of_training(command) - EVERYWHERE - READ[command]
+    of_task = _read_past_by_task(str(given.get("task")))
     for action in parser._actions:
         name, value = action.dest, given.get(action.dest, action.default)
         default = given[FILLED[name]] if name in FILLED else action.default
-        if name not in of_training or name in EVERYWHERE | READ[command] or value in (default, action.default):
+        if value in (default, action.default) or not action.option_strings:
             continue
         option = action.option_strings[-1]
         there = option if action.nargs == 0 else f"{option} {value}"
         instead = IN_PLACE.get((command, name))
         advice = f"give {instead}" if instead else "leave it out"
-        return f"{there}: fairseq-{command} does not read it; {advice}"
+        if name in of_all or _is_of_bleu(action):
+            return f"{there}: fairseq-{command} does not read it; {advice}"
+        if name in of_task:
+            return f"{there}: --task {given['task']} does not read it; {advice}"
+    if command != "train" and given.get("bf16") and not given.get("amp"):
+        return f"--bf16: fairseq-{command} reads it beside --amp alone; give --precision bf16"
     return None
+
+
+def _is_of_bleu(action: argparse.Action) -> bool:
+    """Whether an option is one of fairseq's own BLEU, whose places of special symbols are the dictionary's."""
+    from fairseq.scoring.bleu import BleuConfig
+
+    field = BleuConfig.__dataclass_fields__.get(action.dest)
+    return field is not None and field.metadata.get("help") == action.help
+
+
+def _read_past_by_task(task: str) -> typing.Set[str]:
+    """Options of every command that only some tasks read, and this one does not."""
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+
+    package = __name__.split(".")[0]
+    known = task in OF_FAIRSEQ or getattr(TASK_REGISTRY.get(task), "__module__", "").split(".")[0] == package
+    read = getattr(TASK_DATACLASS_REGISTRY.get(task), "__dataclass_fields__", BY_TASKS)
+    return set(BY_TASKS) - set(read) if known else set()
 
 
 def _options_of_training(command: str) -> typing.Set[str]:

@@ -89,6 +89,8 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
             )
         if args.output_dictionary_size >= 0:
             raise ValueError("--output-dictionary-size: the vocabulary is the sentencepiece model's; leave it out")
+        if args.dataset_impl is not None:
+            raise ValueError(f"--dataset-impl {args.dataset_impl}: JSON lines are read here; leave it out")
         if self.segments == 0:
             raise ValueError(f"--valid-block lines: {PROMPTS}")
         self.vocabulary = SubwordVocabulary(model_file(args))

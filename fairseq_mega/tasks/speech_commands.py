@@ -58,6 +58,8 @@ class SpeechCommandsTask(ClassificationTask):
             raise ValueError(f"--sc-dropped-rate {cfg.sc_dropped_rate}: only 0 (every sample is read) is supported")
         self.scaling = scaling_of(Path(cfg.data))
         wanted = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
+        if wanted is not None and self.scaling is None:
+            logger.warning(f"--sc-scaling {wanted}: nothing in {cfg.data} says how its samples were scaled")
         if None not in (wanted, self.scaling) and wanted != self.scaling:
             raise ValueError(
                 f"--sc-scaling {wanted}: {Path(cfg.data) / SOURCE} says that the samples were divided by 32768 "

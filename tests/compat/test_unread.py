@@ -7,19 +7,21 @@ import pytest
 from fairseq import options
 
 PARSERS = {
+    "train": "training",
     "generate": "generation",
     "interactive": "interactive_generation",
     "eval-lm": "eval_lm",
     "validate": "validation",
 }
-EVALUATING = tuple(PARSERS)
+EVALUATING = tuple(PARSERS)[1:]
 TRANSLATING = ("generate", "interactive")
 
 
 def parse(command: str, data: Path, words: List[str]) -> None:
     task = "language_modeling" if command == "eval-lm" else "translation"
     parser = getattr(options, f"get_{PARSERS[command]}_parser")()
-    options.parse_args_and_arch(parser, [str(data), "--task", task, "--path", str(data), *words])
+    place = ["--arch", "mega_tiny"] if command == "train" else ["--path", str(data)]
+    options.parse_args_and_arch(parser, [str(data), "--task", task, *place, *words])
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,12 @@ def parse(command: str, data: Path, words: List[str]) -> None:
         (("interactive",), "--score-reference"),
         (("eval-lm",), "--skip-invalid-size-inputs-valid-test"),
         (("eval-lm",), "--bpe=bytes"),
+        (("train",), "--gen-subset=train"),
+        (("train",), "--scoring=chrf"),
+        (("train",), "--suppress-crashes"),
+        (("train",), "--fast-stat-sync"),
+        (("train",), "--checkpoint-shard-count=2"),
+        (("train", "generate"), "--pad=3"),
     ],
 )
 def test_options_of_others(commands: List[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +76,7 @@ def test_options_of_others(commands: List[str], words: str, tmp_path: Path, caps
     ("command", "words", "instead"),
     [
         ("validate", "--gen-subset=train", "--valid-subset"),
+        ("train", "--gen-subset=train", "--valid-subset"),
         ("generate", "--valid-subset=test", "--gen-subset"),
         ("eval-lm", "--valid-subset=test", "--gen-subset"),
         ("validate", "--max-tokens-valid=9", "--max-tokens"),
@@ -81,13 +90,40 @@ def test_what_was_meant(
     assert capsys.readouterr().err.endswith(f"give {instead}\n")
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("lra-text", "--dataset-impl=raw"),
+        ("lra-image", "--required-seq-len-multiple=2"),
+        ("masked_lm", "--dataset-impl=mmap"),
+        ("mega_language_modeling", "--required-seq-len-multiple=2"),
+    ],
+)
+def test_options_of_other_tasks(task: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, place in (("training", ["--arch", "mega_tiny"]), ("validation", ["--path", str(tmp_path)])):
+        parser = getattr(options, f"get_{command}_parser")()
+        with pytest.raises(SystemExit):
+            options.parse_args_and_arch(parser, [str(tmp_path), *place, "--task", task, words])
+        assert f"{words.replace('=', ' ')}: --task {task} does not read it; leave it out\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", EVALUATING)
+def test_bfloat16_goes_beside_amp(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parse(command, tmp_path, ["--amp", "--bf16"])
+    with pytest.raises(SystemExit):
+        parse(command, tmp_path, ["--bf16"])
+    assert capsys.readouterr().err.endswith("--amp alone; give --precision bf16\n")
+
+
+@pytest.mark.parametrize("command", EVALUATING)
 def test_options_that_are_read(command: str, tmp_path: Path) -> None:
     words = ["--max-tokens=100", "--batch-size=3", "--seed=3", "--cpu", "--log-format=json", "--log-interval=3"]
-    words += ["--precision=bf16", "--required-seq-len-multiple=2"]
+    words += ["--precision=bf16"]
     if command != "interactive":
         words += ["--num-workers=2", "--dataset-impl=mmap", "--data-buffer-size=3"]
         words += ["--valid-subset=test"] if command == "validate" else ["--gen-subset=train"]
+    if command != "eval-lm":
+        words += ["--required-seq-len-multiple=2"]
     if command in TRANSLATING:
         words += ["--beam=2", "--bpe=characters", "--tokenizer=space", "--post-process=none", "--max-len-b=9"]
     parse(command, tmp_path, words)

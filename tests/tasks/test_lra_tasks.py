@@ -254,9 +254,10 @@ class TestSpeechScale:
         state.pop("sample_scale")  # of earlier versions and of the published code
         model.load_state_dict(state)
 
-    def test_the_option_refuses_other_data(self, folder):
+    def test_the_option_refuses_other_data(self, folder, caplog):
         assert speech_task(folder("once"), sc_scaling="once").scaling == "once"
         assert speech_task(folder(None), sc_scaling="once").scaling is None
+        assert "--sc-scaling once: nothing in" in caplog.text
         with pytest.raises(ValueError, match="--sc-scaling twice: .*SOURCE.json says .* divided by 32768 once"):
             speech_task(folder("once"), sc_scaling="twice")
 

@@ -146,6 +146,7 @@ def test_first_loss_is_that_of_the_uniform_distribution(data: Path, device_flags
         (["--max-tokens", 15], r"2 chunks of 8 tokens \(--decoder-chunk-size\) exceed --max-tokens 15"),
         (["--decoder-chunk-size", -1], r"2 chunks of 1024 tokens \(--tokens-per-sample\) exceed --max-tokens 64"),
         (["--shorten-method", "truncate"], "no text is cropped"),
+        (["--dataset-impl", "mmap"], "JSON lines are read here"),
         (["--sample-break-mode", "complete"], "--sample-break-mode complete: .* leave it out"),
         (["--curriculum", 1], "--curriculum .* leave it out"),
         (["--valid-block", "lines"], "fairseq-mega-interactive"),
