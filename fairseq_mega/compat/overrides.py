@@ -31,6 +31,12 @@ def _load_with_known(
             near = difflib.get_close_matches(name, sorted(known), 1, 0.7)
             advice = f"do you mean {near[0]}?" if near else "leave it out"
             raise ValueError(f"{name}={arg_overrides[name]!r}: the settings of {path} have no option {name}: {advice}")
+        trained = getattr(settings.get("criterion"), "_name", None)
+        if trained is not None and arg_overrides.get("criterion", trained) != trained:
+            raise ValueError(
+                f"--criterion {arg_overrides['criterion']}: {path} was trained with {trained}, which scores it here "
+                f"as well: leave the option out"
+            )
     return state
 
 

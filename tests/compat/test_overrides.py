@@ -24,6 +24,15 @@ def test_unknown_ones_of_the_hub(options, message, tiny_model):
         load(tiny_model, **options)
 
 
+@pytest.mark.parametrize("name", ["cross_entropy", "adaptive_loss"])
+def test_another_criterion_than_that_of_the_training(name, tiny_model):
+    given = [tiny_model.data, "--path", tiny_model.checkpoint, "--cpu", "--max-tokens", 200]
+    given += ["--task", "translation", "--criterion"]
+    with pytest.raises(ValueError, match=f"--criterion {name}: .* was trained with label_smoothed_cross_entropy"):
+        helpers.run_fairseq("validate", [*given, name])
+    assert "valid on 'valid'" in helpers.run_fairseq("validate", [*given, "label_smoothed_cross_entropy"])
+
+
 @pytest.mark.parametrize(
     "options", [{"dropout": 0.2}, {"tokenizer": "space"}, {"moses_no_escape": True}, {"generation_args": {"beam": 2}}]
 )
