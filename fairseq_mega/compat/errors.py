@@ -6,6 +6,7 @@ import re
 import traceback
 
 from omegaconf import MissingMandatoryValue
+from omegaconf.errors import OmegaConfBaseException
 
 from .loading import RefusedContents, UnreadableFile
 from .names import OtherNames
@@ -26,7 +27,9 @@ def is_users_error(error: BaseException) -> bool:
     if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
         return True
     text = str(error)
-    if isinstance(error, MissingMandatoryValue) or (isinstance(error, ImportError) and "install" in text):
+    if isinstance(error, FloatingPointError) or (isinstance(error, NotImplementedError) and text.startswith("--")):
+        return True
+    if isinstance(error, OmegaConfBaseException) or (isinstance(error, ImportError) and "install" in text):
         return True
     if isinstance(error, AssertionError):
         frames = traceback.extract_tb(error.__traceback__)
@@ -52,6 +55,10 @@ def remedy(error: BaseException, text: str) -> str:
         begins = bytes(error.object[:4])
         known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
         return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f latin1 -t utf-8')}"
+    if isinstance(error, FloatingPointError):
+        return "the training diverges: lower --lr, give more --warmup-updates, or --clip-norm 1.0"
+    if text == "Key 'default' is not in struct":  # --optimizer composite
+        return "--optimizer composite is described in a file: give it to fairseq-hydra-train, or take another one"
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
     if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train")):
@@ -80,7 +87,7 @@ def describe(error: BaseException) -> str:
     parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
-    elif isinstance(error, MissingMandatoryValue):
+    elif isinstance(error, OmegaConfBaseException):
         parts = parts[0].splitlines()[:1]
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         parts = [f"{error.filename} does not exist"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import typing
 
 from . import ranges
@@ -12,6 +13,12 @@ from .validations import globals_of_training
 HIGHER_IS_BETTER = ("accuracy", "bleu")
 LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
 OF_EVERY_TRAINING = ("loss", "wps", "wpb", "bsz", "num_updates", "best_loss")
+OF_TOKENS_AND_CLASSES = {  # criterions of fairseq that the models of this package can be trained with
+    *("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_alignment"),
+    *("label_smoothed_cross_entropy_with_rdrop", "adaptive_loss", "composite_loss", "vocab_parallel_cross_entropy"),
+}
+ADAPTIVE = ("adaptive_softmax_dropout", "adaptive_softmax_factor", "tie_adaptive_weights", "tie_adaptive_proj")
+SLOW_MO = ("slowmo_momentum", "slowmo_base_algorithm", "localsgd_frequency")
 METRICS = {  # that a validation gives beside those; other criterions are asked once they have validated
     "cross_entropy": ("nll_loss", "ppl"),
     "label_smoothed_cross_entropy": ("nll_loss", "ppl", "accuracy", "total", "n_correct"),
@@ -51,6 +58,18 @@ def _build_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, 
         given = " ".join(f"--{name.replace('_', '-')} {getattr(cfg, name, None)}" for name in names)
         kind, cause = cfg._name if of_fairseq else cfg.lr_scheduler, str(error) or type(error).__name__
         raise ValueError(f"--lr-scheduler {kind} is impossible with {given} ({cause}): change these") from error
+
+
+def end_with_the_error_of_a_gradient() -> None:
+    """Let no other error of fairseq's search for its place hide that a gradient is not finite."""
+    from fairseq.nan_detector import NanDetector
+
+    wrap(NanDetector, "__exit__", _exit_and_go_on)
+
+
+def _exit_and_go_on(original: typing.Callable, self: typing.Any, kind: typing.Any, *args: typing.Any) -> bool:
+    original(self, kind, *args)
+    return kind is not None and issubclass(kind, Exception)
 
 
 def name_unknown_metrics() -> None:
@@ -97,21 +116,40 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         if file is not None and "://" not in file and (lost or os.path.isdir(file)):
             problem = "does not exist" if lost else "is a folder"
             return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
-    refused = _obstacle_of_schedule(given) or _obstacle_of_bleu(given) or _obstacle_of_metric(given)
-    return refused or _alone(given)
+    kinds = (_obstacle_of_criterion, _obstacle_of_masking, _obstacle_of_schedule, _obstacle_of_bleu)
+    problems = (obstacle_of(given) for obstacle_of in (*kinds, _obstacle_of_metric, _alone))
+    return next(filter(None, problems), None)
 
 
 def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     """Name an option that acts beside another one alone, which was not given."""
-    from fairseq.dataclass.configs import EMAConfig
+    from fairseq.dataclass.configs import CheckpointConfig, CommonConfig, DistributedTrainingConfig, EMAConfig
+    from fairseq.models.transformer_lm import TransformerLanguageModelConfig
     from fairseq.optim.lr_scheduler.fixed_schedule import FixedLRScheduleConfig
+    from fairseq.tasks.language_modeling import LanguageModelingConfig
     from fairseq.tasks.translation import TranslationConfig
 
-    groups = (("store_ema", "ema_", EMAConfig), ("eval_bleu", "eval_", TranslationConfig))
-    for needed, beginning, group in groups:
-        for name, field in group.__dataclass_fields__.items():
-            value = given.get(name, field.default)
-            if name.startswith(beginning) and not given.get(needed) and value not in (field.default, None, False):
+    scaling = ("fp16_scale_window", "fp16_scale_tolerance", "threshold_loss_scale")
+    for needed, group, names in (
+        ("--store-ema", EMAConfig, _beginning(EMAConfig, "ema_")),
+        ("--eval-bleu", TranslationConfig, _beginning(TranslationConfig, "eval_")),
+        ("--fp16, --precision fp16 or --amp", CommonConfig, ("fp16_init_scale", "min_loss_scale")),
+        ("--fp16 or --precision fp16", CommonConfig, scaling),
+        ("--amp", CommonConfig, _beginning(CommonConfig, "amp_")),
+        ("--aim-repo", CommonConfig, ("aim_run_hash",)),
+        ("--ddp-backend slow_mo", DistributedTrainingConfig, SLOW_MO),
+        ("--pipeline-model-parallel", DistributedTrainingConfig, _beginning(DistributedTrainingConfig, "pipeline_")),
+        ("--keep-interval-updates", CheckpointConfig, ("keep_interval_updates_pattern",)),
+        ("--shorten-method", LanguageModelingConfig, ("shorten_data_split_list",)),
+        ("--adaptive-input", TransformerLanguageModelConfig, ("adaptive_input_factor", "adaptive_input_cutoff")),
+        ("--adaptive-softmax-cutoff", TransformerLanguageModelConfig, ADAPTIVE),
+    ):
+        if any(_is_there(given, option) for option in re.split(", | or ", needed)):
+            continue
+        for name in names:
+            default = group.__dataclass_fields__[name].default
+            value = given.get(name, default)
+            if value is not None and value is not False and value != default:
                 return _add(name, value, needed)
     for name in ("keep_interval_updates", "keep_interval_updates_pattern"):
         if (given.get(name) or 0) > 0 and not given.get("save_interval_updates"):
@@ -122,19 +160,71 @@ def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     if given.get("lr_scheduler") == "fixed" and given.get("force_anneal") is None:
         usual, shrink = FixedLRScheduleConfig.__dataclass_fields__["lr_shrink"].default, given.get("lr_shrink")
         if shrink not in (usual, None):
-            return _add("lr_shrink", shrink, "force_anneal")
+            return _add("lr_shrink", shrink, "--force-anneal")
     return None
 
 
+def _beginning(group: typing.Any, letters: str) -> typing.List[str]:
+    return [name for name in group.__dataclass_fields__ if name.startswith(letters)]
+
+
+def _is_there(given: typing.Mapping[str, typing.Any], option: str) -> bool:
+    """Whether an option is on, "--option", or has a value, "--option value"."""
+    name, _, value = option[2:].partition(" ")
+    found = given.get(name.replace("-", "_"))
+    return str(found) == value if value else found not in (None, False, -1, "none")
+
+
 def _add(name: str, value: typing.Any, needed: str) -> str:
-    option, other = (f"--{word.replace('_', '-')}" for word in (name, needed))
-    return f"{option if value is True else f'{option} {value}'}: add {other}, without which it does nothing"
+    option = f"--{name.replace('_', '-')}"
+    return f"{option if value is True else f'{option} {value}'}: add {needed}, without which it does nothing"
 
 
 def complete(namespace: typing.Any) -> None:
     """Give --total-num-update its default, --max-update, with which fairseq's polynomial_decay never begins."""
     if getattr(namespace, "lr_scheduler", "") == "polynomial_decay" and namespace.total_num_update is None:
         namespace.total_num_update = namespace.max_update
+
+
+def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    from fairseq.criterions import CRITERION_REGISTRY
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    name, model = given.get("criterion"), ARCH_MODEL_REGISTRY.get(given.get("arch"))
+    origins = [getattr(part, "__module__", "").split(".")[0] for part in (CRITERION_REGISTRY.get(name), model)]
+    fitting = OF_TOKENS_AND_CLASSES | ({"masked_lm"} if given.get("task") == "masked_lm" else set())
+    if origins != ["fairseq", __name__.split(".")[0]] or name in fitting:
+        return None
+    return (
+        f"--criterion {name} is for other models than --arch {given['arch']}: give cross_entropy, "
+        f"label_smoothed_cross_entropy, lra_cross_entropy (of classifiers) or masked_lm (of --task masked_lm)"
+    )
+
+
+def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    if given.get("task") != "masked_lm":
+        return None
+    for name, reason in (
+        ("mask_whole_words", "fairseq's masked_lm cannot build the model that knows words"),
+        ("d2v2_multi", "it is for data2vec's models"),
+    ):
+        if given.get(name):
+            return f"--{name.replace('_', '-')}: {reason}; leave it out"
+    longest = given["tokens_per_sample"]
+    between = ranges.Range("a number above 0 and below 1", lambda number: 0 < number < 1)
+    for name, allowed in (
+        ("mask_prob", between),
+        ("leave_unmasked_prob", ranges.SHARE),
+        ("random_token_prob", ranges.SHARE),
+        ("mask_multiple_length", ranges.Range("1 to --tokens-per-sample", lambda number: 1 <= number <= longest)),
+        ("mask_stdev", ranges.Range("0 to --tokens-per-sample", lambda number: 0 <= number <= longest)),
+    ):
+        if not allowed.holds(given[name]):
+            return f"--{name.replace('_', '-')} {given[name]}: give {allowed.words}"
+    unmasked, drawn = given["leave_unmasked_prob"], given["random_token_prob"]
+    if unmasked + drawn > 1:
+        return f"--leave-unmasked-prob {unmasked} and --random-token-prob {drawn}: together they are above 1"
+    return None
 
 
 def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:

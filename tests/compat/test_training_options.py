@@ -51,6 +51,17 @@ REFUSED = [
     (["--ema-decay", "0.9"], "--ema-decay 0.9: add --store-ema, without which it does nothing"),
     (["--ema-fp32"], "--ema-fp32: add --store-ema, without which it does nothing"),
     (["--lr-scheduler", "fixed", "--lr-shrink", "0.5"], "--lr-shrink 0.5: add --force-anneal, without which it does"),
+    (["--fp16-scale-window", "9"], "--fp16-scale-window 9: add --fp16 or --precision fp16, without which it does not"),
+    (["--bf16", "--min-loss-scale", "0.1"], "--min-loss-scale 0.1: add --fp16, --precision fp16 or --amp, without"),
+    (["--amp-batch-retries", "3"], "--amp-batch-retries 3: add --amp, without which it does nothing"),
+    (["--localsgd-frequency", "4"], "--localsgd-frequency 4: add --ddp-backend slow_mo, without which it does noth"),
+    (["--pipeline-chunks", "4"], "--pipeline-chunks 4: add --pipeline-model-parallel, without which it does nothing"),
+    (["--aim-run-hash", "x"], "--aim-run-hash x: add --aim-repo, without which it does nothing"),
+    (["--adaptive-softmax-factor", "2"], "--adaptive-softmax-factor 2.0: add --adaptive-softmax-cutoff, without which"),
+    (["--adaptive-softmax-factor", "0"], "--adaptive-softmax-factor 0.0: add --adaptive-softmax-cutoff, without"),
+    (["--keep-interval-updates-pattern", "4"], "--keep-interval-updates-pattern 4: add --keep-interval-updates"),
+    (["--optimizer", "composite"], "--optimizer composite is described in a file: give it to fairseq-hydra-train"),
+    (["--fp16-adam-stats"], "--fp16-adam-stats is only supported with FusedAdamV1"),
     ([*BLEU, "--eval-bleu-remove-bpe", "nosuch"], "--eval-bleu-remove-bpe nosuch is unknown: give one of sentencep"),
 ]
 
@@ -68,6 +79,38 @@ def error_of(data: Path, options: List[str], capsys: pytest.CaptureFixture[str],
 def test_what_cannot_be_is_refused(options, message, tiny_corpus, capsys, tmp_path) -> None:
     assert message in error_of(tiny_corpus, options, capsys, tmp_path)
     assert not list(tmp_path.glob("*.pt"))
+
+
+def test_a_training_that_diverges(tiny_corpus, capsys, tmp_path) -> None:
+    message = error_of(tiny_corpus, ["--weight-decay", "1e30", "--max-update", "3"], capsys, tmp_path)
+    assert "error: gradients are Nan/Inf. The training diverges: lower --lr" in message
+
+
+@pytest.mark.parametrize("name", ["ctc", "masked_lm", "sentence_prediction", "speech_to_unit", "wav2vec"])
+def test_a_criterion_of_other_models(name, capsys, tmp_path) -> None:
+    words = ["--arch", "mega_tiny", "--task", "translation", "--criterion", name, "--optimizer", "adam"]
+    assert console.run("train", [str(tmp_path), *words, "--lr", "0.1", "--max-update", "1"]) == console.VALUE_ERROR
+    assert f"--criterion {name} is for other models than --arch mega_tiny: give cross_en" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--mask-prob", "0"], "--mask-prob 0.0: give a number above 0 and below 1"),
+        (["--mask-prob", "1"], "--mask-prob 1.0: give a number above 0 and below 1"),
+        (["--random-token-prob", "-1"], "--random-token-prob -1.0: give a number from 0 to 1"),
+        (["--leave-unmasked-prob", "0.95"], "--leave-unmasked-prob 0.95 and --random-token-prob 0.1: together"),
+        (["--mask-multiple-length", "0"], "--mask-multiple-length 0: give 1 to --tokens-per-sample"),
+        (["--mask-stdev", "1e30"], "--mask-stdev 1e+30: give 0 to --tokens-per-sample"),
+        (["--mask-whole-words"], "--mask-whole-words: fairseq's masked_lm cannot build the model that knows words"),
+        (["--d2v2-multi"], "--d2v2-multi: it is for data2vec's models; leave it out"),
+        (["--dataset-impl", "mmap"], "--dataset-impl mmap: --task masked_lm does not read it; leave it out"),
+    ],
+)
+def test_masks_that_cannot_be(options, message, capsys, tmp_path) -> None:
+    words = ["--arch", "mega_masked_lm_tiny", "--task", "masked_lm", "--criterion", "masked_lm", "--optimizer", "adam"]
+    assert console.run("train", [str(tmp_path), *words, "--lr", "0.1", *options]) == console.VALUE_ERROR
+    assert message in capsys.readouterr().err
 
 
 def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_path) -> None:
