@@ -5,6 +5,8 @@ import functools
 import importlib.util
 import sys
 
+import torch
+
 from . import generating, paths, ranges, training_options, unread
 from .expressions import literal
 from .patching import wrap
@@ -104,8 +106,12 @@ def _parse_checked(original, parser, *args, **kwargs):
         lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
         if lost:
             parser.error(f"{label}, {value}: {lost}: give paths that are there")
-    if given.get("write_checkpoints_asynchronously") and importlib.util.find_spec("iopath") is None:
-        parser.error("--write-checkpoints-asynchronously needs iopath: pip install iopath, or leave the option out")
+    for name, package in PACKAGES.items():
+        if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
+            option = f"--{name.replace('_', '-')}"
+            parser.error(f"{option} needs {package}: pip install {package}, or leave the option out")
+    if given.get("profile") and not torch.cuda.is_available():
+        parser.error("--profile profiles what a GPU does, and there is none: leave the option out")
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     problem = problem or unread.obstacle(parser, given)
     if problem is not None:
@@ -121,6 +127,7 @@ def _parse_checked(original, parser, *args, **kwargs):
     return parsed
 
 
+PACKAGES = {"write_checkpoints_asynchronously": "iopath", "use_plasma_view": "pyarrow", "tpu": "torch-xla"}
 WAYS_TO_JOIN = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
 
 

@@ -76,7 +76,7 @@ def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]
     if isinstance(shard, int) and isinstance(shards, int) and shard >= shards:
         return f"--shard-id {shard}: shards count from 0, so that with --num-shards {shards} the last is {shards - 1}"
     rank, processes = given.get("distributed_rank"), given.get("distributed_world_size")
-    if isinstance(rank, int) and isinstance(processes, int) and rank >= processes > 1:
+    if isinstance(rank, int) and isinstance(processes, int) and rank >= processes:
         return f"--distributed-rank {rank}: with --distributed-world-size {processes} the last rank is {processes - 1}"
     beam, best = given.get("beam"), given.get("nbest")
     if isinstance(beam, int) and isinstance(best, int) and best > beam:

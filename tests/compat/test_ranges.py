@@ -43,6 +43,7 @@ def test_defaults_are_inside(kind):
     [
         ({"shard_id": 2, "num_shards": 2}, "--shard-id 2: .* the last is 1"),
         ({"distributed_rank": 2, "distributed_world_size": 2}, "--distributed-rank 2: .* the last rank is 1"),
+        ({"distributed_rank": 1, "distributed_world_size": 1}, "--distributed-rank 1: .* the last rank is 0"),
         ({"lenpen": math.nan}, "--lenpen nan: give a finite number"),
         ({"stop_min_lr": -math.inf}, "--stop-min-lr -inf: give a finite number"),
         ({"beam": 2, "nbest": 3}, "--nbest 3 is above --beam 2"),
