@@ -7,12 +7,15 @@ would be wrong. Checkpoints without names are loaded as they are.
 
 import contextvars
 import hashlib
+import logging
 import os
 import re
 import typing
 
 from .patching import wrap
+from .settings import other_settings
 
+logger = logging.getLogger("fairseq_mega.compat.names")
 KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
 NOUNS = {
@@ -299,6 +302,12 @@ def _handing_names_on(
             if training.anew:
                 raise
             raise OtherNames(f"{error}. A new training needs another --save-dir") from None
+        others = other_settings(checkpoint, training.trainer.cfg.model)
+        if others:
+            logger.warning(
+                f"{path} was trained with {'; '.join(others)}: the same weights compute something else now. Give the "
+                f"former settings unless you mean that"
+            )
     else:
         checkpoint["task_state"] = {**(checkpoint.get("task_state") or {}), HANDED: (path, names)}
     return checkpoint

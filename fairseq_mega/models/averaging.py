@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_mega.compat.loading import load_checkpoint
 from fairseq_mega.compat.names import KEY, difference, lasting, noun, trained_names
+from fairseq_mega.compat.settings import other_settings
 
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
 DROPPED = ("last_optimizer_state",)
@@ -79,9 +80,17 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     sums: Dict[str, Tensor] = {}
     first: Dict[str, Tensor] = {}
     checkpoint: Dict[str, Any] = {}
+    before: Dict[str, Any] = {}
     names: Dict[str, str] = {}
     for path in paths:
         checkpoint = load_checkpoint(path)
+        others = other_settings(before, checkpoint) if before else []
+        if others:
+            raise AveragingError(
+                f"{paths[0]} was trained with {'; '.join(others)} as {path}: the same weights compute something else "
+                f"there; average checkpoints of one model"
+            )
+        before = before or {"cfg": checkpoint.get("cfg"), "args": checkpoint.get("args"), "model": {}}
         model = checkpoint["model"]
         strange = [key for key, tensor in model.items() if not isinstance(tensor, Tensor)]
         if strange:

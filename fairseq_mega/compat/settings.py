@@ -1,0 +1,45 @@
+"""Settings of a model that no tensor shows: with other ones the same weights load, and compute something else."""
+
+import argparse
+import typing
+
+SETTINGS = (
+    *("activation_fn", "attention_activation_fn", "classifier_activation_fn", "rel_pos_bias", "normalization_type"),
+    *("normalize_before", "encoder_normalize_before", "decoder_normalize_before", "no_token_positional_embeddings"),
+    *("no_scale_embedding", "scale_embedding", "encoder_sinusoidal_pos", "rope_base", "norm_num_groups", "ema_norm"),
+    *("encoder_chunk_size", "decoder_chunk_size", "encoder_attention_heads", "decoder_attention_heads"),
+    *("residual_hops", "reset_at_document_ends", "no_padding_logit", "published_source_padding", "sen_rep_type"),
+)
+
+
+def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) -> typing.List[str]:
+    """Describe the settings that a checkpoint was trained with and a model does not have.
+
+    Args:
+        checkpoint: of fairseq, of any age.
+        model: configuration of a model, or another checkpoint.
+    """
+    one, other = _model_of(checkpoint), _model_of(model)
+    values = ((name, _value(one, name), _value(other, name)) for name in SETTINGS)
+    return [
+        f"--{name.replace('_', '-')} {before}, not {now}"
+        for name, before, now in values
+        if None not in (before, now) and str(before) != str(now)
+    ]
+
+
+def _model_of(given: typing.Any) -> typing.Any:
+    """Configuration of the model in a checkpoint; what is none stays as it is."""
+    if not isinstance(given, dict) or "model" not in given:
+        return given
+    whole = given.get("cfg")
+    return given.get("args") if whole is None else _value(whole, "model")
+
+
+def _value(model: typing.Any, name: str) -> typing.Any:
+    """A setting, None where it is not known; a decoder beside an encoder has the encoder's where it says nothing."""
+    model = vars(model) if isinstance(model, argparse.Namespace) else model
+    found = model.get(name) if hasattr(model, "get") else None
+    if found is None and name.startswith("decoder_"):
+        return _value(model, name.replace("decoder_", "encoder_", 1))
+    return found
