@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -86,7 +87,7 @@ def json_files(folder: Path, split: str) -> List[Path]:
         places = " and ".join(str(path) for path in [*singles, *([below] if several else [])])
         raise ValueError(f"{places} hold both texts of {split!r}: leave one of them")
     if not singles and not several:
-        packed = sorted(path for path in [*folder.glob(f"{split}.*"), *below.rglob("*")] if _is_packed(path))
+        packed = sorted(path for path in [*folder.glob(f"{split}.*"), *_walk(below)] if _is_packed(path))
         hint = f"; unpack {packed[0]} and its like: only plain files can be read from any place" if packed else ""
         hint += (
             f"; {listed([path.name for path in like])} in {folder} belong to no split by their names" if like else ""
@@ -105,8 +106,8 @@ def json_files(folder: Path, split: str) -> List[Path]:
 def _files_below(folder: Path) -> List[Path]:
     """Files of JSON lines below a folder; the log counts the others."""
     taken, others = [], Counter[str]()
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
-        if any(part.startswith(".") for part in path.relative_to(folder).parts) or path.is_dir():
+    for path in _walk(folder):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue  # our own files, beside the texts, are hidden
         if path.suffix.lower() in ENDINGS or begins_object(_head(path)):
             taken.append(path)
@@ -116,6 +117,19 @@ def _files_below(folder: Path) -> List[Path]:
         counted = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common())
         logger.warning(f"{folder}: {len(taken):,} files of JSON lines; left out: {counted}")
     return taken
+
+
+def _walk(folder: Path) -> List[Path]:
+    """Sorted files below a folder, those of linked folders too, each folder once."""
+    found: List[Path] = []
+    seen = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        if os.path.realpath(place) in seen:
+            folders.clear()
+            continue
+        seen.add(os.path.realpath(place))
+        found += [Path(place, name) for name in names]
+    return sorted(found)
 
 
 def _head(path: Path) -> bytes:

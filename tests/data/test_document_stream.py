@@ -194,6 +194,19 @@ def test_files_of_a_split(tmp_path: Path) -> None:
         json_files(tmp_path, "train")
 
 
+def test_linked_folders_are_read(tmp_path: Path) -> None:
+    """Once, though links go round."""
+    for name in ("train/a.jsonl", "elsewhere/b.jsonl", "elsewhere/deeper/c.jsonl", "more/d.jsonl"):
+        json_texts.write(tmp_path / name, ["a text"])
+    (tmp_path / "train" / "part").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "round").symlink_to(tmp_path / "train")
+    (tmp_path / "train" / "e.jsonl").symlink_to(tmp_path / "more" / "d.jsonl")
+    names = ["a.jsonl", "e.jsonl", "b.jsonl", "c.jsonl"]
+    assert [path.name for path in json_files(tmp_path, "train")] == names
+    (tmp_path / "valid").symlink_to(tmp_path / "more")
+    assert [path.name for path in json_files(tmp_path, "valid")] == ["d.jsonl"]
+
+
 def test_no_file_is_left_out_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Endings in capitals, other endings, and other names of JSON lines; what is not read is counted."""
     for name in ("a.jsonl", "b.json", "c.JSONL", "d.ndjson", "deeper/part-0001", "e.txt"):
