@@ -1,5 +1,6 @@
 """Cleaning, sentence pairing and splitting of parallel text, and reading and writing its files."""
 
+import re
 from pathlib import Path
 from typing import List
 
@@ -323,3 +324,16 @@ def test_the_command_reports_bad_input_without_a_traceback(tmp_path: Path, capsy
     write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
     assert command.main([*arguments, "--target-lang", "de"]) == 0
     assert "sentence pairs: train 270, valid 15, test 15" in capsys.readouterr().out
+
+
+def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """What is held out is none of both."""
+    write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
+    given = [Pair("SOURCE  7 .", "Ziel"), *rows(2, 300), Pair("", "leer"), Pair("empty", ""), *rows(2, 10)]
+    write_pairs(str(tmp_path / "given"), "en", "de", given)
+    common = ["own-text", "--text", str(tmp_path / "t"), "--source-lang", "en", "--target-lang", "de", "--output"]
+    for number, more in enumerate((["--test", str(tmp_path / "given")], ["--valid", str(tmp_path / "given")], [])):
+        assert command.main([*common, str(tmp_path / f"out{number}"), *more]) == 0
+        output = capsys.readouterr().out
+        for told in (" that --text holds as well, which makes the score better: 3", " an empty side, .* same: 2"):
+            assert re.search(f"note: .* of {more[0]}.*{told}", output) if more else "note: " not in output

@@ -12,7 +12,7 @@ from typing import Optional, Sequence
 from fairseq_mega.corpora.commands import Commands
 from fairseq_mega.corpora.progress import Progress
 from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.translation.corpus import Corpus, add_names, clean_pages, own_corpus
+from fairseq_mega.corpora.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.corpora.translation.help_corpus import HelpCorpus
 from fairseq_mega.corpora.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.corpora.translation.subwords import command_subwords
@@ -47,6 +47,14 @@ def command_own_text(options: argparse.Namespace) -> None:
     corpus = own_corpus(train, valid, test, options.held_out)
     write_corpus(corpus, options.output, options.source_lang, options.target_lang, options.limit)
     write_steps(options.output, SENTENCES)
+    learnt = {leak_key(pair.source) for pair in corpus.splits["train"]}
+    for name, given in (("valid", valid), ("test", test)):
+        known = sum(leak_key(pair.source) in learnt for pair in given or ())
+        empty = sum(not all(pair) for pair in given or ())
+        if known:
+            print(f"note: sources of --{name} that --text holds as well, which makes the score better: {known:,}")
+        if empty:
+            print(f"note: pairs of --{name} that have an empty side, and are scored all the same: {empty:,}")
     print(f"pairs read: {len(train)}; dropped: {describe_dropped(corpus)}")
     print(f"sentence pairs: {describe_splits(corpus)}")
 
