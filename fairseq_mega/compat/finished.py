@@ -4,6 +4,7 @@ import copy
 import logging
 import math
 import os
+import re
 import typing
 
 from .patching import wrap, wrapped
@@ -102,6 +103,7 @@ def _load_and_look(
             f"with its weights"
         )
     if reason is None:
+        _tell_later_checkpoints(cfg, trainer, loaded[1])
         return loaded
     if loaded[0] is None:
         raise ValueError(f"nothing to train: {reason}; change that limit")
@@ -118,6 +120,40 @@ def _load_and_look(
     logger.info(f"nothing to train: {reason}")
     trainer.finished = True
     return loaded
+
+
+def _tell_later_checkpoints(cfg: typing.Any, trainer: typing.Any, batches: typing.Any) -> None:
+    """Warn of files that another training left in --save-dir, which would count as the newest of this one."""
+    if cfg.no_save or trainer.data_parallel_rank != 0 or not os.path.isdir(cfg.save_dir):
+        return
+    later = later_checkpoints(os.listdir(cfg.save_dir), batches.next_epoch_idx, trainer.get_num_updates())
+    if later:
+        more = f" and {len(later) - 1} more" if later[1:] else ""
+        logger.warning(
+            f"{cfg.save_dir} holds {later[0]}{more} of a training that went further: this one begins with "
+            f"epoch {batches.next_epoch_idx}, after {trainer.get_num_updates()} updates. --keep-last-epochs and its "
+            f"like, and averages of the last checkpoints, take these for the newest: move them away, or give another "
+            f"--save-dir"
+        )
+
+
+def later_checkpoints(files: typing.Iterable[str], epoch: int, updates: int) -> typing.List[str]:
+    """Names of checkpoints that a training has not written yet.
+
+    Args:
+        files: names of all files in its folder.
+        epoch: the one that it begins with.
+        updates: that it has made.
+    """
+    found = []
+    for name in sorted(files):
+        of_epoch, within = re.fullmatch(r"checkpoint(\d+)\.pt", name), re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", name)
+        if of_epoch:
+            later = int(of_epoch[1]) >= epoch
+        else:
+            later = int(within[1]) > updates if within else updates == 0 and name.startswith("checkpoint.best_")
+        found += [name] if later else []
+    return found
 
 
 def updates_without_optimizer(trainer: typing.Any) -> int:

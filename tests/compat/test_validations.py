@@ -13,6 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import ListDataset, RoundRobinZipDatasets
 
 from fairseq_mega.cli import average_checkpoints
+from fairseq_mega.compat import finished as finished_trainings
 from fairseq_mega.compat import validations
 from fairseq_mega.compat.errors import describe
 from tests.support import helpers, lra_data, tiny_trainings
@@ -235,6 +236,44 @@ def test_a_finished_training_without_its_optimizer_stays(train: Trainer, tmp_pat
     before = (tmp_path / "a" / "checkpoint_last.pt").read_bytes()
     assert "nothing to train: the checkpoint has 3 updates" in train("a", *options)
     assert (tmp_path / "a" / "checkpoint_last.pt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("files", "epoch", "updates", "later"),
+    [
+        (["checkpoint_last.pt", "checkpoint_best.pt", "training.lock"], 1, 0, []),
+        (["checkpoint1.pt", "checkpoint2.pt", "checkpoint_2_12.pt"], 3, 16, []),
+        (["checkpoint2.pt", "checkpoint10.pt"], 3, 16, ["checkpoint10.pt"]),
+        (["checkpoint_2_12.pt", "checkpoint_4_30.pt"], 3, 16, ["checkpoint_4_30.pt"]),
+        (["checkpoint.best_loss_0.5.pt"], 3, 16, []),
+        (["checkpoint.best_loss_0.5.pt", "checkpoint1.pt"], 1, 0, ["checkpoint.best_loss_0.5.pt", "checkpoint1.pt"]),
+    ],
+)
+def test_checkpoints_of_later_updates(files: List[str], epoch: int, updates: int, later: List[str]) -> None:
+    assert finished_trainings.later_checkpoints(files, epoch, updates) == later
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (
+            "no last",
+            "checkpoint1.pt and 1 more of a training that went further: this one begins with epoch 1, after 0 updates",
+        ),
+        ("earlier", "checkpoint2.pt of a training that went further: this one begins with epoch 2, after 8 updates"),
+        ("on", None),
+    ],
+)
+def test_files_of_another_training_are_told(train: Trainer, how: str, said: Optional[str], tmp_path: Path) -> None:
+    """A training among them would have its own files removed, and theirs averaged."""
+    folder = tmp_path / "a"
+    arguments = [*train.trainings.arguments("image", "--cpu", "--num-workers", 0, "--save-dir", folder)]
+    helpers.run_fairseq("train", [*arguments, "--max-epoch", 2])
+    more: List[object] = ["--restore-file", folder / "checkpoint1.pt"] if how == "earlier" else []
+    if how == "no last":
+        (folder / "checkpoint_last.pt").unlink()
+    output = helpers.run_fairseq("train", [*arguments, "--max-epoch", 3, *more])
+    assert (f"{folder} holds {said}" in output) if said else "went further" not in output
 
 
 def test_the_digest_is_of_the_contents() -> None:
