@@ -107,6 +107,7 @@ def apply() -> None:
     arguments.name_missing_arguments()
     arguments.refuse_what_cannot_be()
     precision.add_precision_option()
+    interactive.tell_unknown_symbols()
     interactive.drop_byte_order_marks()
     interactive.end_lines_at_line_feeds()
     generating.use_generation_options()

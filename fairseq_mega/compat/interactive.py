@@ -28,6 +28,15 @@ def drop_byte_order_marks() -> None:
     wrap(GeneratorHubInterface, "tokenize", _without_a_byte_order_mark)
 
 
+def tell_unknown_symbols() -> None:
+    """Warn of a text with symbols that the model does not know: what it makes of them is no translation."""
+    from fairseq.hub_utils import GeneratorHubInterface
+    from fairseq.tasks import FairseqTask
+
+    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _with_unknown_symbols_of_lines)
+    wrap(GeneratorHubInterface, "binarize", _with_unknown_symbols)
+
+
 def end_lines_at_line_feeds() -> None:
     """Read a line for each line feed of the input: to Python a carriage return ends one, too, and later lines shift."""
     from fairseq import options
@@ -63,6 +72,28 @@ def _without_byte_order_marks(
     if any("\r" in line for line in lines):
         logger.warning(f"a line has carriage returns in it, which end no line ({TO_LINE_FEEDS})")
     return original(self, [line.lstrip(BYTE_ORDER_MARK) for line in lines], encode_fn)
+
+
+def _with_unknown_symbols_of_lines(
+    original: typing.Callable, self: typing.Any, lines: Steps, encode_fn: typing.Callable[[str], str]
+) -> typing.Any:
+    found = original(self, lines, encode_fn)
+    for line, tokens in zip(lines, found[0]):
+        _tell_unknown(line, tokens, self.source_dictionary)
+    return found
+
+
+def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
+    tokens = original(self, sentence)
+    _tell_unknown(sentence, tokens, self.src_dict)
+    return tokens
+
+
+def _tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
+    unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
+    if unknown > 0:
+        kept = int((tokens != dictionary.eos()).sum())
+        logger.warning(f"{unknown} of the {kept} symbols of the text {text[:40]!r} are unknown to the model (<unk>)")
 
 
 def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:

@@ -9,6 +9,7 @@ from typing import List
 import pytest
 
 from fairseq_mega.cli import console
+from fairseq_mega.models.mega import MegaModel
 from tests.support import helpers
 
 
@@ -150,6 +151,31 @@ def test_a_byte_order_mark_changes_nothing(tiny_model, device_flags, tmp_path) -
     piped = helpers.run_fairseq("interactive", arguments, stdin="\ufeffw1 w2\n\ufeffw3\n")
     assert "<unk>" not in from_file + piped
     assert helpers.hypotheses(plain) == helpers.hypotheses(from_file) == helpers.hypotheses(piped)
+
+
+@pytest.mark.parametrize("way", ["interactive", "hub"])
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("w1 nothing known", "2 of the 3 symbols of the text 'w1 nothing known' are unknown"),
+        ("Кошка", "1 of the 1 symbols of the text 'Кошка' are unknown"),
+        *(("w1 <unk> w2", ""), ("w1 w2", ""), ("", "")),
+    ],
+)
+def test_symbols_that_a_model_does_not_know_are_told(
+    line: str, told: str, way: str, tiny_model, device_flags, caplog
+) -> None:
+    """Not where somebody wrote the word for them."""
+    caplog.set_level("WARNING")
+    if way == "hub":
+        where = tiny_model.checkpoint.parent, tiny_model.checkpoint.name, tiny_model.data
+        MegaModel.from_pretrained(*map(str, where)).translate(line, beam=1)
+        printed = caplog.messages
+    else:
+        arguments = [tiny_model.data, "--path", tiny_model.checkpoint, "--beam", 1, *device_flags]
+        printed = helpers.run_fairseq("interactive", arguments, stdin=f"{line}\n").splitlines()
+    found = [message for message in printed if "symbols of the text" in message]
+    assert len(found) == bool(told) and all(told in message for message in found)
 
 
 @pytest.mark.parametrize("way", ["pipe", "file"])
