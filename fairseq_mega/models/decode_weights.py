@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fairseq_mega.compat.decode_weights import add_decode_weights, asked_for
 from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
-from fairseq_mega.ops.gate import linear
+from fairseq_mega.ops.linear import linear
 from fairseq_mega.ops.packed_linear import KINDS, PackedMatrix, packed_linear
 
 add_decode_weights(KINDS)

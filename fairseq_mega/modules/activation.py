@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops.gate import silu
+from fairseq_mega.ops.activation import silu
 
 from .errors import FieldError
 

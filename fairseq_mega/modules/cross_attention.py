@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.attention import attention, attention_weights
-from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts
+from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.linear import after_silu, in_parts
 
 from .activation import get_activation
 from .config import MegaLayerConfig

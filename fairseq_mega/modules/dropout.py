@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.ops.gate import dropout
+from fairseq_mega.ops.dropout import dropout
 
 
 class Dropout(nn.Module):

@@ -5,8 +5,8 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, damped_ema, ema_coefficients, gated_ema_step
-from fairseq_mega.ops.gate import silu
 
 from .padding import state_at_last_step
 from .prepared import Prepared

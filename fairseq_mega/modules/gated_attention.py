@@ -6,8 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention, query_key
-from fairseq_mega.ops.gate import after_silu, gated_residual, in_parts, recomputing, silu
+from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.linear import after_silu, in_parts
+from fairseq_mega.ops.recompute import recomputing
 from fairseq_mega.ops.step import (
     StepCoefficients,
     StepFunctions,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.gate import silu
+from fairseq_mega.ops.activation import silu
 
 from .classifier_head import sentence_vector
 from .errors import FieldError

@@ -2,11 +2,11 @@
 
 from torch import nn
 
-from fairseq_mega.ops.gate import linear_map
+from fairseq_mega.ops.linear import linear_map
 
 
 class Linear(nn.Linear):
-    """PyTorch's linear map, multiplied by :func:`fairseq_mega.ops.gate.linear`."""
+    """PyTorch's linear map, multiplied by :func:`fairseq_mega.ops.linear.linear`."""
 
     forward = linear_map
 

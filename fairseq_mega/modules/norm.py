@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fairseq_mega.ops.gate import row_norm
+from fairseq_mega.ops.norm import row_norm
 from fairseq_mega.ops.step import StepNorm
 
 from . import apex_norms

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from . import native
 from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .gate import keep_operator, row_norm
-from .gate_backward import inputs_of
+from .norm import row_norm
+from .recompute import inputs_of, keep_operator
 
 PATHS = Operator("rotary", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
 
@@ -27,7 +27,7 @@ def normalized_query_key(
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
 
-    A CPU's kernel keeps nothing but its inputs; :func:`.gate.recomputing` can do without its results.
+    A CPU's kernel keeps nothing but its inputs; :func:`.recompute.recomputing` can do without its results.
 
     Args:
         x: (B, L, H E), their shared representation, E even.

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops import bfloat16, gate, native
-from fairseq_mega.ops.gate import linear, linear_parts, silu_linear
+from fairseq_mega.ops import bfloat16, native
+from fairseq_mega.ops import linear as maps
+from fairseq_mega.ops.linear import linear, linear_parts, silu_linear
 from tests.support.numerics import gradients, leaves
 
 Call = Callable[..., Tensor]
@@ -37,7 +38,7 @@ CASES: Dict[str, Tuple[Call, Tuple[Tuple[int, ...], ...]]] = {
 @pytest.fixture
 def without_instructions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a processor with none for bfloat16."""
-    monkeypatch.setattr(gate, "MULTIPLIES_BFLOAT16", False)
+    monkeypatch.setattr(maps, "MULTIPLIES_BFLOAT16", False)
     library = bfloat16.replace_products() if bfloat16.MULTIPLIES_BFLOAT16 else None
     yield
     if library is not None:
@@ -126,7 +127,7 @@ def test_the_kernel_rounds_the_weight_at_every_level(rows: int, inputs: int, out
 
 
 @pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
-@pytest.mark.parametrize("rows", [bfloat16.FEW + 1, gate.FEWEST_ROWS, 500])
+@pytest.mark.parametrize("rows", [bfloat16.FEW + 1, maps.FEWEST_ROWS, 500])
 def test_layers_multiply_by_the_kernel(rows: int, without_instructions: None, monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
 
@@ -137,7 +138,7 @@ def test_layers_multiply_by_the_kernel(rows: int, without_instructions: None, mo
 
     monkeypatch.setattr(native, "operators", Kernels())
     x, weight = torch.randn(rows, 33), torch.randn(64, 33)
-    monkeypatch.setattr(gate, "FAST_LINEAR", False)  # AVX-512 has a kernel for float32 too
+    monkeypatch.setattr(maps, "FAST_LINEAR", False)  # AVX-512 has a kernel for float32 too
     linear(x, weight)
     assert called == []  # float32 is as before
     with torch.autocast("cpu", torch.bfloat16):

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_mega.modules.linear import Linear
-from fairseq_mega.ops import gate, native
-from fairseq_mega.ops.gate import linear
+from fairseq_mega.ops import linear as maps
+from fairseq_mega.ops import native
+from fairseq_mega.ops.linear import linear
 from tests.support.numerics import (
     GRADIENT_FACTOR,
     SPREADS,
@@ -152,29 +153,29 @@ def test_gradients_of_gradients():
 
 
 def test_what_is_chosen(monkeypatch):
-    monkeypatch.setattr(gate, "FAST_LINEAR", True)
-    monkeypatch.setattr(gate, "FAST_HALF_LINEAR", False)
-    monkeypatch.setattr(gate, "MULTIPLIES_BFLOAT16", True)
+    monkeypatch.setattr(maps, "FAST_LINEAR", True)
+    monkeypatch.setattr(maps, "FAST_HALF_LINEAR", False)
+    monkeypatch.setattr(maps, "MULTIPLIES_BFLOAT16", True)
     monkeypatch.setattr(native, "PROBLEM", None)
     x, weight = torch.zeros(64, 256), torch.zeros(256, 256)
-    assert gate.LINEAR_PATHS.choose(None, x, weight) == "native"
-    assert gate.LINEAR_PATHS.choose(None, x[:8], weight) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.double(), weight.double()) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.bfloat16(), weight.bfloat16()) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.half(), weight.half()) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.to("meta"), weight.to("meta")) == "reference"
-    monkeypatch.setattr(gate, "FAST_LINEAR", False)
-    assert gate.LINEAR_PATHS.choose(None, x, weight) == "reference"
-    monkeypatch.setattr(gate, "FAST_HALF_LINEAR", True)
-    assert gate.LINEAR_PATHS.choose(None, x, weight) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.bfloat16(), weight) == "native"  # autocast leaves the weight as it is
-    assert gate.LINEAR_PATHS.choose(None, x[:8].bfloat16(), weight) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x[:, 1:].bfloat16(), weight[:, 1:]) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.bfloat16(), weight[1:]) == "reference"
-    assert gate.LINEAR_PATHS.choose(None, x.half(), weight.half()) == "reference"
-    monkeypatch.setattr(gate, "MULTIPLIES_BFLOAT16", False)
-    assert gate.LINEAR_PATHS.choose(None, x[:3, 1:].bfloat16(), weight[:, 1:]) == "native"
-    assert gate.LINEAR_PATHS.choose(None, x, weight) == "reference"
+    assert maps.PATHS.choose(None, x, weight) == "native"
+    assert maps.PATHS.choose(None, x[:8], weight) == "reference"
+    assert maps.PATHS.choose(None, x.double(), weight.double()) == "reference"
+    assert maps.PATHS.choose(None, x.bfloat16(), weight.bfloat16()) == "reference"
+    assert maps.PATHS.choose(None, x.half(), weight.half()) == "reference"
+    assert maps.PATHS.choose(None, x.to("meta"), weight.to("meta")) == "reference"
+    monkeypatch.setattr(maps, "FAST_LINEAR", False)
+    assert maps.PATHS.choose(None, x, weight) == "reference"
+    monkeypatch.setattr(maps, "FAST_HALF_LINEAR", True)
+    assert maps.PATHS.choose(None, x, weight) == "reference"
+    assert maps.PATHS.choose(None, x.bfloat16(), weight) == "native"  # autocast leaves the weight as it is
+    assert maps.PATHS.choose(None, x[:8].bfloat16(), weight) == "reference"
+    assert maps.PATHS.choose(None, x[:, 1:].bfloat16(), weight[:, 1:]) == "reference"
+    assert maps.PATHS.choose(None, x.bfloat16(), weight[1:]) == "reference"
+    assert maps.PATHS.choose(None, x.half(), weight.half()) == "reference"
+    monkeypatch.setattr(maps, "MULTIPLIES_BFLOAT16", False)
+    assert maps.PATHS.choose(None, x[:3, 1:].bfloat16(), weight[:, 1:]) == "native"
+    assert maps.PATHS.choose(None, x, weight) == "reference"
 
 
 @needs_kernels
@@ -187,7 +188,7 @@ def test_modules_multiply_by_it(monkeypatch):
             called.append(1)
             return torch.ops.fairseq_mega.linear(*arguments)
 
-    monkeypatch.setattr(gate, "FAST_LINEAR", True)
+    monkeypatch.setattr(maps, "FAST_LINEAR", True)
     monkeypatch.setattr(native, "operators", Kernels)
     layer, x = Linear(256, 128), torch.randn(2, 50, 256)
     torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))

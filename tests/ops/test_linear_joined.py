@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.modules.linear import Linear
-from fairseq_mega.ops import gate, native
-from fairseq_mega.ops.gate import linear_parts, silu_linear
+from fairseq_mega.ops import linear as maps
+from fairseq_mega.ops import native
+from fairseq_mega.ops.linear import linear_parts, silu_linear
 from tests.support.numerics import (
     GRADIENT_FACTOR,
     SPREADS,
@@ -240,16 +241,16 @@ def test_modules_join_what_stands_beside_them(monkeypatch):
             called.append(name)
             return getattr(torch.ops.fairseq_mega, name)
 
-    monkeypatch.setattr(gate, "FAST_LINEAR", True)
+    monkeypatch.setattr(maps, "FAST_LINEAR", True)
     monkeypatch.setattr(native, "operators", Kernels())
     layer, other = Linear(256, 128), torch.nn.Linear(256, 128)
     other.load_state_dict(layer.state_dict())
     x, factor = torch.randn(2, 50, 256), torch.randn(2, 50, 256)
     for module, kernels in ((layer, ["linear_parts", "silu_linear"]), (other, ["silu"])):
         called.clear()
-        first, second = gate.in_parts(module, x, (96, 32))
+        first, second = maps.in_parts(module, x, (96, 32))
         torch.testing.assert_close(torch.cat((first, second), dim=-1), F.linear(x, layer.weight, layer.bias))
-        joined = gate.after_silu(module, x, factor)
+        joined = maps.after_silu(module, x, factor)
         torch.testing.assert_close(joined, F.linear(factor * F.silu(x), layer.weight, layer.bias))
         assert called == kernels
 

@@ -5,13 +5,25 @@ from typing import Any, Dict
 import pytest
 import torch
 
-from fairseq_mega.ops import attention, cross_entropy, ema, gate, native, packed_linear, rotary, step, timestep_norm
+from fairseq_mega.ops import (
+    activation,
+    attention,
+    cross_entropy,
+    ema,
+    gate,
+    native,
+    packed_linear,
+    rotary,
+    step,
+    timestep_norm,
+)
+from fairseq_mega.ops import linear as maps
 from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
 MODULES = (ema, attention, gate, timestep_norm, step, packed_linear)
 OPERATORS = {module.PATHS.name: module.PATHS for module in MODULES}
-OPERATORS["linear"] = gate.LINEAR_PATHS
+OPERATORS["linear"] = maps.PATHS
 OPERATORS["rotary"] = rotary.PATHS
 OPERATORS["cross_entropy"] = cross_entropy.PATHS
 
@@ -29,7 +41,7 @@ def call(operator, path, dtype=torch.float32):
     if operator == "packed_linear":
         return packed_linear.packed_linear(x, packed_linear.pack(x[0], "bf16"), path=path)
     if operator == "linear":
-        return gate.linear(x, x[0], path=path)
+        return maps.linear(x, x[0], path=path)
     if operator == "cross_entropy":
         return cross_entropy.cross_entropy(x[0], torch.ones(5, dtype=torch.int64), path=path)[0]
     if operator == "rotary":
@@ -111,11 +123,11 @@ def test_activations_follow_the_gate(monkeypatch):
     """They have its name and its paths; "native" means PyTorch's own on devices without kernels."""
     x, columns = torch.randn(2, 5, 3), torch.randn(2, 3)
     for name in gate.PATHS.names:
-        assert name in gate.ACTIVATION_PATHS.names and gate.ACTIVATION_PATHS.name == gate.PATHS.name
-    on_meta = gate.silu(x.to("meta")), *attention.query_key(x.to("meta"), columns.to("meta"), columns.to("meta"))
+        assert name in activation.PATHS.names and activation.PATHS.name == gate.PATHS.name
+    on_meta = activation.silu(x.to("meta")), *attention.query_key(x.to("meta"), columns.to("meta"), columns.to("meta"))
     assert all(out.shape == x.shape and out.device.type == "meta" for out in on_meta)
     with pytest.raises(TypeError, match="^gate path 'native' computes float32, .* found torch.float64"):
         monkeypatch.setattr(native, "PROBLEM", None)
-        gate.silu(x.double(), path="native")
+        activation.silu(x.double(), path="native")
     with pytest.raises(RuntimeError, match="gate: factor is on meta, x on cpu; move them to one device"):
-        gate.silu(x, x.to("meta"))
+        activation.silu(x, x.to("meta"))

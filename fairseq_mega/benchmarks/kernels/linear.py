@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fairseq_mega.benchmarks.kernels.operators import Inputs, Op, OpPath, normal
 from fairseq_mega.benchmarks.kernels.shapes import Shape
-from fairseq_mega.ops.gate import linear
+from fairseq_mega.ops.linear import linear
 
 
 def draw_map(shape: Shape, generator: torch.Generator) -> Inputs:

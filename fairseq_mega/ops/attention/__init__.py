@@ -4,16 +4,16 @@ import math
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.gate import ACTIVATION_PATHS, draw_seed
-from fairseq_mega.ops.native import DTYPES, cpu_level, operators
+from fairseq_mega.ops.dropout import draw_seed
+from fairseq_mega.ops.native import DTYPES, cpu_level
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
 from .native_blocks import blocks_attention, blocks_obstacle
+from .query_key import query_key
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
@@ -76,27 +76,6 @@ PATHS = Operator(
     Path("native", kernels_obstacle, DTYPES, suits=_prefers_native),
     Path("native_blocks", blocks_obstacle, DTYPES, suits=_prefers_blocks),
 )
-
-
-def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
-    """Queries and keys ``kappa SiLU(x) + mu`` from the logits of their shared representation.
-
-    Args:
-        x: (..., z).
-        kappa, mu: (2, z), of queries and of keys.
-        path: as in :func:`fairseq_mega.ops.gate.silu`.
-
-    Returns:
-        Two times (..., z), of the type of x.
-
-    Source: MEGA, Eq. 9 and 10.
-    """
-    check_devices("gate", x=x, kappa=kappa, mu=mu)
-    if ACTIVATION_PATHS.choose(path, x) == "native" and x.device.type == "cpu":
-        return operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
-    shared = F.silu(x)
-    query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])
-    return query.to(x.dtype), key.to(x.dtype)
 
 
 def attention(

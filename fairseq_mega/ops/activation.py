@@ -1,0 +1,83 @@
+"""The SiLU with what stands beside it: :func:`silu`, cheap enough to be computed again (:mod:`.recompute`)."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import native
+from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .recompute import inputs_of, keep_operator
+
+
+def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
+    return all(other is None or other.dtype == x.dtype for other in others)
+
+
+PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_one_type))
+
+
+def silu(
+    x: Tensor,
+    factor: Optional[Tensor] = None,
+    *,
+    skip: Optional[Tensor] = None,
+    omega: Optional[Tensor] = None,
+    path: Optional[str] = None,
+) -> Tensor:
+    """``factor SiLU(x + omega skip)``: the activation of values and FFN, the reset gate, or the output of the EMA.
+
+    Args:
+        x: (..., D).
+        factor: (..., D), what a reset gate with the logits x lets through.
+        skip: (..., D), what the EMA's output x is of.
+        omega: (D,), the skip's weight.
+        path: as in :func:`.gate.gated_residual`; the kernels are for CPUs, "native" means PyTorch's on other devices.
+
+    Returns:
+        (..., D).
+
+    Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
+    """
+    if factor is None and skip is None and path is None and not torch.is_grad_enabled():
+        return F.silu(x)  # nothing is kept, and a single step is over sooner than a path is chosen
+    check_devices("gate", x=x, factor=factor, skip=skip, omega=omega)
+    if PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
+        return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
+    return silu_reference(x, factor, skip, omega)
+
+
+def silu_reference(x: Tensor, factor: Optional[Tensor], skip: Optional[Tensor], omega: Optional[Tensor]) -> Tensor:
+    """The activation with what stands beside it."""
+    if skip is not None and omega is not None:
+        x = torch.addcmul(x, skip, omega.to(skip.dtype))
+    return F.silu(x) if factor is None else factor * F.silu(x)
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, *rest: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def fake_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, omega: Any) -> Tuple[Tensor, ...]:
+        def like(other: Any) -> Tensor:
+            return x.new_empty(0 if other is None else x.shape)
+
+        columns = 0 if skip is None else x.size(-1)
+        return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(columns, dtype=torch.float32)
+
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, factor, skip, omega = inputs_of(ctx)
+        ctx.inputs = None
+        grad_x, grad_factor, grad_skip, grad_omega = operators.silu_backward(grad, x, factor, skip, omega)
+        present = (factor is not None, skip is not None, skip is not None)
+        return (grad_x, *(g if p else None for g, p in zip((grad_factor, grad_skip, grad_omega), present)))
+
+    torch.library.register_fake(f"{namespace}::silu")(fake)
+    torch.library.register_fake(f"{namespace}::silu_backward")(fake_backward)
+    native.register_gradients(f"{namespace}::silu", backward, keep_operator(operators.silu))
+
+
+native.register(_register)

@@ -1,0 +1,55 @@
+"""Queries and keys of MEGA from their shared representation: :func:`query_key`."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_mega.ops import activation, native
+from fairseq_mega.ops.dispatch import check_devices
+from fairseq_mega.ops.recompute import inputs_of, keep_operator
+
+
+def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
+    """Queries and keys ``kappa SiLU(x) + mu`` from the logits of their shared representation.
+
+    Args:
+        x: (..., z).
+        kappa, mu: (2, z), of queries and of keys.
+        path: as in :func:`fairseq_mega.ops.activation.silu`.
+
+    Returns:
+        Two times (..., z), of the type of x.
+
+    Source: MEGA, Eq. 9 and 10.
+    """
+    check_devices("gate", x=x, kappa=kappa, mu=mu)
+    if activation.PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+        return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
+    shared = F.silu(x)
+    query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])
+    return query.to(x.dtype), key.to(x.dtype)
+
+
+def _register(namespace: str) -> None:
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), x.new_empty(x.shape)
+
+    def fake_backward(grad: Tensor, other: Tensor, x: Tensor, kappa: Tensor) -> Tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), kappa.new_empty(2, 2, x.size(-1))
+
+    def backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        x, kappa, _ = inputs_of(ctx)
+        ctx.inputs = None
+        grad_x, sums = operators.query_key_backward(grad_query, grad_key, x, kappa)
+        return grad_x, sums[0], sums[1]
+
+    torch.library.register_fake(f"{namespace}::query_key")(fake)
+    torch.library.register_fake(f"{namespace}::query_key_backward")(fake_backward)
+    native.register_gradients(f"{namespace}::query_key", backward, keep_operator(operators.query_key))
+
+
+native.register(_register)

@@ -1,0 +1,62 @@
+"""Dropout by a hash in place of a mask: :func:`dropout`, and the seed of one call."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import native
+from .dispatch import Operator, Path, kernels_obstacle
+from .recompute import recomputing
+
+PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+
+
+def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
+    """Zero in the place of each element with probability p, ``x / (1 - p)`` in that of the others.
+
+    The kernel keeps one random number in place of a mask: it drops by a hash of that, the row and the column.
+
+    Args:
+        x: (..., D).
+        p, path: in [0, 1]; as in :func:`.activation.silu`, where PyTorch's function draws the mask in one thread.
+
+    Source: Srivastava et al., 2014.
+    """
+    compiled = PATHS.choose(path, x) == "native" and x.device.type == "cpu" and x.dim() > 0
+    if torch.compiler.is_compiling() or not compiled:
+        return F.dropout(x, p)
+    return recomputing(native.operators.dropout, x, draw_seed(x.device), p)
+
+
+def draw_seed(device: torch.device) -> Tensor:
+    """Return the seed of one dropout call: an int64 scalar below 2^62, different on every rank."""
+    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=device)
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return seed ^ (torch.distributed.get_rank() * 0x1E3779B97F4A7C15 & (1 << 62) - 1) if several else seed
+
+
+def _keep_seed(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    x, *ctx.options = inputs
+    if hasattr(x.grad_fn, "operator"):  # else whoever needs the result keeps it, and nobody x
+        ctx.operator, ctx.inputs = native.operators.dropout, None
+        ctx.save_for_backward(x)
+
+
+def _register(namespace: str) -> None:
+    """Register the gradient, which drops the same elements."""
+    operators = getattr(torch.ops, namespace)
+
+    def fake(x: Tensor, seed: Tensor, p: float) -> Tensor:
+        return x.new_empty(x.shape)
+
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        ctx.inputs = None
+        return operators.dropout(grad, *ctx.options), None, None
+
+    torch.library.register_fake(f"{namespace}::dropout")(fake)
+    native.register_gradients(f"{namespace}::dropout", backward, _keep_seed, twice=True)
+
+
+native.register(_register)

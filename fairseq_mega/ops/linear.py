@@ -1,0 +1,167 @@
+"""The linear maps of layers: :func:`linear`, and what is joined with them.
+
+Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which join a map with what stands beside it.
+"""
+
+import math
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import activation, native
+from .activation import silu
+from .bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
+from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .linear_backward import register_linear
+from .recompute import recomputing
+
+# With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
+FEWEST_ROWS = 48
+LEAST_WORK = 1 << 20
+# Without vectors of sixteen numbers PyTorch's products are as fast (measured). Those of bfloat16 are left to PyTorch on
+# processors with tiles (AMX); without an instruction for them the kernel multiplies in float32.
+FAST_LINEAR = native.cpu_level() in ("avx512", "avx512_bf16")
+FAST_HALF_LINEAR = native.cpu_level() == "avx512_bf16" and not getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors for the columns of a result, and columns that stay together
+LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; float16, which CPUs have to widen, is left to PyTorch
+
+
+def _rows(x: Tensor) -> int:
+    return math.prod(x.shape[:-1])
+
+
+def _suits_linear(x: Tensor, weight: Tensor) -> bool:
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if x.dtype == torch.bfloat16 and not MULTIPLIES_BFLOAT16:
+        return True
+    fast = FAST_LINEAR and x.dtype == torch.float32
+    if FAST_HALF_LINEAR and x.dtype == torch.bfloat16:
+        fast = weight.size(0) % 2 == 0 and weight.size(1) % 2 == 0  # numbers are multiplied in pairs
+    return fast and _rows(x) * weight.numel() >= LEAST_WORK
+
+
+PATHS = Operator("linear", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_suits_linear))
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None) -> Tensor:
+    """``x W^T + bias``.
+
+    Args:
+        x: (..., inputs).
+        weight: (outputs, inputs).
+        bias: (outputs,).
+        path: "reference" (PyTorch's product) or "native" (a CPU's kernel; PyTorch's product on other devices and for
+            float16) to force a path, "auto" for native where it is faster, None for the environment's choice, and for
+            PyTorch's product of few rows.
+
+    Returns:
+        (..., outputs), of the type that autocast multiplies in, else of the type of x.
+
+    Raises:
+        ValueError: for an unknown path.
+        RuntimeError, TypeError: where "native" is forced and cannot run.
+    """
+    inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None:
+        return F.linear(x, weight, bias)
+    return native.operators.linear(inputs, weight, bias).view(*x.shape[:-1], weight.size(0))
+
+
+def linear_parts(
+    x: Tensor, weight: Tensor, bias: Optional[Tensor], widths: Sequence[int], *, path: Optional[str] = None
+) -> Tuple[Tensor, ...]:
+    """``linear(x, weight, bias).split(widths, dim=-1)``, where no gradients are copied together in the backward pass.
+
+    Args:
+        x, weight, bias, path: as in :func:`linear`.
+        widths: of the parts. The kernel takes up to four, of which all but the last are multiples of 32.
+
+    Returns:
+        A tensor (..., width) for each width.
+    """
+    if len(widths) > MOST_PARTS or any(width % PANEL for width in widths[:-1]):
+        return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
+    inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None:
+        return F.linear(x, weight, bias).split(list(widths), dim=-1)
+    parts = native.operators.linear_parts(inputs, weight, bias, *(*widths[1:], 0, 0, 0)[: MOST_PARTS - 1])
+    return tuple(part.view(*x.shape[:-1], width) for part, width in zip(parts, widths))
+
+
+def silu_linear(
+    x: Tensor, factor: Optional[Tensor], weight: Tensor, bias: Optional[Tensor] = None, *, path: Optional[str] = None
+) -> Tensor:
+    """``linear(silu(x, factor), weight, bias)``, whose kernel keeps neither the product's input nor its gradient.
+
+    Args:
+        x: (..., inputs).
+        factor: (..., inputs), or None for one.
+        weight, bias, path: as in :func:`linear`; without its kernel, :func:`silu` chooses as it does by itself.
+
+    Returns:
+        (..., outputs).
+
+    Source: MEGA, Eq. 12 and 14, the reset gate before the output projection.
+    """
+    inputs = None
+    if (factor is None or factor.shape == x.shape) and activation.PATHS.choose(None, x, factor) == "native":
+        inputs = _kernel_inputs(x, weight, bias, path)
+    if inputs is None or inputs.dtype != x.dtype:
+        return recomputing(lambda made: linear(made, weight, bias, path=path), silu(x, factor))
+    by = None if factor is None else factor.reshape(inputs.shape)
+    return native.operators.silu_linear(inputs, by, weight, bias).view(*x.shape[:-1], weight.size(0))
+
+
+def linear_map(
+    module: Any, input: Tensor, *, widths: Optional[Sequence[int]] = None, silu: bool = False, factor: Any = None
+) -> Any:
+    """The ``forward`` of a module with ``weight`` and ``bias``: :func:`linear`; with widths :func:`linear_parts`, with
+    silu :func:`silu_linear`."""
+    if widths is not None:
+        return linear_parts(input, module.weight, module.bias, widths)
+    if silu:
+        return silu_linear(input, factor, module.weight, module.bias)
+    return linear(input, module.weight, module.bias)
+
+
+def _is_linear_map(module: Any) -> bool:
+    return getattr(module.forward, "__func__", None) is linear_map  # a forward of the object's own may do more
+
+
+def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...]:
+    """``module(x).split(widths, dim=-1)``, for a :func:`linear_map` by :func:`linear_parts`."""
+    return module(x, widths=widths) if _is_linear_map(module) else module(x).split(list(widths), dim=-1)
+
+
+def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout: Any = None) -> Tensor:
+    """``module(dropout(silu(x, factor)))``, for a :func:`linear_map` by :func:`silu_linear` if nothing is dropped."""
+    if dropout is not None and dropout.active:
+        return recomputing(module, dropout(silu(x, factor)))
+    return module(x, silu=True, factor=factor) if _is_linear_map(module) else recomputing(module, silu(x, factor))
+
+
+def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:
+    """The rows of x in the type they are multiplied in, or None where PyTorch's product is to be taken."""
+    if path is None and _rows(x) < FEWEST_ROWS and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
+        return None
+    check_devices("linear", x=x, weight=weight, bias=bias)
+    inputs, kind = x, x.device.type
+    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
+        inputs = x.to(torch.get_autocast_dtype(kind))
+    elif x.dtype != weight.dtype:
+        return None  # PyTorch's product says what is wrong
+    if PATHS.choose(path, inputs, weight) == "reference" or kind != "cpu" or inputs.dtype not in LINEAR_TYPES:
+        return None
+    return inputs.reshape(_rows(x), x.size(-1))
+
+
+def _keep_factors(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    *factors, bias = (value for value in inputs if not isinstance(value, int))
+    ctx.bias_type = None if bias is None else bias.dtype
+    ctx.save_for_backward(*factors)
+
+
+native.register(lambda namespace: register_linear(namespace, _keep_factors))

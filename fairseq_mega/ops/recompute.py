@@ -1,0 +1,96 @@
+"""Results that an operator can compute again from its own inputs: the backward pass need not keep them."""
+
+from typing import Any, Callable, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+def inputs_of(node: Any) -> Tuple[Any, ...]:
+    """Return the inputs that a node has saved; activation checkpointing unpacks them only once, so they are noted.
+
+    Raises RuntimeError where one was modified since, as PyTorch does for the tensors that it saves itself.
+    """
+    if node.inputs is None:
+        node.inputs = (*node.saved_tensors, *node.options)
+        node.versions = _versions(node.inputs)
+    elif node.versions != _versions(node.inputs):
+        raise RuntimeError("a tensor needed for the gradients has been modified by an inplace operation")
+    return node.inputs
+
+
+def _versions(inputs: Tuple[Any, ...]) -> List[int]:
+    return [value._version for value in inputs if isinstance(value, Tensor)]
+
+
+class _Again:
+    """One output of an operator, by the node that knows its inputs."""
+
+    def __init__(self, output: Tensor) -> None:
+        self.node: Any = output.grad_fn
+        self.index, self.size, self.stride = output.output_nr, output.size(), output.stride()
+
+    def view(self, size: Any, stride: Any) -> "_Again":
+        self.size, self.stride = size, stride
+        return self
+
+    def compute(self) -> Tensor:
+        with torch.no_grad():
+            outputs = self.node.operator(*inputs_of(self.node))
+        return (outputs if isinstance(outputs, Tensor) else outputs[self.index]).as_strided(self.size, self.stride)
+
+
+def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]]:
+    """Return the innermost hooks that pack and unpack saved tensors, the only ones that PyTorch calls.
+
+    None without hooks, and where PyTorch is too old to tell. A result must not be saved as it is: its node would hold
+    the result, which holds the node, and a graph that is never run backward would never be freed.
+    """
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return None if top is None else top(True)
+
+
+def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function whose backward pass computes cheap arguments again in place of saving them.
+
+    Cheap are results of an operator that :func:`keep_operator` registers: it computes them from the inputs that its own
+    backward pass needs in any case. All other saved tensors go through the hooks around the call, such as those of
+    activation checkpointing.
+
+    Args:
+        function: whose backward pass needs some of the arguments.
+        arguments: of any kind; results of such operators have to be contiguous, as they are.
+    """
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return function(*arguments)
+    made = [a for a in arguments if isinstance(a, Tensor) and hasattr(a.grad_fn, "operator") and a.numel() > 0]
+    made = [a for a in made if a._version == 0]  # else somebody has written to it
+    if not made:
+        return function(*arguments)
+    outer_pack, outer_unpack = _hooks() or (torch.Tensor.detach, lambda kept: kept)
+
+    def pack(kept: Tensor) -> Any:
+        for output in made:
+            if kept.data_ptr() == output.data_ptr() and kept.numel() == output.numel() and kept.dtype == output.dtype:
+                return _Again(output).view(kept.size(), kept.stride())
+        return outer_pack(kept)
+
+    def unpack(kept: Any) -> Tensor:
+        return kept.compute() if isinstance(kept, _Again) else outer_unpack(kept)
+
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            return function(*arguments)
+    finally:
+        made.clear()  # the graph keeps the hooks, and with them what they refer to
+
+
+def keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
+    """Return a ``setup_context`` that saves an operator and its inputs for :func:`recomputing`."""
+
+    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        ctx.operator, ctx.inputs = operator, None
+        ctx.options = tuple(value for value in inputs if isinstance(value, (int, float)))  # they come last
+        ctx.save_for_backward(*inputs[: len(inputs) - len(ctx.options)])
+
+    return keep
