@@ -16,7 +16,7 @@ from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.recipes import cells, launchers, listing, options, runner
 from fairseq_mega.recipes.command_line import arguments
 from fairseq_mega.recipes.processed_archives import fetch_processed
-from fairseq_mega.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.recipes.recipe import Recipe, RecipeError, as_yaml
 from fairseq_mega.recipes.storage import check_disk
 from fairseq_mega.recipes.tables import print_tables, score_checkpoint
 from fairseq_mega.recipes.wishes import Wishes
@@ -53,6 +53,9 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         RecipeError, ValueError, OSError, StageError: whose messages are for the user.
     """
     recipes, seeds = options.chosen(given), options.seeds_of(given)
+    if given.yaml:
+        print("---\n".join(map(as_yaml, recipes)), end="")
+        return 0
     if given.print:
         for recipe in recipes:
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *without_user_dir(recipe)]))

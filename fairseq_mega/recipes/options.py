@@ -67,6 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     doing = parser.add_argument_group("what is done").add_argument
     doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
     doing("--print", action="store_true", help="print each recipe as the line of fairseq-train")
+    doing("--yaml", action="store_true", help="print each recipe as one YAML file that inherits nothing but fairseq's")
     doing("--only-train", action="store_true", help="neither evaluate nor print a table")
     doing("--launcher", choices=LAUNCHERS, default="local", help="run here, hand to SLURM, or print the commands")
     doing("--slurm", action="append", default=[], metavar="NAME=VALUE", help="parameter of submitit's executor")

@@ -1,12 +1,14 @@
-"""A recipe: one file that says everything about one number of a table, and is a configuration of fairseq-hydra-train.
+"""A recipe: everything about one number of a table, and a configuration of fairseq-hydra-train.
 
 Below ``recipe`` stands what fairseq does not know: which number it is, what the paper found, how it is evaluated. All
-other groups are fairseq's, with every option that is not at fairseq's own default.
+other groups are fairseq's, with every option that is not at fairseq's own default. A file holds what differs from the
+files that its ``defaults`` name, as hydra merges them: tables entry by entry, the later file first.
 """
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, get_origin
+from typing import Any, Dict, List, Mapping, Optional, Tuple, get_origin
 
 import yaml
 
@@ -17,10 +19,10 @@ GROUPS = (  # in the order of the file
     *("common", "task", "model", "criterion", "dataset", "optimizer", "optimization", "lr_scheduler", "checkpoint"),
     "distributed_training",
 )
-FIRST_LINES = {  # of every file: what makes it complete for fairseq-hydra-train
-    "defaults": ["/fairseq@_global_", "_self_"],
-    "hydra": {"run": {"dir": "."}, "output_subdir": None},
-}
+FAIRSEQ = "fairseq"  # the file with fairseq's own defaults, which ours need not repeat
+HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # without it fairseq-hydra-train works in a folder of its own
+LINE = 120  # characters of a line that is printed
+PARTS = "base"  # folder of files that several recipes share
 EVALUATIONS = (
     *("classifier", "images", "language-model", "translation"),
     "script",  # trains and evaluates by itself
@@ -42,7 +44,7 @@ class Recipe:
         report: of :mod:`fairseq_mega.reports`, which prints the number beside the paper's.
         cell: the settings that tell it from the other numbers of the report.
         source: where its settings are published.
-        paper: metrics to the paper's values; empty where the paper has a plot only.
+        paper: metrics to the paper's values; empty, or null in the file, where the paper has a plot only.
         preset: architecture whose values its model repeats or revises.
         seeds: of the trainings whose mean the number is.
         machine: what the paper's authors trained on.
@@ -94,29 +96,74 @@ class Recipe:
         return int(self.config["optimization"]["max_update"])
 
 
+def _read(path: Path) -> Dict[str, Any]:
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path}: this is no YAML ({error})") from error
+    if not isinstance(found, dict):
+        raise RecipeError(f"{path}: a recipe has an entry 'recipe', beside fairseq's groups: see those in {FOLDER}")
+    return found
+
+
+def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
+    """Return the content of a file on top of the files that it inherits from."""
+    found = _read(path)
+    result: Dict[str, Any] = {}
+    inherited = found.pop("defaults", ["_self_"])
+    if not isinstance(inherited, list) or inherited[-1:] != ["_self_"]:
+        raise RecipeError(f"{path}: 'defaults' is {inherited}: give a list of files that ends with _self_")
+    for entry in inherited[:-1]:
+        name = re.fullmatch(r"/([\w/.-]+)@_global_", str(entry))
+        if name is None:
+            raise RecipeError(f"{path}: 'defaults' has {entry!r}: give /NAME@_global_, a file of {FOLDER}")
+        parent = FOLDER / f"{name[1]}.yaml"
+        if parent in within or not parent.is_file():
+            problem = "inherits from itself" if parent in within else f"does not exist in {FOLDER}"
+            raise RecipeError(f"{path}: 'defaults' has {entry}: this {problem}")
+        if name[1] != FAIRSEQ:
+            result = merge(result, _merged(parent, (*within, parent)))
+    return merge(result, found)
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return one table on top of another: tables in them are merged, all other values replaced."""
+    result = dict(under)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
+
+
 def load(path: Path, name: Optional[str] = None) -> Recipe:
-    """Read a recipe; ``name`` is by default its path in the folder of recipes.
+    """Read a recipe and what it inherits; ``name`` is by default its path in the folder of recipes.
 
     Raises:
         RecipeError: naming the file and the entry that is missing, unknown or of another type.
         OSError: if it cannot be read.
     """
-    try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{path}: this is no YAML ({error})") from error
-    if not isinstance(found, dict) or not isinstance(found.get("recipe"), dict):
+    found = _merged(path, ())
+    if not isinstance(found.get("recipe"), dict):
         raise RecipeError(f"{path}: a recipe has an entry 'recipe', beside fairseq's groups: see those in {FOLDER}")
-    for entry, value in FIRST_LINES.items():
-        if found.pop(entry, None) != value:
-            raise RecipeError(f"{path}: '{entry}' has to be {value}, or fairseq-hydra-train cannot take the file")
+    if found.pop("hydra", None) != HYDRA:
+        raise RecipeError(f"{path}: 'hydra' has to be {HYDRA}: begin with defaults: [/base/recipe@_global_, _self_]")
     about = found.pop("recipe")
     check_entries(path, "the file", found, GROUPS, {})
     check_entries(path, "'recipe'", about, [key for key in ENTRIES if key not in OPTIONAL], ENTRIES, optional=OPTIONAL)
+    about["paper"] = {metric: value for metric, value in about["paper"].items() if value is not None}
     kind = about["evaluate"].get("kind")
     if kind not in EVALUATIONS:
         raise RecipeError(f"{path}: 'evaluate' has the kind {kind!r}: give one of {', '.join(EVALUATIONS)}")
     return Recipe(name=name or name_of(path), config=found, **about)
+
+
+def as_yaml(recipe: Recipe) -> str:
+    """Return the text of a file that says all of a recipe by itself: :func:`load` and fairseq-hydra-train read it."""
+    about = {entry: getattr(recipe, entry) for entry in ENTRIES if entry not in OPTIONAL or getattr(recipe, entry)}
+    whole = {"defaults": [f"/{FAIRSEQ}@_global_", "_self_"], "recipe": about}
+    whole.update({group: recipe.config[group] for group in GROUPS}, hydra=HYDRA)
+    body = yaml.safe_dump(whole, sort_keys=False, width=LINE, allow_unicode=True, default_flow_style=None)
+    return f"# @package _global_\n# {recipe.name}\n{body}"
 
 
 OPTIONAL = ("notes", "values_from", "rates")

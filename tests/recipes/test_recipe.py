@@ -21,15 +21,20 @@ from fairseq_mega.recipes.wishes import Wishes
 from fairseq_mega.reports import lra_tables, megalodon_classifiers, megalodon_language_models, table5, table7
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
+INHERITS = "[/mega/table2/text/mega@_global_, _self_]"
 WRONG = [
-    ("recipe:", "recipes:", "has an entry 'recipe'"),
-    ("  preset: mega_lra_imdb\n", "", "'recipe' lacks preset"),
-    ("  seeds: [1, 2, 3, 4, 5]", "  seeds: 5", "'seeds' of 'recipe' is 5"),
-    ("  machine:", "  machines:", "'recipe' lacks machine and has the unknown machines"),
-    ("optimizer:\n", "optimiser:\n", "the file lacks optimizer and has the unknown optimiser"),
-    ("kind: classifier", "kind: guess", "'evaluate' has the kind 'guess'"),
-    ("/fairseq@_global_, ", "", "'defaults' has to be ['/fairseq@_global_', '_self_']"),
-    ("task:\n", "task: [\n", "this is no YAML"),
+    ("recipe:", "recipes:", "the file has the unknown recipes"),
+    ("model:", "modell:", "the file has the unknown modell"),
+    ("  cell: {chunk: 128}", "  cell: 128", "'cell' of 'recipe' is 128"),
+    ("  number:", "  numbers:", "'recipe' has the unknown numbers"),
+    ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate' has the kind 'guess'"),
+    ("recipe:\n", "recipe: [\n", "this is no YAML"),
+    (INHERITS, "[/base/recipe@_global_, _self_]", "the file lacks task"),
+    (INHERITS, "[/fairseq@_global_, _self_]", "'hydra' has to be"),
+    (INHERITS, "[/mega/table2/text/mega@_global_]", "give a list of files that ends with _self_"),
+    (INHERITS, "[mega, _self_]", "'defaults' has 'mega': give /NAME@_global_, a file of"),
+    (INHERITS, "[/mega/table2/text/nosuch@_global_, _self_]", "this does not exist in"),
+    (INHERITS, "[/../setup@_global_, _self_]", "this does not exist in"),
 ]
 
 
@@ -41,6 +46,36 @@ def test_errors_name_file_and_entry(tmp_path: Path, old: str, new: str, message:
     with pytest.raises(RecipeError, match="own.yaml: ") as caught:
         load(path)
     assert message in str(caught.value)
+
+
+def test_a_file_inherits_entry_by_entry(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        ONE.replace("{encoder_chunk_size: 128}", "{encoder_chunk_size: 64, dropout: 0.2}"), encoding="utf-8"
+    )
+    own, parent = load(path), catalogue()["mega/table2/text/mega"]
+    assert own.config == {
+        **parent.config,
+        "model": {**parent.config["model"], "encoder_chunk_size": 64, "dropout": 0.2},
+    }
+    assert own.cell == {**parent.cell, "chunk": 128} and own.paper == {"test_accuracy": 90.19}
+    path.write_text(ONE.replace("{test_accuracy: 90.19}", "{test_accuracy: null}"), encoding="utf-8")
+    assert load(path).paper == {} and parent.paper == {"test_accuracy": 90.43}
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_a_recipe_as_one_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(recipe_files.as_yaml(catalogue()[name]), encoding="utf-8")
+    assert load(path, name) == catalogue()[name]
+
+
+def test_a_file_that_inherits_from_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe_files, "FOLDER", tmp_path)
+    for name, parent in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.yaml").write_text(f"defaults: [/{parent}@_global_, _self_]\n", encoding="utf-8")
+    with pytest.raises(RecipeError, match="'defaults' has /b@_global_: this inherits from itself"):
+        load(tmp_path / "a.yaml")
 
 
 def test_the_readers_in_c_and_in_python_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,14 +137,6 @@ def test_a_recipe_says_everything(name: str) -> None:
     }
     start = starts[name.partition("/")[0]]
     assert recipe.seeds and recipe.source and recipe.machine and recipe.number.startswith(start)
-
-
-def test_mega_chunk_differs_from_mega_in_its_chunk_alone() -> None:
-    for recipe in find("table2"):
-        if recipe.name.endswith("/mega"):
-            chunked = catalogue()[f"{recipe.name}_chunk"]
-            assert {**chunked.config["model"], "encoder_chunk_size": -1} == recipe.config["model"]
-            assert {**chunked.config, "model": {}} == {**recipe.config, "model": {}}
 
 
 @pytest.mark.parametrize("wishes", [{"smoke": True}, {"data_dir": Path("data")}, {"data": Path("data")}, {}])
@@ -187,26 +214,6 @@ def test_reports_have_the_published_values_of_megalodon() -> None:
     assert papers["megalodon-table5"].rows[-1] == ("MEGALODON", "1.3B", "25.40")
     assert papers["megalodon-table8"].rows[-1] == ("MEGALODON", "252M", "17.23")
     assert papers["megalodon-table8"].rows[-2] == ("MEGA", "252M", "18.07")
-
-
-def test_megalodons_recipes_are_megas_but_for_the_model() -> None:
-    """ "(almost) all the architectural and training hyperparameters" are MEGA's (Appendix C)."""
-    pairs = [(f"megalodon/table6/{task}/megalodon", f"mega/table2/{task}/mega") for task in lra_tables.LRA]
-    pairs += [("megalodon/table7/speech/megalodon", "mega/table4/speech/base")]
-    pairs += [("megalodon/table4/imagenet/megalodon", "mega/table6/imagenet/mega")]
-    for name, mega in pairs:
-        own, other = catalogue()[name].config, catalogue()[mega].config
-        assert {**own, "model": {}} == {**other, "model": {}}
-        same = ("layers", "embed_dim", "hidden_dim", "z_dim", "n_dim")
-        given = {"encoder_chunk_size", "drop_path", "image_size", "patch_size", "image_class_num"} & {*other["model"]}
-        for key in ("dropout", *(f"encoder_{part}" for part in same), *given):
-            assert own["model"][key] == other["model"][key], (name, key)
-    configs = [catalogue()[f"{name}/wikitext103/{name[:-7]}"].config for name in ("megalodon/table8", "mega/table5")]
-    for config in configs:  # blocks of the same lengths
-        ends = [config["task"][f"variant_block_multiple_{end}"] for end in ("min", "max")]
-        assert [end * config["model"]["decoder_chunk_size"] for end in ends] == [2048, 6144]
-    other = {"task": {}, "model": {}, "checkpoint": {}}
-    assert {**configs[0], **other} == {**configs[1], **other}
 
 
 def test_every_table_has_a_script() -> None:
