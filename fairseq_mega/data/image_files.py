@@ -19,7 +19,7 @@ ENDINGS = (
     *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
 )
 _UNREADABLE = ("JPEG XL", "Photoshop")
-_ORIENTATION, _BITS, _COMPRESSION, _PHOTOMETRIC, _PLANES, _SIGNS = 0x0112, 258, 259, 262, 284, 339  # of EXIF and TIFF
+_ORIENTATION, _BITS, _COMPRESSION, _PHOTOMETRIC, _PLANES, _MORE, _SIGNS = 0x0112, 258, 259, 262, 284, 338, 339  # TIFF
 _TURNS = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -91,12 +91,17 @@ def to_rgb(image: Any) -> Any:
 
 
 def _check_samples(image: Any) -> None:
-    """Refuse TIFF that PIL reads wrongly: numbers with a sign, and wide ones in a plane for each colour."""
+    """Refuse TIFF that PIL reads wrongly: numbers with a sign, wide ones in planes, bands that may be anything."""
     if image.format != "TIFF":
         return
     bits = max(image.tag_v2.get(_BITS, (1,)))
     if bits <= 8 and 2 in image.tag_v2.get(_SIGNS, ()):
         raise _Unfit("its numbers have a sign, and no known range: save it as PNG, scaled alike with the others")
+    if image.mode in ("RGBA", "LA") and not image.tag_v2.get(_MORE):
+        raise _Unfit(
+            "it has a band besides its colours, and does not say whether that is transparency: take it out, for "
+            "example with `magick IN -alpha off OUT.png`"
+        )
     if bits > 8 and image.tag_v2.get(_PLANES) == 2 and image.tag_v2.get(_COMPRESSION) == 1:
         raise _Unfit(
             f"it has a plane of {bits} bits for each colour, which cannot be read: convert it, for example with "

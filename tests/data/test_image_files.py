@@ -126,6 +126,8 @@ SCALED: Dict[str, Callable[[], bytes]] = {
     "colour TIFF of 16 bits": lambda: tiff(np.stack([WIDE.astype("<u2")] * 3, axis=-1), False),
     "colour TIFF of 8 bits in planes": lambda: tiff(np.stack([WANTED.astype(np.uint8)] * 3, axis=-1), True),
     "CMYK": lambda: of_mode("CMYK", "TIFF"),
+    "TIFF with transparency": lambda: of_mode("RGBA", "TIFF"),
+    "grey TIFF with transparency": lambda: of_mode("LA", "TIFF"),
 }
 
 
@@ -168,6 +170,10 @@ REFUSED: Dict[str, List[Any]] = {
     "16 bits in planes": [
         lambda: tiff(np.stack([WIDE.astype("<u2")] * 3, axis=-1), True),
         "a plane of 16 bits for each",
+    ],
+    "a fourth band of any kind": [
+        lambda: tiff(np.stack([WANTED.astype(np.uint8)] * 4, axis=-1), False),
+        "a band besides its colours",
     ],
     "8 bits with a sign": [lambda: tiff((RAMP - 32).astype(np.int8)[..., None], False, 2), "have a sign"],
     "32 bits": [lambda: saved((RAMP * 1000).astype(np.int32), "TIFF"), "mode I, from 0 to 63000.* no known range"],
