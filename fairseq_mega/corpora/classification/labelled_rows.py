@@ -80,8 +80,8 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
     line = next((line for _, line in read_lines(path)), b"")
     if begins_object(line) or begins_array(line) or _begins_json(path):
         raise ValueError(
-            f"{path}: it is JSON, and lines of label TAB text are needed; convert it, for example JSON lines with "
-            f"`jq -r '[.label, .text] | @tsv' {path} >OUT.tsv`"
+            f"{path}: it is JSON, and lines of label TAB text are needed, or CSV; convert it, for example JSON lines "
+            f"with `(echo label,text; jq -r '[.label, .text] | @csv' {path}) >OUT.csv`"
         )
     if line.count(b"\r") > 1 and line.count(b"\t") != 1:
         raise ValueError(f"{path}: {returns_end_no_line(path)}")
