@@ -1,6 +1,7 @@
 """Options of a training that fairseq ends over late, in a traceback, or reads past: schedules, metrics, BLEU."""
 
 import json
+import logging
 import os
 import re
 import typing
@@ -10,6 +11,7 @@ from .expressions import is_pair_of_shares
 from .patching import wrap, wrapped
 from .validations import globals_of_training
 
+logger = logging.getLogger("fairseq_mega.compat.training_options")
 HIGHER_IS_BETTER = ("accuracy", "bleu")
 LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
 OF_EVERY_TRAINING = ("loss", "wps", "wpb", "bsz", "num_updates", "best_loss")
@@ -79,11 +81,20 @@ def name_unknown_metrics() -> None:
     wrap(checkpoint_utils, "load_checkpoint", _load_and_watch)
 
 
-def _load_and_watch(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+def _load_and_watch(
+    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
     namespace = globals_of_training()
     if namespace:
         namespace["validate"] = wrapped(namespace["validate"], _validate_named)
-    return original(*args, **kwargs)
+    loaded = original(cfg, trainer, *args, **kwargs)
+    given, rate = trainer.cfg.optimization.lr[0], trainer.get_lr()
+    if trainer.get_num_updates() > 0 and given != rate and trainer.cfg.lr_scheduler._name == "reduce_lr_on_plateau":
+        logger.info(
+            f"the rate of the checkpoint, {rate:g}, goes on falling with --lr-scheduler reduce_lr_on_plateau, not --lr "
+            f"{given:g}, which --optimizer-overrides '{{\"lr\": {given:g}}}' sets"
+        )
+    return loaded
 
 
 def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:

@@ -151,3 +151,21 @@ def test_another_schedule_goes_on(before, after, rate, tiny_corpus, tmp_path) ->
     output = helpers.run_fairseq("train", [*given, "--lr-scheduler", *after, "--max-update", 2])
     (line,) = tiny_trainings.numbers(output, "^lr$")[:1]
     assert '"num_updates": "2"' in output and (rate is None or float(line["lr"]) == pytest.approx(rate, rel=1e-4))
+
+
+@pytest.mark.parametrize(
+    ("options", "rate", "told"),
+    [
+        (["--lr", "0.5"], 0.005, True),
+        (["--lr", "0.5", "--optimizer-overrides", '{"lr": 0.5}'], 0.5, False),
+        ([], 0.005, False),
+    ],
+)
+def test_the_rate_of_a_plateau_is_the_checkpoint_s(options, rate, told, tiny_corpus, tmp_path) -> None:
+    given = [tiny_corpus, *helpers.TINY_TRAINING, "--cpu", "--save-dir", tmp_path]
+    given += ["--lr-scheduler", "reduce_lr_on_plateau"]
+    helpers.run_fairseq("train", [*given, "--max-update", 1])
+    output = helpers.run_fairseq("train", [*given, "--max-update", 2, *options])
+    (line,) = tiny_trainings.numbers(output, "^lr$")[:1]
+    assert float(line["lr"]) == rate
+    assert ("the rate of the checkpoint, 0.005, goes on falling" in output) == told
