@@ -110,7 +110,8 @@ def _load_and_look(
     own = os.path.realpath(os.path.dirname(restored)) == os.path.realpath(cfg.save_dir)
     anew = f"--finetune-from-model {restored} to begin anew with its weights"
     if not own:
-        other = "" if restored == cfg.finetune_from_model else f", or give {anew}, in place of --restore-file"
+        option = "--continue-once" if restored == getattr(cfg, "continue_once", None) else "--restore-file"
+        other = "" if restored == cfg.finetune_from_model else f", or give {anew}, in place of {option}"
         raise ValueError(f"nothing to train with {restored}: {reason}; change that limit{other}")
     if trainer.other_data:
         raise ValueError(

@@ -56,7 +56,8 @@ def restored_file(cfg: typing.Any, suffix: str) -> str:
     if cfg.restore_file != "checkpoint_last.pt":
         return str(cfg.restore_file).replace(".pt", f"{suffix}.pt")
     last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
-    return last if os.path.exists(last) else str(cfg.finetune_from_model or "")
+    first = getattr(cfg, "continue_once", None) or cfg.finetune_from_model
+    return last if os.path.exists(last) else str(first or "")
 
 
 def _load_with_validations(

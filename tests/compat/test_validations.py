@@ -91,13 +91,15 @@ def finished(trainings: tiny_trainings.Trainings, tmp_path_factory: pytest.TempP
     return folder
 
 
+@pytest.mark.parametrize("option", ["--restore-file", "--continue-once"])
 @pytest.mark.parametrize("limit", LIMITS)
-def test_no_update_and_no_checkpoint_is_an_error(train: Trainer, finished: Path, limit: str, tmp_path: Path) -> None:
+def test_no_update_and_no_checkpoint_is_an_error(
+    train: Trainer, finished: Path, limit: str, option: str, tmp_path: Path
+) -> None:
     last = finished / "checkpoint_last.pt"
-    with pytest.raises(
-        ValueError, match=rf"nothing to train.*: .*{LIMITS[limit][0]}.*--finetune-from-model {last}"
-    ) as said:
-        train("a", *LIMITS[limit], "--restore-file", last)
+    anew = f"--finetune-from-model {last} to begin anew with its weights, in place of {option}"
+    with pytest.raises(ValueError, match=rf"nothing to train with {last}: .*{LIMITS[limit][0]}.*{anew}") as said:
+        train("a", *LIMITS[limit], option, last)
     assert describe(said.value) == str(said.value)
     assert not list((tmp_path / "a").glob("*.pt"))
 
