@@ -4,7 +4,7 @@ import gzip
 import json
 import re
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 
@@ -155,6 +155,26 @@ def test_what_options_take_away_is_told(tmp_path: Path) -> None:
     run = prepare("own-texts", *options).succeeded()
     assert "2 texts are longer than --length 18 bytes" in run.output
     assert "--limit leaves no example to train on of 1 labels: " in run.output
+
+
+@pytest.mark.parametrize(
+    ("texts", "read"),
+    [
+        (['"one, two"', "three", '"four, five"', "six"], ["one, two", "three", "four, five", "six"]),
+        (['"one, two"', "three, four", '"five, six"', "seven"], None),
+        (['"one, two"', "three", '"four, five"', '"six"'], None),
+        (['"one, two"', "three", '"four, five"', 'six "seven"'], None),
+    ],
+)
+def test_quotes_that_spreadsheets_write(texts: List[str], read: Optional[List[str]], tmp_path: Path) -> None:
+    """Around fields with commas, and those alone."""
+    rows = [(label, text) for text in texts for label in ("good", "bad")]
+    (tmp_path / "own.tsv").write_text(tsv(rows))
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own.tsv")]
+    run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
+    assert ("fields in double quotes are read without them" in run.output) == (read is not None)
+    found = byte_texts(tmp_path / "out" / "src-bin", "train")
+    assert found == [text.encode() for text in read or texts for _ in range(2)]
 
 
 TOLD: Dict[str, Tuple[str, str]] = {

@@ -139,7 +139,8 @@ def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
 def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
     """Return the reader of a field of a tab-separated table: without its quotes, where these are marks of the table.
 
-    They are where each label stands in quotes, or where one within a text is doubled, and no field contradicts.
+    They are where each label stands in quotes, where one within a text is doubled, or, as spreadsheets write it, where
+    the fields with commas stand in quotes and no others, and no field contradicts.
 
     Args:
         label: the column of the labels.
@@ -149,6 +150,7 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
         ValueError: if only some labels, or texts that contradict, stand in quotes.
     """
     bare = quoted = doubled = stray = 0  # number of the last such row
+    with_commas = plain = bare_commas = 0  # how many quoted fields have commas, have nothing special; and bare ones
     opened, broken = 0, ""
     for number, line in read_lines(path):
         fields = line.split(b"\t")
@@ -161,10 +163,15 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
                 if not field.startswith(b'"') and field.endswith(b'"') and opened and not broken:
                     broken = f"a text in quotes seems to begin in line {opened} and to end in line {number}"
                 opened = number if field.startswith(b'"') else 0
-            if b'"' in field and not _QUOTED.match(field):
+            in_quotes = _QUOTED.match(field) is not None
+            if b'"' in field and not in_quotes:
                 stray = number
             elif b'""' in field[1:-1]:
                 doubled = number
+            elif in_quotes:
+                with_commas, plain = with_commas + (b"," in field), plain + (b"," not in field)
+            else:
+                bare_commas += b"," in field
     if broken:
         say(f"note: {path}: {broken}, and each line is a row here: write CSV, or make blanks of line breaks in texts")
     if quoted and (bare or stray):
@@ -172,7 +179,8 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
             f"{path}: line {quoted} has its label in quotes, and line {bare or stray} is not written so: write all "
             f"fields in quotes, or none"
         )
-    if not quoted and (stray or not doubled):
+    by_commas = with_commas > 1 and not plain and not bare_commas
+    if not quoted and (stray or not (doubled or by_commas)):
         return lambda field: field
     say(f"{path}: fields in double quotes are read without them")
     return lambda field: field[1:-1].replace(b'""', b'"') if _QUOTED.match(field) else field
