@@ -139,6 +139,8 @@ def contradiction(given):
         if source is None:
             there, missing = f"--target-lang {target}", "--source-lang"
         return f"{there} without {missing}: fairseq then takes the pair of the data folder; give both, or neither"
+    if given.get("tokenizer") == "moses" and given.get("source_lang", "") is None:
+        return "--tokenizer moses needs both languages: give --source-lang and --target-lang"
     for name, option in (("post_process", "--post-process (--remove-bpe)"), ("eval_bleu_remove_bpe", "")):
         way = given.get(name)
         if way is not None and way not in WAYS_TO_JOIN:

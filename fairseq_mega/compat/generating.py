@@ -5,6 +5,8 @@ import logging
 import os
 import typing
 
+import torch
+
 from . import paths
 from .patching import wrap
 
@@ -19,7 +21,7 @@ COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
 
 def use_generation_options() -> None:
     """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq reads past."""
-    from fairseq import utils
+    from fairseq import search, utils
     from fairseq.models import BaseFairseqModel
     from fairseq.tasks import FairseqTask
 
@@ -28,6 +30,7 @@ def use_generation_options() -> None:
     wrap(FairseqTask, "build_generator", _build_generator)
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
     wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
+    wrap(search.DiverseBeamSearch, "step", _step_by_rows)
 
 
 def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str]) -> typing.Any:
@@ -140,6 +143,24 @@ def _remember_words(
     return original(self, lines, encode_fn)
 
 
+def _step_by_rows(
+    original: typing.Callable,
+    self: typing.Any,
+    step: int,
+    lprobs: torch.Tensor,
+    scores: torch.Tensor,
+    prev_output_tokens: typing.Optional[torch.Tensor] = None,
+    original_batch_idxs: typing.Optional[torch.Tensor] = None,
+) -> typing.Any:
+    """Count what groups have in common by the rows of the batch: fairseq takes numbers of the data for rows of it."""
+    if original_batch_idxs is not None:
+        numbers = original_batch_idxs.tolist()
+        if step == 0:
+            self.rows = {number: row for row, number in enumerate(numbers)}
+        original_batch_idxs = original_batch_idxs.new_tensor([self.rows[number] for number in numbers])
+    return original(self, step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+
+
 def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
     """Take the names of --retain-dropout-modules as names, not as letters; raises ValueError where none is there."""
     given = cfg.generation.retain_dropout_modules if getattr(cfg.generation, "retain_dropout", False) else None
@@ -209,6 +230,9 @@ def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing
             return f"{option} is for models that refine what they wrote, which this is not: leave it out"
         if given_it and name.endswith("_mt") and given.get("task") != "speech_to_speech":
             return f"{option} is for models that translate speech into speech, which this is not: leave it out"
+    strength = given.get("diverse_beam_strength")
+    if given.get("diverse_beam_groups") == -1 and strength != GenerationConfig.diverse_beam_strength:
+        return f"--diverse-beam-strength {strength:g}: add --diverse-beam-groups, without which it does nothing"
     if given.get("eos_token") is not None and given.get("task") not in ("speech_to_text", "speech_to_speech"):
         return f"--eos-token {given['eos_token']}: fairseq reads it for translators of speech alone: leave it out"
     if given.get("retain_dropout_modules") is not None and not given.get("retain_dropout"):

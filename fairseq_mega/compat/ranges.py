@@ -51,6 +51,7 @@ RANGES: typing.Dict[str, Range] = {
     **dict.fromkeys(("label_smoothing", "ema_decay"), SHARE),
     "sampling_topp": Range("a number above 0, up to 1, or -1 for none", lambda number: 0 < number <= 1 or number == -1),
     "temperature": ABOVE_0,
+    "lenpen": Range("a number from -100 to 100", lambda number: abs(number) <= 100),  # an exponent of lengths
 }
 
 

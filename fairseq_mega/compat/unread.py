@@ -46,6 +46,7 @@ IN_PLACE = {  # options that were probably meant
     ("validate", "gen_subset"): "--valid-subset",
     ("generate", "valid_subset"): "--gen-subset",
     ("eval-lm", "valid_subset"): "--gen-subset",
+    ("generate", "sacrebleu"): "--scoring sacrebleu",
     ("validate", "batch_size_valid"): "--batch-size",
     ("validate", "max_tokens_valid"): "--max-tokens",
 }
@@ -118,7 +119,7 @@ def _options_of_training(command: str) -> typing.Set[str]:
     names = {name for group in groups for name in group.__dataclass_fields__}
     if command in ("generate", "interactive"):
         names |= {name for name in TranslationConfig.__dataclass_fields__ if name.startswith("eval_")}
-        names |= {"upsample_primary", "no_beamable_mm"}
+        names |= {"upsample_primary", "no_beamable_mm", "no_early_stop", "sacrebleu"}
     if command == "interactive":
-        names |= {"sacrebleu", "score_reference", "load_alignments"}
+        names |= {"score_reference", "load_alignments"}
     return names | {"criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring"}

@@ -87,6 +87,19 @@ def test_alignments_do_not_depend_on_the_batch(tiny_model: Any, raw: Path, devic
             assert [len(row) for row in rows] == [4] * 4 and all(abs(sum(row) - 1) < 1e-4 for row in rows)
 
 
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_diverse_groups_do_not_depend_on_the_batch(
+    groups: int, tiny_corpus: Path, tiny_model: Any, device_flags: List[str]
+) -> None:
+    """Sentences have other numbers in the data than rows in their batch."""
+    options = [tiny_corpus, "--path", tiny_model.checkpoint, *device_flags, "--task", "translation", "--beam", 4]
+    options += ["--max-len-b", 5, "--gen-subset", "valid", "--diverse-beam-groups", groups]
+    found = [
+        helpers.hypotheses(helpers.run_fairseq("generate", [*options, "--batch-size", size])) for size in (1, 3, 20)
+    ]
+    assert len(found[0]) == 20 and found[0] == found[1] == found[2]
+
+
 def test_a_language_model_scores_along(with_language_model: Path, tiny_model: Any, device_flags: List[str]) -> None:
     """fairseq-interactive with --lm-path writes what fairseq-generate does, and with weight 0 what it does without."""
     common = [with_language_model, "--path", tiny_model.checkpoint, *QUICK, *device_flags]
