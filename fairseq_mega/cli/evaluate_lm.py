@@ -9,6 +9,7 @@ first --context-window tokens are context only. Every token is scored once.
 
 import argparse
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -59,6 +60,21 @@ def numbers(text: str) -> List[int]:
     return found
 
 
+def number(text: str) -> int:
+    """A positive number."""
+    found = numbers(text)
+    if len(found) > 1:
+        raise argparse.ArgumentTypeError(f"'{text}': give one whole number above 0")
+    return found[0]
+
+
+def name(text: str) -> str:
+    """A name, as a part of the name of a file can be."""
+    if not text.strip() or "/" in text or os.sep in text:
+        raise argparse.ArgumentTypeError(f"'{text}': give a name, without a folder")
+    return text
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     parser = argparse.ArgumentParser(
@@ -67,24 +83,34 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("data", type=Path, help="folder of fairseq-preprocess")
     add("--path", type=Path, required=True, help="checkpoint")
-    add("--subset", default="test", help="split to score (default: test)")
+    add("--subset", type=name, default="test", help="split to score (default: test)")
     add("--segments", type=numbers, help="K, or several, comma separated (default: that of the training)")
     add("--contexts", type=numbers, help="tokens of a segment at most, or several")
     add("--exact-contexts", type=numbers, help="tokens of a segment exactly, which ends anywhere, or several")
     add("--chunk-size", type=numbers, help="attention chunk, or several (default: as trained)")
     add("--context-window", type=numbers, help="for models without memory: tokens of context only, or several")
-    add("--chunk-nums", type=int, default=2, help="chunks that one call reads (default: 2)")
-    add("--max-tokens", type=int, default=36000, help="tokens per call, of segments side by side (default: 36000)")
-    add("--softmax-batch", type=int, default=1024, help="positions whose softmax is in memory at once (default: 1024)")
+    add("--chunk-nums", type=number, default=2, help="chunks that one call reads (default: 2)")
+    add("--max-tokens", type=number, default=36000, help="tokens per call, of segments side by side (default: 36000)")
+    add(
+        "--softmax-batch",
+        type=number,
+        default=1024,
+        help="positions whose softmax is made at once (default: 1024)",
+    )
     add("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU")
-    add("--benchmark", default="language-modeling", help="name in the result files")
-    add("--label", required=True, help="name of the model in the result files")
+    add("--benchmark", type=name, default="language-modeling", help="name in the result files")
+    add("--label", type=name, required=True, help="name of the model in the result files")
     add("--output", type=Path, required=True, help="folder for one result file per setting; those there are skipped")
     return parser
 
 
 def run(options: argparse.Namespace, command: str) -> None:
     """Write a result file for each setting that has none yet."""
+    if options.output.exists() and not options.output.is_dir():
+        raise ValueError(f"--output {options.output} is a file: name a folder for the results")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: there is no GPU, or torch is built for none: give --device cpu")
+    options.output.mkdir(parents=True, exist_ok=True)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     sizes = Sizes(options.chunk_nums, options.max_tokens, options.softmax_batch)
     sources = sources_of(options)
@@ -113,7 +139,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
     library = logging.getLogger("fairseq")
     level = library.level
     library.setLevel(logging.WARNING)
-    options.output.mkdir(parents=True, exist_ok=True)
     given = sys.argv[1:] if arguments is None else arguments
     try:
         command = shlex.join(["python", "-m", "fairseq_mega.cli.evaluate_lm", *map(str, given)])

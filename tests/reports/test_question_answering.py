@@ -158,6 +158,7 @@ def test_shots_and_rouge(trained, files, capsys):
     [
         (("--shots", "1"), "--shots 1: give --examples, the train.jsonl"),
         (("--shots", "2", "--examples", "one.jsonl"), "one.jsonl holds 1 questions only"),
+        (("--shots", "0", "--examples", "one.jsonl"), "--examples one.jsonl: with --shots 0 none is shown"),
         (("--limit", "0"), "--limit 0: must be at least 1"),
         (("--answer-tokens", "0"), "--answer-tokens 0: must be at least 1"),
         (("--questions", "none.jsonl"), "none.jsonl does not exist"),

@@ -73,6 +73,8 @@ def run(args: argparse.Namespace, command: str) -> None:
         args.seed,
         args.limit,
     )
+    if args.examples is not None and not evaluation.shots:
+        raise ValueError(f"--examples {args.examples}: with --shots 0 none is shown; leave it out")
     device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
 
     def load() -> Any:
