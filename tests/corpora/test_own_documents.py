@@ -238,3 +238,12 @@ def test_what_a_given_vocabulary_loses_is_told(name: str, tmp_path: Path) -> Non
     given = ("--texts", tmp_path / "x.jsonl", "--vocabulary", tmp_path / "given.model", "--out", tmp_path / "out")
     output = prepare("own-documents", *given).succeeded().output
     assert all(part in output for part in told) and bool(told) == ("note: " in output)
+
+
+def test_documents_that_are_learnt_and_held_out_are_told(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(lines(TEXTS))
+    for times, told in ((1, False), (2, True)):
+        files = [tmp_path / "x.jsonl"] * times
+        run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / str(times))
+        note = "note: documents of valid that train holds as well, which makes its score better: "
+        assert (note in run.succeeded().output) == told

@@ -252,6 +252,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Write the splits, and learn the vocabulary from the first part of the training text."""
     counts: Dict[str, Dict[str, Any]] = {split: {"documents": 0, "characters": 0} for split in SPLITS}
     learnt: List[str] = []
+    hashes: Dict[str, List[int]] = {split: [] for split in SPLITS}
     room = LEARNT_FROM if args.vocabulary is None else TRIED
     names = {0: "valid", 1: "test"}
     paths = {split: work.output / f"{split}.jsonl" for split in SPLITS}
@@ -262,6 +263,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         for number, text in enumerate(taken(args)):
             split = names.get(number % HELD_OUT, "train")
             files[split].write(json.dumps({"text": text}) + "\n")
+            hashes[split].append(hash(text))
             counts[split]["documents"] += 1
             counts[split]["characters"] += len(text)
             if split == "train" and room > 0:
@@ -273,6 +275,11 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             f"--texts hold {found} documents: three at least are needed, to train, validate and test; blank lines "
             f"part those of plain text"
         )
+    trained = set(hashes["train"])
+    for split in SPLITS[1:]:
+        known = sum(document in trained for document in hashes[split])
+        if known:
+            say(f"note: documents of {split} that train holds as well, which makes its score better: {known:,}")
     if args.vocabulary is None:
         counts["train"]["pieces"] = train_model(learnt, work.output / Path(MODEL_FILE).stem, args.vocab_size, True)
         (work.output / Path(MODEL_FILE).with_suffix(".vocab")).unlink()
