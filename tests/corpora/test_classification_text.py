@@ -315,6 +315,18 @@ def test_pairs_keep_their_sides_and_share_a_dictionary(tmp_path: Path) -> None:
     assert firsts == [[b"b'tr"] * 7, [b"b'se"] * 7]
 
 
+def test_packed_pairs_are_all_drawn_from(tmp_path: Path) -> None:
+    """Lines of the packed file are others, and fewer."""
+    folder = write_pairs(tmp_path / "tables")
+    given = ("aan", "--tsv-dir", folder, "--limit", 7, "--out")
+    prepare(*given, tmp_path / "plain").succeeded()
+    for path in folder.iterdir():
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    prepare(*given, tmp_path / "packed").succeeded()
+    found = [byte_texts(tmp_path / out / "src-bin", "train") for out in ("plain", "packed")]
+    assert found[0] == found[1] and len(found[0]) == 7
+
+
 def test_bad_pairs_are_refused(tmp_path: Path) -> None:
     folder = write_pairs(tmp_path / "tables")
     with open(folder / "new_aan_pairs.test.tsv", "a") as stream:

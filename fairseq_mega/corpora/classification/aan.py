@@ -19,8 +19,7 @@ from fairseq_mega.corpora.classification.text_output import (
     write_text_task,
 )
 from fairseq_mega.corpora.classification.work_folder import WorkFolder
-from fairseq_mega.corpora.files import count_lines
-from fairseq_mega.corpora.tables import need_files, read_table
+from fairseq_mega.corpora.tables import need_files, read_lines, read_table
 
 FILES = {
     "train": "new_aan_pairs.train.tsv",
@@ -75,7 +74,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     paths, splits = _paths(args.tsv_dir), {}
     notes: List[str] = ["the texts are taken as printed in the tables, b'...' included"]
     for split, path in paths.items():
-        size = count_lines(path)
+        size = sum(1 for _ in read_lines(path))  # unpacked, where it is packed
         if size != PUBLISHED[split]:
             notes.append(f"{path.name} has {size} pairs; {PUBLISHED[split]} are commonly reported")
         which = None if args.limit is None else kept(split, size, args.limit)
