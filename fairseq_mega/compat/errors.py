@@ -54,7 +54,7 @@ def remedy(error: BaseException, text: str) -> str:
     if isinstance(error, UnicodeDecodeError):
         begins = bytes(error.object[:4])
         known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
-        return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f latin1 -t utf-8')}"
+        return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f cp1252 -t utf-8')}"
     if isinstance(error, FloatingPointError):
         return "the training diverges: lower --lr, give more --warmup-updates, or --clip-norm 1.0"
     if text == "Key 'default' is not in struct":  # --optimizer composite

@@ -40,6 +40,6 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
 def not_utf8(path: object) -> str:
     """The remedy for a plain text that is no UTF-8, whatever else it is."""
     return (
-        f"convert the file, for example with `iconv -f LATIN1 -t UTF-8 {path}` where it is western European, and "
+        f"convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}` where it is western European, and "
         f"otherwise from the encoding that it was written in"
     )

@@ -60,7 +60,7 @@ class TestErrors:
             (Exception("Could not infer language pair, please provide it explicitly"), 2, "fairseq-preprocess"),
             (pickle.UnpicklingError("invalid load key"), 2, "truncated"),
             (EOFError(), 1, "truncated"),
-            (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "invalid byte"), 2, "iconv -f latin1 -t utf-8"),
+            (UnicodeDecodeError("utf-8", b"caf\xe9", 3, 4, "invalid byte"), 2, "iconv -f cp1252 -t utf-8"),
             (UnicodeDecodeError("utf-8", b"\xff\xfea\0", 0, 1, "invalid byte"), 2, "iconv -f UTF-16 -t UTF-8"),
             (UnicodeDecodeError("utf-8", b"\x1f\x8b\x08\0", 1, 2, "invalid byte"), 2, "unpack it with gunzip"),
         ],

@@ -204,7 +204,7 @@ class TestCheck:
         ("content", "unit", "message"),
         [
             (b"one\ntw\xf6\n", "words", "bad.txt, line 2: byte 0xf6 at byte offset 6 of the file (column 3)"),
-            (b"one\ntw\xf6\n", "words", "iconv -f LATIN1 -t UTF-8"),
+            (b"one\ntw\xf6\n", "words", "iconv -f CP1252 -t UTF-8"),
             (b"", "words", "bad.txt is empty"),
             (b"", "bytes", "bad.txt is empty"),
             (b" \n\n", "words", "white space only"),

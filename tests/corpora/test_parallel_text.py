@@ -337,3 +337,13 @@ def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: p
         output = capsys.readouterr().out
         for told in (" that --text holds as well, which makes the score better: 3", " an empty side, .* same: 2"):
             assert re.search(f"note: .* of {more[0]}.*{told}", output) if more else "note: " not in output
+
+
+@pytest.mark.parametrize("text", ["caf\u00e9", "\u201cZitat\u201d \u2013 5 \u20ac", "\u0160koda"])
+def test_the_advice_for_western_texts_restores_them(text: str, tmp_path: Path) -> None:
+    """Those of Windows too: as LATIN1 their quotes would pass as control characters."""
+    (tmp_path / "t.en").write_bytes(text.encode("cp1252"))
+    with pytest.raises(ValueError, match="is no UTF-8") as caught:
+        read_lines(tmp_path / "t.en")
+    (encoding,) = re.findall(r"iconv -f (\S+) -t UTF-8", str(caught.value))
+    assert (tmp_path / "t.en").read_bytes().decode(encoding) == text

@@ -194,7 +194,7 @@ def test_a_carriage_return_ends_no_line(way: str, tiny_model, device_flags, tmp_
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("caf\u00e9\n".encode("latin-1"), "iconv -f latin1"),
+        ("caf\u00e9\n".encode("latin-1"), "iconv -f cp1252"),
         ("w1\n".encode("utf-16"), "UTF-16"),
         (b"\x1f\x8b\x08\0", "gunzip"),
     ],

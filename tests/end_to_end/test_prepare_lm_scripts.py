@@ -236,7 +236,7 @@ def test_a_text_that_is_no_utf8_is_refused_by_line_and_byte(own: Path, tmp_path:
         refused = run("prepare_text_lm", "--skip-setup", "--out", out, *options)
         assert refused.returncode == 1
         assert f"latin.txt, line 1: byte 0xe9 at byte offset {offset} of the file" in refused.stderr
-        assert "iconv -f LATIN1 -t UTF-8" in refused.stderr
+        assert "iconv -f CP1252 -t UTF-8" in refused.stderr
         assert not (out / "data-bin").exists() and not (out / ".done" / "split").exists()
     assert own.read_bytes() == content
 
