@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import logging
+import multiprocessing
 import os
 import pathlib
 import socket
@@ -254,15 +255,28 @@ def _call_on_cpu(
 
 @contextlib.contextmanager
 def errors_of_processes() -> typing.Iterator[None]:
-    """Raise the error of a process that was started here as the error that it was, where it is one of the user's."""
+    """Raise the error of a process that was started here as the error that it was, where it is one of the user's.
+
+    An interrupt of this process alone, as of a scheduler, ends the others.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
+    except torch.multiprocessing.ProcessExitedException as error:
+        killed = ", as where the machine's memory is used up" if "SIGKILL" in str(error) else ""
+        raise ChildProcessError(
+            f"one of the processes that this command started has ended ({error}{killed}): a training goes on from its "
+            f"last checkpoint when the same command is given again"
+        ) from error
     except torch.multiprocessing.ProcessRaisedException as error:
         kind, _, text = str(error).strip().splitlines()[-1].partition(": ")
         module, _, name = kind.rpartition(".")
         ours = module.startswith(f"{__name__.partition('.')[0]}.")
         raised = getattr(importlib.import_module(module) if ours else builtins, name, None)
-        if not (text and isinstance(raised, type) and issubclass(raised, (OSError, ValueError))):
+        if not (text and isinstance(raised, type) and issubclass(raised, (OSError, ValueError, ImportError))):
             raise
         raise raised(text) from error
 

@@ -2,8 +2,11 @@
 
 import functools
 import importlib
+import multiprocessing
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
@@ -17,6 +20,7 @@ from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_mega.compat import launching
+from fairseq_mega.compat.errors import is_users_error
 from tests.support import helpers, processes, tiny_trainings
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -280,12 +284,32 @@ def test_one_process_beside_several_gpus(command: str, world: int) -> None:
     [
         ("ValueError: --chunk-parallel-size 3 does not divide", ValueError),
         ("FileExistsError: --save-dir a is in use", FileExistsError),
+        ("ImportError: Please install fairscale", ImportError),
         ("RuntimeError: out of memory", torch.multiprocessing.ProcessRaisedException),
     ],
 )
 def test_errors_of_processes_keep_their_words(last_line: str, raised: type) -> None:
     with pytest.raises(raised, match=last_line.partition(": ")[2]), launching.errors_of_processes():
         raise torch.multiprocessing.ProcessRaisedException(f"\n\n-- Process 1\nTraceback\n{last_line}\n", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [("signal SIGKILL", "signal SIGKILL, as where the machine's memory is used up"), ("exit code 3", "exit code 3")],
+)
+def test_a_process_that_ends_without_a_word(how: str, told: str) -> None:
+    with pytest.raises(ChildProcessError) as error, launching.errors_of_processes():
+        raise torch.multiprocessing.ProcessExitedException(f"process 1 terminated with {how}", 1, 2, 3)
+    assert is_users_error(error.value) and f"(process 1 terminated with {told}): a training goes on" in str(error.value)
+
+
+def test_an_interrupt_of_the_first_process_ends_the_others() -> None:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    with pytest.raises(KeyboardInterrupt), launching.errors_of_processes():
+        raise KeyboardInterrupt
+    child.join(20)
+    assert child.exitcode == -signal.SIGTERM
 
 
 def gather(rank: int) -> List[Any]:
