@@ -37,8 +37,13 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
         raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
 
 
-def not_utf8(path: object) -> str:
-    """The remedy for a plain text that is no UTF-8, whatever else it is."""
+def not_utf8(path: object, mixed: bool = False) -> str:
+    """The remedy for a plain text that is no UTF-8, whatever else it is; ``mixed`` where a part of it is UTF-8."""
+    if mixed:
+        return (
+            f"other lines are UTF-8, which a conversion of the whole file would damage: mend those that are not "
+            f"(`LC_ALL=C.UTF-8 grep -naxv '.*' {path}` lists them)"
+        )
     return (
         f"convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}` where it is western European, and "
         f"otherwise from the encoding that it was written in"

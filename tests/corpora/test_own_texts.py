@@ -192,6 +192,8 @@ TOLD: Dict[str, Tuple[str, str]] = {
         "1 rows have several lines, the longest one 22, up to line 29",
     ),
     "one text, two labels": (tsv([*ROWS, ("bad", ROWS[0][1])]), "stand under several labels, .* learn one: 1"),
+    "escapes of HTML": (tsv([*ROWS, ("bad", "it &quot;is&quot;")]), "1 of the 7 lines of .* hold escapes such as"),
+    "UTF-8 that was misread": (tsv([*ROWS, ("bad", "sch\u00c3\u00b6n")]), "1 of the 7 lines of .* letters such as"),
     "copies": (tsv(ROWS * 9), "texts of test that train holds as well, which makes its score better: 4"),
 }
 

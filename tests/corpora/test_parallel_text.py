@@ -228,6 +228,8 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         ),
         *(("\u2581a \u2581b", "hold pieces of sentencepiece"), ('<seg id="1">a</seg>', "hold tags such as <seg>")),
         *(("a<br />b", "hold tags"), ("<s> a </s>", "hold tags")),
+        *(("schÃ¶n", "hold letters such as"), ("itâ€™s", "hold letters"), ("groÃŸ", "hold letters")),
+        *(("\u00d0\u00b4\u00d0\u00be", "hold letters"), ("NÃO, âge Ångström", ""), ("Ñandú", "")),
         *(("AT&T; a < b > c", ""), ("me@@home", ""), ("<a word>", ""), ("mail @ - @ me", "")),
     ],
 )
@@ -337,6 +339,13 @@ def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: p
         output = capsys.readouterr().out
         for told in (" that --text holds as well, which makes the score better: 3", " an empty side, .* same: 2"):
             assert re.search(f"note: .* of {more[0]}.*{told}", output) if more else "note: " not in output
+
+
+def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Path) -> None:
+    (tmp_path / "t.en").write_bytes(b"gr\xc3\xb6\xc3\x9fer\ngr\xf6\xdfer\n")
+    with pytest.raises(ValueError, match=r"t\.en, line 2: .*other lines are UTF-8.*grep -naxv") as caught:
+        read_lines(tmp_path / "t.en")
+    assert "iconv" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["caf\u00e9", "\u201cZitat\u201d \u2013 5 \u20ac", "\u0160koda"])

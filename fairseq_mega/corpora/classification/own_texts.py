@@ -26,6 +26,7 @@ from fairseq_mega.corpora.splits import SPLITS
 from fairseq_mega.corpora.tables import need_files
 from fairseq_mega.corpora.text_files import not_utf8
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
+from fairseq_mega.data.text_marks import told_marks
 
 Texts = List[Tuple[bytes, str]]
 
@@ -81,10 +82,14 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
             f"{path}: its labels stand in single quotes, which are taken as part of them, and of texts: take them out, "
             f"or write double ones"
         )
+    readable = [text.decode("utf-8", "replace") for text, _ in found]
+    for note in told_marks(path, readable):
+        say(note)
     if others:
+        mixed = any(not text.isascii() and _is_utf8(text) for text, _ in found)
         say(
             f"note: {path} is no UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
-            f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path)}"
+            f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path, mixed)}"
         )
     return found
 

@@ -10,9 +10,7 @@ from fairseq_mega.corpora.translation.corpus import Corpus
 from fairseq_mega.corpora.translation.parallel_text import Pair, clean_text
 from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.data.json_lines import begins_object
-from fairseq_mega.data.text_marks import PROCESSED, counted
-
-_MANY = 0.01  # of the lines
+from fairseq_mega.data.text_marks import told_marks
 
 
 def read_lines(path: Path) -> List[str]:
@@ -33,9 +31,10 @@ def read_lines(path: Path) -> List[str]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
+            mixed = any(not other.isascii() and other.decode("utf-8", "ignore").encode() == other for other in raw)
             raise ValueError(
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is no "
-                f"UTF-8; {not_utf8(path)}"
+                f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
         lines.append(text.rstrip("\r"))
     if begins_object(raw[0] if raw else b""):
@@ -66,21 +65,10 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
     for path, lines in zip(paths, sides):
         if all("\t" in line.strip() for line in lines if line.strip()):
             print(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
-        _tell_processed(path, lines)
+        print("".join(f"{note}\n" for note in told_marks(path, lines)), end="")
     if sides[0] == sides[1]:
         print(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
     return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
-
-
-def _tell_processed(path: Path, lines: List[str]) -> None:
-    """Print which marks of other tools a text has: a model of it needs them in each text that it translates."""
-    for what, has_mark in PROCESSED.items():
-        count = counted(lines, has_mark)
-        if count >= max(1, _MANY * len(lines)):
-            print(
-                f"note: {count:,} of the {len(lines):,} lines of {path} hold {what}, which are learnt as they are: "
-                f"undo them, or write all that is to be translated alike"
-            )
 
 
 def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pair]) -> None:
