@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Dict, Optional, Sequence
 
-from fairseq_mega.benchmarks.options import Benchmark
+from fairseq_mega.benchmarks.options import Benchmark, check_options
 from fairseq_mega.corpora.commands import add_described
 
 # Each measurement is a process of its own: it imports its benchmark alone, as that of a layer needs no fairseq.
@@ -54,7 +54,11 @@ def main(given: Optional[Sequence[str]] = None) -> None:
     benchmark = find(arguments.benchmark)
     part = getattr(arguments, "measure", None)
     if part is None:
-        benchmark.run(arguments)
+        check_options(arguments)
+        try:
+            benchmark.run(arguments)
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"benchmarks {arguments.benchmark}: error: {error}") from error
     else:
         assert benchmark.measure is not None, f"{arguments.benchmark} measures nothing in a process of its own"
         print(json.dumps(benchmark.measure(part, arguments)))

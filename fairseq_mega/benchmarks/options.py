@@ -1,8 +1,15 @@
 """The benchmarks as data, and the options that several of them share."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+
+import torch
+
+LISTS = ("lengths", "positions", "sizes", "chunk")  # options that hold several numbers where they are text
+FROM_0 = ("positions", "chunk", "chunk_size")
+FILES = ("json", "rows", "plot")
 
 
 class Benchmark(NamedTuple):
@@ -56,3 +63,30 @@ def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
     if unknown:
         raise SystemExit(f"{option} {given}: {unknown[0]!r} is unknown, choose from {', '.join(known)}")
     return names
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot be measured before anything is.
+
+    Raises:
+        SystemExit: naming the option.
+    """
+    for name, value in vars(arguments).items():
+        option, least = f"--{name.replace('_', '-')}", 0 if name in FROM_0 else 1
+        if name in LISTS and isinstance(value, str):
+            if not all(part.strip().isdigit() and int(part) >= least for part in value.split(",")):
+                raise SystemExit(f"{option} {value!r}: give whole numbers from {least} on, separated by commas")
+        elif type(value) is int and value < least:
+            raise SystemExit(f"{option} {value}: give a whole number from {least} on")
+        if isinstance(value, float) and not 0 <= value < float("inf"):
+            raise SystemExit(f"{option} {value}: give a number of at least 0")
+        if isinstance(value, Path) and name in FILES and (value.is_dir() or not is_writable(value)):
+            raise SystemExit(f"{option} {value}: name a file in a folder that can be written")
+    if getattr(arguments, "device", None) == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("--device cuda: there is no GPU, or torch is built for none: give --device cpu")
+
+
+def is_writable(path: Path) -> bool:
+    """Whether a file can be written, of whose folders the last ones may be missing."""
+    folder = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    return os.access(folder, os.W_OK) and (folder == path or folder.is_dir())
