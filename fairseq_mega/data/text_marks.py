@@ -7,12 +7,13 @@ from typing import Callable, Dict, Iterable, Iterator, Sequence
 
 _FORMS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uff9f]")
 
-_SUSPECT = re.compile("\\S*[\u00c2\u00c3\u00c5\u00d0\u00d1\u00e2]\\S+")
+_SUSPECT = re.compile("[\u00c2\u00c3\u00c5\u00d0\u00d1\u00e2].")
 
 
 def _is_misread(line: str) -> bool:
     """Return whether a word of a line is UTF-8 once it is written in an encoding of one byte a character."""
-    for word in _SUSPECT.findall(line):
+    words = line.split() if _SUSPECT.search(line) else []
+    for word in filter(_SUSPECT.search, words):
         for encoding in ("cp1252", "latin-1"):
             with contextlib.suppress(UnicodeError):
                 return bool(word.encode(encoding).decode("utf-8"))
