@@ -1,6 +1,7 @@
 """Tables between tokens and vectors: plain ones, drawn or read from a file, and adaptive ones."""
 
-from typing import List, Optional
+import logging
+from typing import Dict, List, Optional
 
 import torch
 from fairseq import utils
@@ -10,6 +11,8 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mega.modules.embedding import TokenEmbedding, token_table
+
+logger = logging.getLogger(__name__)
 
 
 def band_ends(option: str, value: str, symbols: int) -> List[int]:
@@ -95,8 +98,8 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     Args:
         dictionary: of the tokens.
         width: of the table.
-        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", after a first line that is skipped; the
-            rows of other symbols stay as drawn.
+        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", behind a first line "LINES WIDTH" if
+            it has one; the rows of other symbols stay as drawn.
         option: that gave the path, for messages.
 
     Raises:
@@ -107,7 +110,7 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     if not path:
         return table
     try:
-        vectors = utils.parse_embedding(path)
+        vectors = {**utils.parse_embedding(path), **_first_vector(path)}
     except (ValueError, StopIteration) as error:
         raise ValueError(f"{option} {path}: lines of a symbol and {width} numbers are needed ({error})") from error
     known = [symbol for symbol in dictionary.symbols if symbol in vectors]
@@ -119,7 +122,22 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
                 f"{option} {path}: the vector of {symbol!r} has {vectors[symbol].numel()} numbers, the table has "
                 f"{width}: give that width as embedding dimension, or another file"
             )
+    logger.info(
+        f"{option} {path}: vectors of {len(known):,} of the dictionary's {len(dictionary):,} symbols; the other "
+        f"symbols' stay as drawn"
+    )
     return utils.load_embedding(vectors, dictionary, table)
+
+
+def _first_vector(path: str) -> Dict[str, Tensor]:
+    """The vector in the first line of a text of vectors, which fairseq takes for "LINES WIDTH"; nothing if it is that.
+
+    Raises:
+        ValueError: if it is no vector.
+    """
+    with open(path, encoding="utf-8") as file:
+        symbol, *numbers = file.readline().rstrip().split(" ")
+    return {symbol: torch.tensor([float(number) for number in numbers])} if len(numbers) > 1 else {}
 
 
 def token_embedding(cfg: DictConfig, tokens: nn.Module, width: int, types: int = 0) -> TokenEmbedding:

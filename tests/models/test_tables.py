@@ -1,5 +1,6 @@
 """Tables of tokens in both kinds of model: of another width, read from a file, adaptive."""
 
+import logging
 import math
 
 import pytest
@@ -55,6 +56,14 @@ class TestFile:
         table = plain_table(symbols, 3, str(path), "--decoder-embed-path").weight
         assert table[symbols.index("w3")].tolist() == [1, 2, 3] and table[symbols.index("w5")].tolist() == [7, 8, 9]
         assert table[PAD].eq(0).all() and table[symbols.index("w4")].abs().sum() > 0
+
+    def test_a_first_line_may_be_a_vector(self, path, caplog):
+        path.write_text("w3 1 2 3\nw5 7 8 9\n")
+        symbols = dictionary()
+        with caplog.at_level(logging.INFO):
+            table = plain_table(symbols, 3, str(path), "--decoder-embed-path").weight
+        assert table[symbols.index("w3")].tolist() == [1, 2, 3] and table[symbols.index("w5")].tolist() == [7, 8, 9]
+        assert f"vectors of 2 of the dictionary's {len(symbols)} symbols" in caplog.text
 
     def test_reaches_language_models_and_translators(self, path):
         options = {"decoder_input_dim": 3, "share_decoder_input_output_embed": False}
