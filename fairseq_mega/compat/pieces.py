@@ -48,20 +48,28 @@ def compare(bpe: typing.Any, task: typing.Any) -> None:
     """Compare a model of pieces with what the checkpoint, or the data folder, says of its own.
 
     Args:
-        bpe: any, of which those of sentencepiece are looked at.
+        bpe: any; None where the text is cut already.
         task: with its checkpoint loaded.
 
     Raises:
         OtherNames: where the model is another one.
     """
-    file = getattr(bpe, "model_file", None)
-    if file is None:
+    if bpe is None:
         return
-    option = f"--sentencepiece-model {file}"
-    given = names.names_of_subwords(file)[names.SUBWORDS].text
     theirs = getattr(task, "trained_names", {}).get(names.SUBWORDS)
     own = names.names_of(task).get(names.SUBWORDS)
     known = own.text if theirs is None and own is not None else theirs
+    file = getattr(bpe, "model_file", None)
+    if file is None:
+        if known is not None:
+            model = own.where if own is not None and own.text == known else "FILE"
+            raise names.OtherNames(
+                f"--bpe cuts text otherwise than the sentencepiece model that cut the training text: give --bpe "
+                f"sentencepiece --sentencepiece-model {model}"
+            )
+        return
+    option = f"--sentencepiece-model {file}"
+    given = names.names_of_subwords(file)[names.SUBWORDS].text
     if known is not None:
         if known != given:
             where = f", {own.where}" if own is not None and own.text == known else ""

@@ -140,3 +140,22 @@ def test_roads(
     else:
         with pytest.raises(names.OtherNames, match=message):
             answer()
+
+
+@pytest.mark.parametrize("bpe", [SimpleNamespace(), None], ids=["another", "none"])
+@pytest.mark.parametrize(("in_folder", "remembers"), [(True, False), (False, True), (False, False)])
+def test_text_of_pieces_is_cut_by_no_other_means(
+    bpe: Any, in_folder: bool, remembers: bool, models: Dict[str, Path], tmp_path: Path
+) -> None:
+    if in_folder:
+        shutil.copy(models["own"], tmp_path / names.SUBWORDS_FILE)
+    cfg = TranslationConfig(data=str(tmp_path), source_lang="de", target_lang="en")
+    task: Any = TranslationTask(cfg, dictionary(["a"]), dictionary(["a"]))
+    if remembers:
+        task.trained_names = {names.SUBWORDS: names.names_of_subwords(models["own"])[names.SUBWORDS].text}
+    if bpe is None or not (in_folder or remembers):
+        pieces.compare(bpe, task)
+        return
+    file = tmp_path / names.SUBWORDS_FILE if in_folder else "FILE"
+    with pytest.raises(names.OtherNames, match=f"give --bpe sentencepiece --sentencepiece-model {file}"):
+        pieces.compare(bpe, task)
