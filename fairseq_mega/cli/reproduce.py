@@ -53,6 +53,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         RecipeError, ValueError, OSError, StageError: whose messages are for the user.
     """
     recipes, seeds = options.chosen(given), options.seeds_of(given)
+    if given.yaml or given.print:
+        options.check_printed(given, extra)
     if given.yaml:
         print("---\n".join(map(as_yaml, recipes)), end="")
         return 0

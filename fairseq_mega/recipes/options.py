@@ -60,6 +60,12 @@ def rate(option: str, text: str) -> float:
     return value
 
 
+OF_RECIPES = {  # destinations of options that choose or change recipes, or say that they are shown
+    *("help", "recipes", "list", "print", "yaml", "root", "task", "models", "functions", "attention", "direction"),
+    *("dims", "chunks", "chunk", "transformer_lr", "scaling"),
+}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     add = parser.add_argument
@@ -115,6 +121,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where("--workers", "--processes", metavar="N", help="processes that prepare data")
     where("--smoke", action="store_true", help="toy models, a few updates, a little made-up data, on the CPU")
     where("--no-speed", action="store_true", help="Table 2: do not measure speed and memory")
+
+
+def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
+    """Refuse options that change a run and not the recipe, which --print and --yaml show.
+
+    Raises:
+        RecipeError: naming the option.
+    """
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    what = "--yaml" if options.yaml else "--print"
+    for action in parser._actions:
+        given = getattr(options, action.dest, action.default)
+        if action.dest not in OF_RECIPES and given != action.default:
+            raise RecipeError(f"{action.option_strings[0]} is for a run, and {what} shows the recipe: leave it out")
+    if extra:
+        raise RecipeError(f"{extra[0]} behind -- is for a run, and {what} shows the recipe: leave it out")
 
 
 def cores() -> int:

@@ -236,6 +236,24 @@ def test_names_of_both_papers_are_megas() -> None:
         assert {recipe.name.split("/")[0] for recipe in find(f"megalodon/{table}")} == {"megalodon"}
 
 
+@pytest.mark.parametrize("shown", ["--print", "--yaml"])
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--max-update", "5"], "--max-update"),
+        (["--bf16"], "--precision"),
+        (["--seeds", "2"], "--seeds"),
+        (["--smoke"], "--smoke"),
+        (["--out", "x"], "--out"),
+        (["--gpus", "nosuch"], "--gpus"),
+        (["--", "--lr", "0.1"], "--lr behind --"),
+    ],
+)
+def test_what_changes_a_run_is_not_shown(shown, options, named, capsys) -> None:
+    assert main(["mega/table2/text/mega_chunk", shown, *options]) == 1
+    assert f"error: {named} is for a run, and {shown} shows the recipe: leave it out" in capsys.readouterr().err
+
+
 def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On a bare machine: every cell that is trained, with the paper's value or the plot, and none begun."""
     assert main(["--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
