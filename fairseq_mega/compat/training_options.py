@@ -162,9 +162,9 @@ def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             value = given.get(name, default)
             if value is not None and value is not False and value != default:
                 return _add(name, value, needed)
-    for name in ("keep_interval_updates", "keep_interval_updates_pattern"):
-        if (given.get(name) or 0) > 0 and not given.get("save_interval_updates"):
-            return _add(name, given[name], "save_interval_updates")
+    for name, harmless in (("keep_interval_updates", 1), ("keep_interval_updates_pattern", 0)):  # 1 is the recipes'
+        if (given.get(name) or 0) > harmless and not given.get("save_interval_updates"):
+            return _add(name, given[name], "--save-interval-updates")
     for name in ("patience", "keep_best_checkpoints"):
         if (given.get(name) or 0) > 0 and given.get("disable_validation"):
             return f"--{name.replace('_', '-')} {given[name]} acts after validations: leave --disable-validation out"
