@@ -100,12 +100,12 @@ CONSOLE_SCRIPTS = [
         ("validate", "validate"),
     )
 ] + [
-    "fairseq-mega-prepare = fairseq_mega.cli.prepare.command:main",
-    "fairseq-mega-classify = fairseq_mega.cli.classify:main",
-    "fairseq-mega-reproduce = fairseq_mega.cli.reproduce:main",
-    "fairseq-mega-inspect = fairseq_mega.cli.inspect_checkpoint:main",
-    "fairseq-mega-qa = fairseq_mega.cli.question_answering:main",
-    "fairseq-mega-report = fairseq_mega.cli.report:main",
+    "fairseq-mega-prepare = fairseq_mega.lab.prepare.command:main",
+    "fairseq-mega-classify = fairseq_mega.lab.evaluate.classify:main",
+    "fairseq-mega-reproduce = fairseq_mega.lab.reproduce.command:main",
+    "fairseq-mega-inspect = fairseq_mega.lab.inspect.command_line:main",
+    "fairseq-mega-qa = fairseq_mega.lab.evaluate.question_answering.command:main",
+    "fairseq-mega-report = fairseq_mega.lab.report.command:main",
     "fairseq-mega-convert = fairseq_mega.cli.convert_checkpoint:main",
 ]
 
@@ -333,7 +333,7 @@ setup(
     packages=find_packages(include=["fairseq_mega", "fairseq_mega.*"]),
     # Patterns that match nothing are harmless: csrc and presets come with the files that need them.
     package_data={
-        "fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "recipes/**/*.yaml", "reports/page/*.css", "py.typed"]
+        "fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "lab/recipes/**/*.yaml", "lab/report/page/*.css", "py.typed"]
     },
     install_requires=INSTALL_REQUIRES,
     extras_require={"translation": TRANSLATION, "plots": PLOTS, "images": IMAGES, "speech": SPEECH, "dev": DEV},

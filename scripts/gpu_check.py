@@ -55,7 +55,7 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
 # No initcheck: only our kernels are instrumented, so that it misses the writes of torch's. The tests fill the memory
 # that operators allocate with NaN instead.
 TOOLS = ("memcheck", "racecheck", "synccheck")
-BENCHMARK = (sys.executable, "-m", "fairseq_mega.benchmarks")
+BENCHMARK = (sys.executable, "-m", "fairseq_mega.lab.benchmarks")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -172,7 +172,7 @@ def plot_stages(arguments: argparse.Namespace) -> List[Stage]:
     for dtype in ("float32", "bfloat16"):
         name = f"kernels-lengths-{dtype}"
         files = ["--json", str(arguments.out / f"{name}.json"), "--output", str(arguments.out / f"{name}.png")]
-        command = [sys.executable, "-m", "fairseq_mega.reports", "kernels", *files]
+        command = [sys.executable, "-m", "fairseq_mega.lab.report", "kernels", *files]
         found.append(Stage(f"plot-{dtype}", "plots", [command], (name,)))
     return found
 

@@ -24,7 +24,7 @@ reproduce() {
   FAIRSEQ_MEGA_VENV=$venv activate_venv
   export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
-  exec python -m fairseq_mega.cli.reproduce "$name" --root "$repo_root" --out "$out" ${words[@]+"${words[@]}"} 3<&-
+  exec python -m fairseq_mega.lab.reproduce.command "$name" --root "$repo_root" --out "$out" ${words[@]+"${words[@]}"} 3<&-
 }
 
 # reproduce_help: the lines of --help on the options that all these scripts have.

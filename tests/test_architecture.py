@@ -1,8 +1,10 @@
-"""The floors of the package: a file imports only from its own floor or from one below."""
+"""The order of the rooms: a file imports only from its own room and from those before it."""
 
 import ast
 import functools
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
@@ -10,19 +12,22 @@ import graphlib
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fairseq_mega"
-FLOORS = {
-    "cli": 7,
-    **dict.fromkeys(("recipes", "quickstart", "comparisons", "work", "reports", "benchmarks", "corpora"), 6),
-    **dict.fromkeys(("tasks", "criterions", "optim"), 5),
-    "models": 4,
-    "data": 3,
-    "modules": 2,
-    "ops": 1,
-}
-WHOLE_PACKAGE_FROM = 6  # fairseq_mega itself imports the floors below, so that they may not import it
-COMPAT_FROM = 3  # compat imports fairseq, so the floors that may not do that may not import compat either
-WITHOUT_FLAGS = ("modules", "ops")  # floors that know no command line: their errors name fields
+LIBRARY = ("ops", "modules", "compat", "data", "models", "convert", "criterions", "optim", "tasks")
+LABORATORY = (
+    *("lab.runs", "lab.recipes", "lab.prepare", "lab.benchmarks", "lab.evaluate", "lab.inspect", "lab.report"),
+    *("lab.reproduce", "lab.comparisons", "lab.quickstart"),
+)
+ROOMS = (*LIBRARY, "cli", *LABORATORY)  # the ground first
+WITHOUT_FAIRSEQ = ("ops", "modules")  # which know no command line either: their errors name fields
 FAIRSEQ_STACK = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
+NAMED = re.compile(r"fairseq_mega(?:\.\w+)+")  # a module in a string, such as that of python -m
+
+
+def room_of(module: str) -> str:
+    """The room of a module; "" of the package itself and of the laboratory as a whole."""
+    parts = module.split(".")[1:]
+    room = ".".join(parts[: 2 if parts[:1] == ["lab"] else 1])
+    return room if room in ROOMS else ""
 
 
 def imported_names(source: str, package: List[str]) -> Iterator[Tuple[int, str]]:
@@ -38,34 +43,32 @@ def imported_names(source: str, package: List[str]) -> Iterator[Tuple[int, str]]
                 yield node.lineno, ".".join([*prefix, alias.name])
 
 
+def named_modules(source: str) -> Iterator[Tuple[int, str]]:
+    """Yield the line and name of each module of the package in a string that is no docstring."""
+    tree = ast.parse(source)
+    texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+            yield from ((node.lineno, name) for name in NAMED.findall(node.value) if room_of(name))
+
+
 def violations(source: str, module: str) -> List[str]:
-    """Imports that the file `module` (dotted, within fairseq_mega) may not make, as "line: reason"."""
-    parts = module.split(".")
-    floor = FLOORS.get(parts[1]) if len(parts) > 1 else None
-    if parts[1:2] == ["compat"]:  # under every floor: it may import none of them
-        return [
-            f"{line}: {name} from compat"
-            for line, name in imported_names(source, parts[:-1])
-            if name.split(".")[0] == "fairseq_mega" and name.split(".")[1:2] != ["compat"]
-        ]
-    if floor is None:  # __init__.py
+    """Imports and calls by name that the file `module` (dotted) may not make, as "line: reason"."""
+    room, package = room_of(module), module.split(".")[:-1]
+    if not room:  # __init__.py of the package
         return []
     found = []
-    for line, name in imported_names(source, parts[:-1]):
-        target = name.split(".")
-        if target[0] in FAIRSEQ_STACK:
-            if floor < 3:
-                found.append(f"{line}: {name} in {parts[1]}, which knows no fairseq")
-            elif floor == 3 and target[0] != "omegaconf" and target[:2] != ["fairseq", "data"]:
+    for line, name in [*imported_names(source, package), *named_modules(source)]:
+        target, top = room_of(name), name.split(".")[0]
+        if top in FAIRSEQ_STACK:
+            if room in WITHOUT_FAIRSEQ:
+                found.append(f"{line}: {name} in {room}, which knows no fairseq")
+            elif room == "data" and top != "omegaconf" and name.split(".")[:2] != ["fairseq", "data"]:
                 found.append(f"{line}: {name} in data, which may use fairseq.data only")
-        elif target[0] == "fairseq_mega":
-            folder = target[1] if len(target) > 1 else ""
-            if folder in FLOORS and FLOORS[folder] > floor:
-                found.append(f"{line}: {name} (floor {FLOORS[folder]}) from floor {floor}")
-            elif folder == "compat" and floor < COMPAT_FROM:
-                found.append(f"{line}: {name} from floor {floor}")
-            elif folder not in FLOORS and folder != "compat" and floor < WHOLE_PACKAGE_FROM:
-                found.append(f"{line}: {name}: the package itself imports every floor")
+        elif top == "fairseq_mega" and not target and room in LIBRARY:
+            found.append(f"{line}: {name}: the package itself imports every room")
+        elif target and (ROOMS.index(target) > ROOMS.index(room) or (room == "compat" and target != room)):
+            found.append(f"{line}: {name} from {room}")
     return found
 
 
@@ -121,7 +124,7 @@ def flags(source: str) -> List[str]:
     ]
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name.split(".")[1] in WITHOUT_FLAGS])
+@pytest.mark.parametrize("module", [name for name in modules() if room_of(name) in WITHOUT_FAIRSEQ])
 def test_no_command_line_words(module: str) -> None:
     assert not flags(modules()[module].read_text(encoding="utf-8")), module
 
@@ -140,10 +143,29 @@ def test_flags_are_found(source: str, found: List[str]) -> None:
     assert flags(source) == found
 
 
-def test_every_folder_has_a_floor() -> None:
-    with_code = {path.parent.name for path in PACKAGE.glob("*/*.py")}
-    assert with_code <= {*FLOORS, "compat"}, f"no floor for {with_code - set(FLOORS)}"
-    assert {"ops", "modules", "models", "cli"} <= with_code
+def test_every_folder_is_a_room() -> None:
+    rooms = {room_of(module) for module in modules()} - {""}
+    assert rooms == set(ROOMS)
+    outside = [module for module in modules() if not room_of(module)]
+    assert outside == ["fairseq_mega.__init__", "fairseq_mega.lab.__init__"]
+
+
+def test_the_library_works_without_the_laboratory() -> None:
+    """Import each of its modules where the laboratory cannot be imported."""
+    names = [name.replace(".__init__", "") for name in modules() if room_of(name) in (*LIBRARY, "cli")]
+    program = f"""
+import importlib, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("fairseq_mega.lab"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocked())
+import fairseq_mega
+for name in {names!r}:
+    importlib.import_module(name)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize(
@@ -159,11 +181,15 @@ def test_every_folder_has_a_floor() -> None:
         ("fairseq_mega.data.blocks", "from fairseq.tasks import FairseqTask"),
         ("fairseq_mega.data.blocks", "from ..models.mega import MegaModel"),
         ("fairseq_mega.models.mega", "from ..cli.console import run"),
+        ("fairseq_mega.models.mega", "from ..lab.runs import results"),
+        ("fairseq_mega.cli.console", "from ..lab.runs import results"),
+        ("fairseq_mega.lab.runs.commands", "from ..prepare import splits"),
+        ("fairseq_mega.lab.recipes.recipe", "COMMAND = 'python -m fairseq_mega.lab.reproduce.command'"),
         ("fairseq_mega.models.mega", "from ..optim import x"),
-        ("fairseq_mega.tasks.lra_text", "from ..corpora.splits import SPLITS"),
+        ("fairseq_mega.tasks.lra_text", "from ..lab.prepare.splits import SPLITS"),
         ("fairseq_mega.tasks.lra_text", "from .. import __version__"),
-        ("fairseq_mega.corpora.download", "from fairseq_mega.cli import usage"),
-        ("fairseq_mega.compat.batches", "from ..data import sized"),
+        ("fairseq_mega.lab.prepare.download", "from fairseq_mega.lab.report import curves"),
+        ("fairseq_mega.compat.patches.batches", "from ...data import sized"),
     ],
 )
 def test_upward_imports_are_found(module: str, source: str) -> None:
@@ -177,10 +203,17 @@ def test_upward_imports_are_found(module: str, source: str) -> None:
         ("fairseq_mega.ops.ema.__init__", "from .fft import ema"),
         ("fairseq_mega.modules.ema", "from ..ops.ema import damped_ema"),
         ("fairseq_mega.data.blocks", "from fairseq.data import data_utils\nimport numpy"),
-        ("fairseq_mega.compat.batches", "from .patching import replace_in_fairseq\nfrom fairseq.data import iterators"),
+        (
+            "fairseq_mega.compat.patches.batches",
+            "from .patching import replace_in_fairseq\nfrom fairseq.data import iterators",
+        ),
         ("fairseq_mega.models.mega", "from fairseq import utils\nfrom . import mega_encoder"),
         ("fairseq_mega.tasks.lra_text", "from ..optim import x\nfrom ..models import mega"),
-        ("fairseq_mega.corpora.download", "import fairseq_mega\nfrom ..reports import plotting\nfrom ..tasks import x"),
+        (
+            "fairseq_mega.lab.prepare.download",
+            "import fairseq_mega\nfrom ..runs import plotting\nfrom ...tasks import x",
+        ),
+        ("fairseq_mega.lab.recipes.recipe", 'def f():\n    """As fairseq_mega.lab.reproduce does."""'),
         ("fairseq_mega.cli.console", "import fairseq_mega\nfrom ..models import mega\nimport fairseq_cli.train"),
     ],
 )

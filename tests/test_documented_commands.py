@@ -75,12 +75,12 @@ def test_scripts_know_their_options(command: Command) -> None:
 def test_scripts_name_every_model_of_their_table(script: str, table: str) -> None:
     """Those that --models takes, which are the names of the recipes' files."""
     (line,) = re.findall(r"--models LIST +of (.*) \(default: all", documents.help_of_script(script))
-    files = (REPOSITORY / "fairseq_mega" / "recipes" / "mega" / table).rglob("*.yaml")
+    files = (REPOSITORY / "fairseq_mega" / "lab" / "recipes" / "mega" / table).rglob("*.yaml")
     assert set(line.split(", ")) == {path.stem.replace("_", "-") for path in files}
 
 
 def test_a_wrong_option_shows() -> None:
-    text = documents.help_of("fairseq_mega.cli.inspect_checkpoint", ())
+    text = documents.help_of("fairseq_mega.lab.inspect.command_line", ())
     assert "--draw" in OPTION.findall(text) and "--drawn" not in OPTION.findall(text)
     text = documents.help_of_script("prepare_text_lm.sh")
     assert "--unit" in OPTION.findall(text) and "--units" not in OPTION.findall(text)

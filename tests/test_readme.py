@@ -21,7 +21,7 @@ def test_a_layer_without_fairseq() -> None:
 
 def test_the_files_that_contributing_names_exist() -> None:
     text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?:cli|models|modules|ops|tests|corpora|scripts)/[\w/]+\.(?:py|sh)", text))
+    named = set(re.findall(r"(?:cli|compat|data|lab|models|modules|ops|tests|scripts)/[\w/]+\.(?:py|sh)", text))
     assert named
     for name in named:
         assert (REPOSITORY / name).exists() or (REPOSITORY / "fairseq_mega" / name).exists(), name

@@ -2,7 +2,7 @@
 
 import typing
 
-from fairseq_mega.compat.paths import split
+from fairseq_mega.compat.patches.paths import split
 from fairseq_mega.models.checkpoint_files import CHECKPOINT, Origin
 from fairseq_mega.tasks.families import LANGUAGE_MODEL, kind_of
 

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.models.published_checkpoints import layouts
-from fairseq_mega.models.published_checkpoints.building import check_complete
-from fairseq_mega.models.published_checkpoints.verifying import check_outputs
+from fairseq_mega.convert import layouts
+from fairseq_mega.convert.building import check_complete
+from fairseq_mega.convert.verifying import check_outputs
 
 
 def build_parser() -> argparse.ArgumentParser:

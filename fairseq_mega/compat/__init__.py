@@ -4,12 +4,13 @@ Every workaround is idempotent and silent and changes nothing where the installe
 reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.
 """
 
-from . import (
-    adam,
+from . import startup, versions
+from .checkpoints import loading, names, overrides, pieces, safe_globals, saving, validations
+from .features import adam, autocast, master_weights, precision, sharding, weight_average
+from .patches import (
     apex,
     architectures,
     arguments,
-    autocast,
     batches,
     distributed,
     expressions,
@@ -19,24 +20,11 @@ from . import (
     inductor,
     interactive,
     launching,
-    loading,
-    master_weights,
-    names,
     ngrams,
     numpy_names,
-    overrides,
     paths,
-    pieces,
-    precision,
-    safe_globals,
-    saving,
-    sharding,
-    startup,
     training_options,
     undecayed,
-    validations,
-    versions,
-    weight_average,
     workers,
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.torchvision_operators import import_timm
+from fairseq_mega.compat.patches.torchvision_operators import import_timm
 
 from .image_arrays import DEVIATION, MEAN
 

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from fairseq_mega.compat.interactive import TO_LINE_FEEDS
+from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 
 from .class_folders import ending_of, listed
 from .file_kinds import HEAD, kind_of, kind_of_file

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 
 from fairseq.data import Dictionary
 
-from fairseq_mega.compat.names import SUBWORDS_FILE
+from fairseq_mega.compat.checkpoints.names import SUBWORDS_FILE
 
 from .byte_text import encode
 from .text_cleaning import clean, steps_of_model

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.compat.loading import load_checkpoint
-from fairseq_mega.compat.names import KEY, difference, lasting, noun, trained_names
-from fairseq_mega.compat.settings import other_settings
+from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.checkpoints.names import KEY, difference, lasting, noun, trained_names
+from fairseq_mega.compat.checkpoints.settings import other_settings
 
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
 DROPPED = ("last_optimizer_state",)
@@ -73,7 +73,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     Sums are kept in float64 and results cast back; integer and boolean entries are those of the last file.
     Configuration and training history are kept, optimiser and EMA state are dropped. One file is held in
     memory at a time. Raises :class:`AveragingError` for mismatching files, and what
-    :func:`fairseq_mega.compat.loading.load` raises.
+    :func:`fairseq_mega.compat.checkpoints.loading.load` raises.
     """
     if not paths:
         raise AveragingError("no checkpoints to average")

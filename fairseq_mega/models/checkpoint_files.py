@@ -7,9 +7,9 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 
-from fairseq_mega.compat import safetensors_files
-from fairseq_mega.compat.loading import load
-from fairseq_mega.compat.paths import lost_part, split
+from fairseq_mega.compat.checkpoints import safetensors_files
+from fairseq_mega.compat.checkpoints.loading import load
+from fairseq_mega.compat.patches.paths import lost_part, split
 
 
 def save(checkpoint: Dict[str, Any], path: Path) -> None:
@@ -46,7 +46,7 @@ def origin_of(paths: Optional[str]) -> Origin:
     """Origin of the first checkpoint of a --path, without reading its weights.
 
     Raises:
-        OSError, UnreadableFile, RefusedContents: as :func:`fairseq_mega.compat.loading.load`.
+        OSError, UnreadableFile, RefusedContents: as :func:`fairseq_mega.compat.checkpoints.loading.load`.
     """
     if not paths or "://" in paths:
         return Origin()

@@ -5,7 +5,7 @@ from typing import Dict
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.compat.names import is_fingerprint
+from fairseq_mega.compat.checkpoints.names import is_fingerprint
 from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
 

@@ -6,7 +6,7 @@ import torch
 from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import Tensor, nn
 
-from fairseq_mega.compat.decode_weights import add_decode_weights, asked_for
+from fairseq_mega.compat.features.decode_weights import add_decode_weights, asked_for
 from fairseq_mega.modules.packed_linear import LinearMap, PackedLinear, linear_map, pack_linear_maps
 from fairseq_mega.modules.trunk import Trunk
 from fairseq_mega.ops.linear import linear

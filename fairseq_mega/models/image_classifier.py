@@ -6,7 +6,7 @@ from fairseq.models import BaseFairseqModel
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mega.compat.undecayed import leave_undecayed
+from fairseq_mega.compat.patches.undecayed import leave_undecayed
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 

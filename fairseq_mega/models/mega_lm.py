@@ -8,7 +8,7 @@ from fairseq.models import FairseqLanguageModel, register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_mega.compat import architectures
+from fairseq_mega.compat.patches import architectures
 
 from .checkpoints import add_empty_buffers, add_plain_norms, check_state_dict
 from .decode_weights import DecodesPacked

@@ -7,7 +7,7 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_mega.compat.torchvision_operators import import_timm
+from fairseq_mega.compat.patches.torchvision_operators import import_timm
 from fairseq_mega.modules.images import check_images, check_patches
 
 from .image_classifier import ImageClassifier

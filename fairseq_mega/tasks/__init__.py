@@ -1,10 +1,10 @@
 """fairseq tasks; importing this package registers them."""
 
-from fairseq_mega.compat.imports import import_fairseq
+from fairseq_mega.compat.patches.imports import import_fairseq
 
 import_fairseq()
 
-from fairseq_mega.compat.interactive import clean_as_in_training  # noqa: E402
+from fairseq_mega.compat.patches.interactive import clean_as_in_training  # noqa: E402
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 
 from . import (  # noqa: E402

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
-from fairseq_mega.compat.names import LABELS, Names
+from fairseq_mega.compat.checkpoints.names import LABELS, Names
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
 from fairseq_mega.models.classifier import SequenceClassifier
 

@@ -11,7 +11,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from fairseq_mega.compat.names import LABELS, Names
+from fairseq_mega.compat.checkpoints.names import LABELS, Names
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
 from fairseq_mega.data.class_folders import class_names
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels

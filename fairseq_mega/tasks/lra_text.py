@@ -10,8 +10,15 @@ import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.batches import is_for_training
-from fairseq_mega.compat.names import LABELS, SOURCE, Names, difference_of_files, names_of_dictionary, names_of_subwords
+from fairseq_mega.compat.checkpoints.names import (
+    LABELS,
+    SOURCE,
+    Names,
+    difference_of_files,
+    names_of_dictionary,
+    names_of_subwords,
+)
+from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.classified_text import ClassifiedTextDataset, read_classes
 from fairseq_mega.data.text_units import MODEL_FILE

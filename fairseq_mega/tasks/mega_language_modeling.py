@@ -15,8 +15,8 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from omegaconf import II, OmegaConf
 
-from fairseq_mega.compat.batches import is_for_training
-from fairseq_mega.compat.launching import is_given
+from fairseq_mega.compat.patches.batches import is_for_training
+from fairseq_mega.compat.patches.launching import is_given
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, text_unit, unit_name

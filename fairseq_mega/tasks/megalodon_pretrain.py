@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, FairseqDataset, iterators
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from fairseq_mega.compat.names import SOURCE, Names, names_of_subwords
+from fairseq_mega.compat.checkpoints.names import SOURCE, Names, names_of_subwords
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.document_stream import DocumentStream, ReadDocuments
 from fairseq_mega.data.json_lines import BAD_LINES, Source, json_files

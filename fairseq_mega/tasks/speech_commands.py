@@ -10,8 +10,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from torch import Tensor
 
-from fairseq_mega.compat.loading import UnreadableFile, load
-from fairseq_mega.compat.names import Names
+from fairseq_mega.compat.checkpoints.loading import UnreadableFile, load
+from fairseq_mega.compat.checkpoints.names import Names
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.number_sequences import NumberSequenceDataset

@@ -7,10 +7,10 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.benchmarks import command, layer, measuring
+from fairseq_mega.lab.benchmarks import command, layer, measuring
+from fairseq_mega.lab.report.documents.classification import speed
+from fairseq_mega.lab.runs.results import read_result, write_result
 from fairseq_mega.ops import native
-from fairseq_mega.reports.documents.classification import speed
-from fairseq_mega.reports.results import read_result, write_result
 
 
 def test_given_options_win_over_those_of_smoke():
@@ -51,7 +51,7 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     assert out.count("| 16 | mega-chunk 8 |") == 1
     assert ("mega-chunk, L = 16: products make" in out) == (native.PROBLEM is None)
     result = read_result(file)
-    assert result["command"] == " ".join(["python -m fairseq_mega.benchmarks", *given])
+    assert result["command"] == " ".join(["python -m fairseq_mega.lab.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
 
@@ -89,12 +89,16 @@ def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsy
 
 def test_a_layer_is_measured_without_what_takes_long_to_import():
     """Every measurement is a process of its own: neither fairseq nor torch's compiler is loaded for it."""
-    program = "import sys; from fairseq_mega.benchmarks import command; command.main(sys.argv[1:]); print(*sys.modules)"
+    program = (
+        "import sys; from fairseq_mega.lab.benchmarks import command; command.main(sys.argv[1:]); print(*sys.modules)"
+    )
     given = ["layer", "--smoke", "--measure", "mega:16"]
     done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=True)
     measured, loaded = done.stdout.splitlines()
     assert json.loads(measured)["kept_mib"] > 0
-    assert "fairseq_mega.benchmarks.layer" in loaded.split() and not {"fairseq", "torch._dynamo"} & set(loaded.split())
+    assert "fairseq_mega.lab.benchmarks.layer" in loaded.split() and not {"fairseq", "torch._dynamo"} & set(
+        loaded.split()
+    )
 
 
 def test_the_help_names_every_benchmark(capsys):

@@ -8,18 +8,18 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.benchmarks import command, measuring
-from fairseq_mega.benchmarks.kernels import cases, measurements, shapes
+from fairseq_mega.lab.benchmarks import command, measuring
+from fairseq_mega.lab.benchmarks.kernels import cases, measurements, shapes
+from fairseq_mega.lab.report.documents import operators
+from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops import native
-from fairseq_mega.reports.documents import operators
-from fairseq_mega.reports.results import read_result
 from tests.support.helpers import REPOSITORY
 
 
 def run(*arguments):
     """Run a benchmark; returns the finished process."""
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-m", "fairseq_mega.benchmarks", *map(str, arguments)]
+    command = [sys.executable, "-m", "fairseq_mega.lab.benchmarks", *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fairseq_mega.benchmarks import lm_pair
-from fairseq_mega.reports.results import read_result
+from fairseq_mega.lab.benchmarks import lm_pair
+from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import REPOSITORY
 
 
@@ -22,7 +22,7 @@ def test_models_have_equally_many_parameters(width):
 
 
 def run(benchmark, *options):
-    command = [sys.executable, "-m", "fairseq_mega.benchmarks", benchmark, "--smoke", *options]
+    command = [sys.executable, "-m", "fairseq_mega.lab.benchmarks", benchmark, "--smoke", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 
-from fairseq_mega.cli import evaluate_lm
-from fairseq_mega.reports import command as reports
+from fairseq_mega.lab.evaluate import language_model as evaluate_lm
+from fairseq_mega.lab.report import command as reports
 from tests.support.helpers import random_sentences, run_fairseq
 
 TOKENS = 449

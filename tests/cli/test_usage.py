@@ -5,7 +5,7 @@ import torch
 from fairseq_cli import train
 
 from fairseq_mega.cli import console
-from fairseq_mega.cli.prepare import command as prepare
+from fairseq_mega.lab.prepare import command as prepare
 from fairseq_mega.models import checkpoint_files
 from fairseq_mega.models.checkpoint_files import origin_of
 from tests.support import helpers

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.comparisons.language_models import LanguageModels
-from fairseq_mega.comparisons.options import LANGUAGE_MODEL_MODELS, parse
-from fairseq_mega.recipes.catalogue import catalogue, find
-from fairseq_mega.work.folder import Work
+from fairseq_mega.lab.comparisons.language_models import LanguageModels
+from fairseq_mega.lab.comparisons.options import LANGUAGE_MODEL_MODELS, parse
+from fairseq_mega.lab.recipes.catalogue import catalogue, find
+from fairseq_mega.lab.runs.folder import Work
 
 
 def comparison(tmp_path: Path, *more: str) -> LanguageModels:

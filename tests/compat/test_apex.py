@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mega.compat import apex
+from fairseq_mega.compat.patches import apex
 from tests.support import helpers
 
 STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
@@ -96,7 +96,7 @@ def test_fused_adam_with_decay_of_some_parameters() -> None:
     """As without apex, and each goes on from the other's checkpoint."""
     program = """
 import copy
-from fairseq_mega.compat.undecayed import leave_undecayed
+from fairseq_mega.compat.patches.undecayed import leave_undecayed
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam
 ends = []
 for old in (False, True):

@@ -3,7 +3,7 @@
 import pytest
 from fairseq import options
 
-from fairseq_mega.compat import arguments
+from fairseq_mega.compat.patches import arguments
 from tests.support import helpers
 
 

@@ -108,6 +108,6 @@ def test_another_seed_within_an_epoch(caplog: pytest.LogCaptureFixture, seed: in
     (first,) = iterators(48, 4, 1)
     read([first], steps)
     second = EpochBatchIterator(first.dataset, list, first.batch_sampler, seed)
-    with caplog.at_level("WARNING", "fairseq_mega.compat.batches"):
+    with caplog.at_level("WARNING", "fairseq_mega.compat.patches.batches"):
         second.load_state_dict(first.state_dict())
     assert ("--seed changed (1, now 2)" in caplog.text) == warned

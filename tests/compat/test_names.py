@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_mega.compat import names
+from fairseq_mega.compat.checkpoints import names
 from tests.support import helpers, tiny_images
 from tests.tasks import test_image_classification
 

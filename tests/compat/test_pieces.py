@@ -10,8 +10,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_mega.compat import names, pieces
-from fairseq_mega.corpora.sentencepieces import train_model
+from fairseq_mega.compat.checkpoints import names, pieces
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.mega import MegaModel
 from tests.support import helpers, json_texts
 

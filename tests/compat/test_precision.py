@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_mega.compat import bfloat16_speed, precision
+from fairseq_mega.compat.features import bfloat16_speed, precision
 from tests.support import helpers
 
 ARGUMENTS = ["data", "--arch", "mega_tiny", "--cpu"]

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 from fairseq import options
 
-from fairseq_mega.compat.ranges import RANGES, out_of_range
+from fairseq_mega.compat.patches.ranges import RANGES, out_of_range
 
 PARSERS = ("training", "generation", "interactive_generation", "eval_lm", "validation")
 TINY = ["--arch", "mega_tiny"]

@@ -19,10 +19,10 @@ from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.file_io import PathManager
 from omegaconf import OmegaConf
 
-from fairseq_mega.compat import locks
-from fairseq_mega.corpora.classification.work_folder import WorkFolder
+from fairseq_mega.compat.checkpoints import locks
 from fairseq_mega.data import token_index
-from fairseq_mega.recipes import runner
+from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.reproduce import runner
 from tests.support import helpers, tiny_trainings
 
 
@@ -97,7 +97,7 @@ class TestFullDisk:
 
 HOLDER = """
 import sys, time
-from fairseq_mega.compat import locks
+from fairseq_mega.compat.checkpoints import locks
 class Owner: pass
 owner = Owner()
 locks.lock_for_training(sys.argv[1], owner)

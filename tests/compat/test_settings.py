@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_mega.cli import average_checkpoints
-from fairseq_mega.compat.settings import other_settings
+from fairseq_mega.compat.checkpoints.settings import other_settings
 from tests.support import helpers, tiny_trainings
 
 CHANGED = [

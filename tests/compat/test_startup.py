@@ -13,7 +13,8 @@ from typing import Any, List, Optional, Union
 import pytest
 from fairseq.dataclass import utils
 
-from fairseq_mega.compat import inductor, startup
+from fairseq_mega.compat import startup
+from fairseq_mega.compat.patches import inductor
 
 NEW_UNION = getattr(types, "UnionType", None)
 

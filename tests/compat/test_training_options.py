@@ -7,7 +7,7 @@ from typing import List
 import pytest
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat import training_options
+from fairseq_mega.compat.patches import training_options
 from tests.support import helpers, tiny_trainings
 
 POLYNOMIAL = ["--lr-scheduler", "polynomial_decay"]

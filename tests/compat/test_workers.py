@@ -15,8 +15,8 @@ import pytest
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 
-from fairseq_mega.compat import workers as workers_module
-from fairseq_mega.compat.workers import end_background_loading, workers_are_asked_for
+from fairseq_mega.compat.patches import workers as workers_module
+from fairseq_mega.compat.patches.workers import end_background_loading, workers_are_asked_for
 from tests.support import helpers, tiny_trainings
 
 BATCHES = 12

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.language_modeling import byte_ranges
-from fairseq_mega.corpora.language_modeling.byte_ranges import (
+from fairseq_mega.lab.prepare.language_modeling import byte_ranges
+from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
     NothingLeft,
     character_begin,

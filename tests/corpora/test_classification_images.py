@@ -14,10 +14,10 @@ import pytest
 import torch
 from PIL import Image
 
-from fairseq_mega.corpora.classification import cifar10, fashion_mnist, pathfinder
-from fairseq_mega.corpora.classification.image_output import image_line
-from fairseq_mega.corpora.classification.subsets import random_split
-from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.lab.prepare.classification import cifar10, fashion_mnist, pathfinder
+from fairseq_mega.lab.prepare.classification.image_output import image_line
+from fairseq_mega.lab.prepare.classification.subsets import random_split
+from fairseq_mega.lab.prepare.splits import SPLITS
 from tests.support.prepare_runs import image_labels, images, prepare, refusal, source_of
 
 

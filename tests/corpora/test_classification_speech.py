@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_mega.corpora.classification import speech_commands
-from fairseq_mega.corpora.classification.speech_commands import WORDS, split_clips, statistics_of
+from fairseq_mega.lab.prepare.classification import speech_commands
+from fairseq_mega.lab.prepare.classification.speech_commands import WORDS, split_clips, statistics_of
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 CLIPS = 7  # of every word

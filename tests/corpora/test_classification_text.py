@@ -11,10 +11,16 @@ from typing import Dict, List
 import numpy as np
 import pytest
 
-from fairseq_mega.corpora.classification import imdb
-from fairseq_mega.corpora.classification.text_output import BYTE_SYMBOLS, Example, TextSplit, byte_text, write_text_task
-from fairseq_mega.corpora.generators.listops.language import evaluate
-from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.lab.prepare.classification import imdb
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    Example,
+    TextSplit,
+    byte_text,
+    write_text_task,
+)
+from fairseq_mega.lab.prepare.generators.listops.language import evaluate
+from fairseq_mega.lab.prepare.splits import SPLITS
 from tests.support import helpers
 from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, refusal, source_of
 

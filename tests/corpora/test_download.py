@@ -10,9 +10,9 @@ from typing import Any, Iterator, List, Optional
 
 import pytest
 
-from fairseq_mega.corpora import download
-from fairseq_mega.corpora.checksums import sha256_of
-from fairseq_mega.corpora.wmt16 import archives
+from fairseq_mega.lab.prepare import download
+from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.wmt16 import archives
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.corpora.classification import imagenet, made_up
 from fairseq_mega.data.image_folder import ImageFolder
+from fairseq_mega.lab.prepare.classification import imagenet, made_up
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 ANY = "--any-archives"

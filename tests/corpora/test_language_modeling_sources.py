@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.corpora import download
-from fairseq_mega.corpora.language_modeling import command, made_up
-from fairseq_mega.corpora.language_modeling.published import CORPORA
-from fairseq_mega.corpora.splits import SPLITS
+from fairseq_mega.lab.prepare import download
+from fairseq_mega.lab.prepare.language_modeling import command, made_up
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
+from fairseq_mega.lab.prepare.splits import SPLITS
 
 UNREACHABLE = "http://127.0.0.1:1/folder"
 

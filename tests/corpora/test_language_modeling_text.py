@@ -9,12 +9,12 @@ from typing import Any, Dict, List
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.corpora import progress
-from fairseq_mega.corpora.language_modeling import command
-from fairseq_mega.corpora.language_modeling.published import CORPORA
-from fairseq_mega.corpora.language_modeling.splitting import follow_bytes
-from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit, text_unit
+from fairseq_mega.lab.prepare import progress
+from fairseq_mega.lab.prepare.language_modeling import command
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
+from fairseq_mega.lab.prepare.language_modeling.splitting import follow_bytes
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 from tests.support import helpers
 
 SPLITS = ("train", "valid", "test")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.corpora.libreoffice_help import read_paragraphs
-from fairseq_mega.corpora.translation import command
-from fairseq_mega.corpora.translation.help_corpus import HelpCorpus, pair_paragraphs
+from fairseq_mega.lab.prepare.libreoffice_help import read_paragraphs
+from fairseq_mega.lab.prepare.translation import command
+from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus, pair_paragraphs
 
 # The frame of a real page: navigation with texts of its own, the content, and hidden notes at the end.
 PAGE = """<!DOCTYPE html>

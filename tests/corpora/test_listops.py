@@ -9,8 +9,8 @@ from typing import Any, Dict, Iterable, List, Tuple
 import numpy as np
 import pytest
 
-from fairseq_mega.corpora.generators.listops.language import OPERATORS, SYMBOLS, evaluate, model_input
-from fairseq_mega.corpora.generators.listops.trees import Example, ListOpsRules, generate_listops
+from fairseq_mega.lab.prepare.generators.listops.language import OPERATORS, SYMBOLS, evaluate, model_input
+from fairseq_mega.lab.prepare.generators.listops.trees import Example, ListOpsRules, generate_listops
 
 SHORT = ListOpsRules(min_length=100, max_length=200)
 Examples = Dict[str, List[Example]]

@@ -10,7 +10,7 @@ from typing import List
 
 import pytest
 
-from fairseq_mega.corpora.generators.ordered_blocks import AHEAD, in_order
+from fairseq_mega.lab.prepare.generators.ordered_blocks import AHEAD, in_order
 
 
 def reciprocal(number: int) -> float:
@@ -49,7 +49,7 @@ def test_no_worker_is_refused(workers: int) -> None:
 
 PROGRAM = """
 import os
-from fairseq_mega.corpora.generators.ordered_blocks import in_order
+from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 
 def who(block):
     return os.getpid()
@@ -80,7 +80,7 @@ def alive(process: int) -> bool:
 
 
 EARLY = """
-from fairseq_mega.corpora.generators.ordered_blocks import in_order
+from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
 for number in range(200):
     blocks = in_order(abs, iter(range(100)), 2)
     for _ in range(number % 7 + 1):

@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from fairseq_mega.corpora.language_modeling.own_documents import DocumentFile
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
+from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.splits import SPLITS
-from fairseq_mega.corpora.translation import command
-from fairseq_mega.corpora.translation.corpus import (
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.translation import command
+from fairseq_mega.lab.prepare.translation.corpus import (
     TEST_SHARE,
     VALID_SHARE,
     Corpus,
@@ -21,9 +21,9 @@ from fairseq_mega.corpora.translation.corpus import (
     remove_repeats,
     split_of_page,
 )
-from fairseq_mega.corpora.translation.parallel_files import read_lines, read_pairs, write_corpus, write_pairs
-from fairseq_mega.corpora.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
-from fairseq_mega.corpora.translation.sentences import pair_sentences, split_sentences
+from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, read_pairs, write_corpus, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
+from fairseq_mega.lab.prepare.translation.sentences import pair_sentences, split_sentences
 
 words = st.lists(st.text(alphabet="abcäßz.!?,;:„“\"'()5 \t\u00a0\u2028\x00\ufeff", max_size=12), max_size=12).map(
     " ".join

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Set, Tuple
 import numpy as np
 import pytest
 
-from fairseq_mega.corpora.generators.pathfinder import (
+from fairseq_mega.lab.prepare.generators.pathfinder import (
     PATHFINDER32,
     PATHFINDER128,
     Contour,
@@ -22,7 +22,7 @@ from fairseq_mega.corpora.generators.pathfinder import (
     layout,
     paint,
 )
-from fairseq_mega.corpora.generators.pathfinder.painting import lanczos_matrix
+from fairseq_mega.lab.prepare.generators.pathfinder.painting import lanczos_matrix
 
 SEED = 7
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from fairseq_mega.corpora.classification.sound_files import read_sound, read_wave
+from fairseq_mega.lab.prepare.classification.sound_files import read_sound, read_wave
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 TONE = np.round(9000 * np.sin(np.arange(4000) * 0.05)).astype(np.int16)
@@ -136,7 +136,7 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
 
 def companded(samples: np.ndarray, law: int) -> bytes:
     """The nearest codes of a law, by its table."""
-    from fairseq_mega.corpora.classification import wave_files
+    from fairseq_mega.lab.prepare.classification import wave_files
 
     table = wave_files._A_LAW_TABLE if law == A_LAW else wave_files._MU_LAW_TABLE
     return np.abs(samples[:, None].astype(int) - table).argmin(axis=1).astype(np.uint8).tobytes()

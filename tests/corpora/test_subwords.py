@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from fairseq_mega.corpora.sentencepieces import train_model
-from fairseq_mega.corpora.translation import command
-from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
-from fairseq_mega.corpora.translation.parallel_text import Pair
 from fairseq_mega.data.text_cleaning import SENTENCES, steps_of_model, write_steps
+from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.prepare.translation import command
+from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_text import Pair
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.language_modeling.text_counts import ByteCounter, TextCounts
 from fairseq_mega.data.byte_text import encode
+from fairseq_mega.lab.prepare.language_modeling.text_counts import ByteCounter, TextCounts
 
 # Line feeds are frequent, so that empty lines and endings of all kinds come up.
 texts = st.lists(st.one_of(st.just(10), st.integers(0, 255)), max_size=60).map(bytes)

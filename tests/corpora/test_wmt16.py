@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.files import count_lines
-from fairseq_mega.corpora.wmt16 import command, made_up, sources, texts
-from fairseq_mega.corpora.wmt16.bpe import BpeFactory, learn_bpe
-from fairseq_mega.corpora.wmt16.length_filter import clean_corpus, keep_pair
-from fairseq_mega.corpora.wmt16.line_pool import LineFunction, TextError, read_lines, transform, transform_missing
-from fairseq_mega.corpora.wmt16.moses import TokenizerFactory
+from fairseq_mega.lab.prepare.wmt16 import command, made_up, sources, texts
+from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
+from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus, keep_pair
+from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, TextError, read_lines, transform, transform_missing
+from fairseq_mega.lab.prepare.wmt16.moses import TokenizerFactory
+from fairseq_mega.lab.runs.files import count_lines
 
 
 def write_lines(path: Path, lines: List[str]) -> Path:

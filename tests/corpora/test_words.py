@@ -10,9 +10,9 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.language_modeling.byte_ranges import ByteRange, whole
-from fairseq_mega.corpora.language_modeling.splitting import check_files
-from fairseq_mega.corpora.language_modeling.words import check_words, read_words
+from fairseq_mega.lab.prepare.language_modeling.byte_ranges import ByteRange, whole
+from fairseq_mega.lab.prepare.language_modeling.splitting import check_files
+from fairseq_mega.lab.prepare.language_modeling.words import check_words, read_words
 from tests.support import helpers
 
 

@@ -6,9 +6,9 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from fairseq_mega.corpora.classification.sound_files import read_sound
 from fairseq_mega.data.file_kinds import HEAD, NO_TEXT, kind_of
 from fairseq_mega.data.image_files import read_image
+from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 
 WORDS = [
     "ясно",

@@ -12,7 +12,6 @@ from fairseq.tasks import FairseqTask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_cleaning import (
     SENTENCES,
@@ -24,6 +23,7 @@ from fairseq_mega.data.text_cleaning import (
     write_steps,
 )
 from fairseq_mega.data.text_units import SubwordUnit
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 
 TEXT = "Café über Stein"
 BLANKS = {

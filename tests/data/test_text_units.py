@@ -7,8 +7,6 @@ from typing import List
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.corpora.language_modeling.unit_file import write_unit
-from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import (
     LINE_END,
@@ -23,6 +21,8 @@ from fairseq_mega.data.text_units import (
     unit_name,
     unspelled,
 )
+from fairseq_mega.lab.prepare.language_modeling.unit_file import write_unit
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 
 TEXTS = ("ROMEO: to be", "Grüße – 10 €", "日本語 😀 text", "a", "")
 

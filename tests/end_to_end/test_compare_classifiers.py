@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from fairseq_mega.comparisons import command as comparisons
-from fairseq_mega.reports import command as reports
-from fairseq_mega.reports.results import make_result, read_result, read_results, write_result
+from fairseq_mega.lab.comparisons import command as comparisons
+from fairseq_mega.lab.report import command as reports
+from fairseq_mega.lab.runs.results import make_result, read_result, read_results, write_result
 from tests.support import in_process, lra_data
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import in_process as no_processes  # noqa: F401
@@ -102,7 +102,7 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
 
 
 def test_speed(tmp_path):
-    command = [sys.executable, "-m", "fairseq_mega.benchmarks", "lra-speed"]
+    command = [sys.executable, "-m", "fairseq_mega.lab.benchmarks", "lra-speed"]
     output = run(*command, "--smoke", "--json", tmp_path / "speed.json")
     assert "| transformer-explicit | " in output and "1.00x, 1.00x | 1x, 1x |" in output
     scores = read_result(tmp_path / "speed.json")["scores"]

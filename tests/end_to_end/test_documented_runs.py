@@ -9,8 +9,8 @@ from typing import Callable, Dict, List
 
 import pytest
 
-from fairseq_mega.corpora.classification import made_up
-from fairseq_mega.corpora.text_scripts import command as text_scripts
+from fairseq_mega.lab.prepare.classification import made_up
+from fairseq_mega.lab.prepare.text_scripts import command as text_scripts
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
 from tests.support.documented_commands import SETS, Command

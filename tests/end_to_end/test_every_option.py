@@ -10,13 +10,16 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import pytest
 from fairseq import options
 
-from fairseq_mega.benchmarks import command as benchmarks
-from fairseq_mega.cli import average_checkpoints, classify, convert_checkpoint, evaluate_lm, inspect_checkpoint
-from fairseq_mega.cli.prepare import command as prepare
+from fairseq_mega.cli import average_checkpoints, convert_checkpoint
 from fairseq_mega.cli.usage import UsageError, explained_errors
-from fairseq_mega.compat import errors
-from fairseq_mega.reports import command as report
-from fairseq_mega.reports.question_answering import command as question_answering
+from fairseq_mega.compat.patches import errors
+from fairseq_mega.lab.benchmarks import command as benchmarks
+from fairseq_mega.lab.evaluate import classify
+from fairseq_mega.lab.evaluate import language_model as evaluate_lm
+from fairseq_mega.lab.evaluate.question_answering import command as question_answering
+from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.prepare import command as prepare
+from fairseq_mega.lab.report import command as report
 from tests.support.tiny_trainings import OPTIONS
 
 PARSERS = ("training", "generation", "interactive_generation", "eval_lm", "validation")

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 import numpy as np
 import pytest
 
-from fairseq_mega.cli import classify
+from fairseq_mega.lab.evaluate import classify
 from tests.support import helpers, tiny_images
 from tests.support.prepare_runs import prepare, refusal, source_of
 
@@ -58,7 +58,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Tuple[Path,
 def test_lines_that_are_no_utf8(texts) -> None:
     """As files do, they go through as they are, where a terminal's locale would refuse them."""
     data, checkpoint = map(str, texts)
-    command = [sys.executable, "-m", "fairseq_mega.cli.classify", data, "--path", checkpoint, "--cpu"]
+    command = [sys.executable, "-m", "fairseq_mega.lab.evaluate.classify", data, "--path", checkpoint, "--cpu"]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     line = "Der Film 7 ist übel.\n".encode("latin-1")
     done = subprocess.run(command, input=line, capture_output=True, env=environment)

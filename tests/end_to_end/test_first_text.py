@@ -8,9 +8,9 @@ from typing import Any, List, NamedTuple
 import pytest
 import torch
 
-from fairseq_mega.corpora.text_scripts import command
+from fairseq_mega.lab.prepare.text_scripts import command
+from fairseq_mega.lab.runs import folder as folders
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.work import folder as folders
 from tests.support import helpers, in_process
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")

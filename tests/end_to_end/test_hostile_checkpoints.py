@@ -13,17 +13,12 @@ from fairseq.models.fconv import FConvModel
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
 from fairseq_mega import cli
-from fairseq_mega.cli import (
-    average_checkpoints,
-    classify,
-    console,
-    convert_checkpoint,
-    evaluate_lm,
-    inspect_checkpoint,
-    lra_results,
-    question_answering,
-    reproduce,
-)
+from fairseq_mega.cli import average_checkpoints, console, convert_checkpoint
+from fairseq_mega.lab.evaluate import classify, lra_results
+from fairseq_mega.lab.evaluate import language_model as evaluate_lm
+from fairseq_mega.lab.evaluate.question_answering import command as question_answering
+from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.reproduce import command as reproduce
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import helpers, pickles

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.reports.results import read_result
+from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import REPOSITORY
 
 RECIPE = ["mega/table2/listops/mega_chunk", "--smoke", "--seeds", "3", "--workers", "1"]
@@ -18,7 +18,7 @@ MOMENTS = ["train: begins", "validation after update", "evaluate: begins"]
 
 def start(out: Path) -> "subprocess.Popen[str]":
     quiet = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-m", "fairseq_mega.cli.reproduce", *RECIPE, "--out", str(out)]
+    command = [sys.executable, "-m", "fairseq_mega.lab.reproduce.command", *RECIPE, "--out", str(out)]
     environment = {**os.environ, **quiet, "PYTHONPATH": str(REPOSITORY)}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from fairseq_mega.comparisons import command as comparisons
-from fairseq_mega.reports import command
-from fairseq_mega.reports.results import make_result, read_results, write_result
+from fairseq_mega.lab.comparisons import command as comparisons
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.runs.results import make_result, read_results, write_result
 from tests.support import in_process
 from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
 from tests.support.in_process import in_process as no_processes  # noqa: F401

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from fairseq_mega.reports.results import read_results
+from fairseq_mega.lab.runs.results import read_results
 from tests.support import in_process, lra_data
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import in_process as no_processes  # noqa: F401

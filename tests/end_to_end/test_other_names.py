@@ -9,8 +9,10 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
-from fairseq_mega.cli import average_checkpoints, classify, console, convert_checkpoint, evaluate_lm
-from fairseq_mega.compat import names
+from fairseq_mega.cli import average_checkpoints, console, convert_checkpoint
+from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.lab.evaluate import classify
+from fairseq_mega.lab.evaluate import language_model as evaluate_lm
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import in_process, tiny_images

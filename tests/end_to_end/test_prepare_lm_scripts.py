@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from fairseq_mega.corpora.language_modeling import made_up
-from fairseq_mega.corpora.text_scripts import command
+from fairseq_mega.lab.prepare.language_modeling import made_up
+from fairseq_mega.lab.prepare.text_scripts import command
 from tests.support import helpers, in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.stand_ins import as_user, commands_in

@@ -9,9 +9,9 @@ from typing import Dict, Optional
 
 import pytest
 
-from fairseq_mega.corpora.translation.parallel_files import read_lines, write_pairs
-from fairseq_mega.corpora.translation.parallel_text import Pair
-from fairseq_mega.quickstart import command
+from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_text import Pair
+from fairseq_mega.lab.quickstart import command
 from tests.support import in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.stand_ins import as_user, commands_in

@@ -7,7 +7,7 @@ from typing import Tuple
 
 import pytest
 
-from fairseq_mega.work import folder as folders
+from fairseq_mega.lab.runs import folder as folders
 from tests.end_to_end.test_quickstart import quickstart
 from tests.support import in_process
 

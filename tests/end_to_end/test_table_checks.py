@@ -7,9 +7,9 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes import runner
-from fairseq_mega.work.commands import StageError
+from fairseq_mega.lab.reproduce import runner
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.runs.commands import StageError
 from tests.support import in_process as running
 from tests.support import lra_data
 

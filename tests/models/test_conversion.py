@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fairseq_mega.cli import convert_checkpoint as command
-from fairseq_mega.compat.loading import load_checkpoint
-from fairseq_mega.models.published_checkpoints import convert_checkpoint, is_ours, publish_checkpoint
-from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
-from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.convert import convert_checkpoint, is_ours, publish_checkpoint
+from fairseq_mega.convert.building import build_model, check_complete
+from fairseq_mega.convert.verifying import largest_difference
 from tests.support import tiny_mega
 from tests.support.published_layouts import LAYOUTS
 

@@ -13,7 +13,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.modules.adaptive_softmax import TiedLinear
 from torch import nn
 
-from fairseq_mega.compat.decode_weights import asked_for
+from fairseq_mega.compat.features.decode_weights import asked_for
 from fairseq_mega.models.decode_weights import pack_weights
 from fairseq_mega.modules.packed_linear import PackedLinear
 from fairseq_mega.ops.packed_linear import PackedMatrix, unpack

@@ -10,15 +10,16 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mega.cli import console, inspect_checkpoint
+from fairseq_mega.cli import console
 from fairseq_mega.cli import convert_checkpoint as command
-from fairseq_mega.compat.loading import load_checkpoint
+from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.convert import convert_name
+from fairseq_mega.convert.building import build_model, check_complete
+from fairseq_mega.convert.images import convert_images, publish_images
+from fairseq_mega.convert.tensors import convert_state_dict
+from fairseq_mega.convert.verifying import largest_difference
+from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
 from fairseq_mega.models.mega_image import MegaImageModel
-from fairseq_mega.models.published_checkpoints import convert_name
-from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
-from fairseq_mega.models.published_checkpoints.images import convert_images, publish_images
-from fairseq_mega.models.published_checkpoints.tensors import convert_state_dict
-from fairseq_mega.models.published_checkpoints.verifying import largest_difference
 from tests.support import published_images, tiny_images
 from tests.support.helpers import forget_earlier_runs
 from tests.support.published_images import SIZE

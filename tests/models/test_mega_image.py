@@ -6,9 +6,9 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_mega.compat.undecayed import is_undecayed
+from fairseq_mega.compat.patches.undecayed import is_undecayed
+from fairseq_mega.convert.tensors import publish_state_dict
 from fairseq_mega.models.mega_image import MegaImageModel
-from fairseq_mega.models.published_checkpoints.tensors import publish_state_dict
 from fairseq_mega.modules.dropout import StochasticDepth
 from tests.support.tiny_images import build
 

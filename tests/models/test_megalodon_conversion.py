@@ -11,17 +11,13 @@ from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_mega.cli import convert_checkpoint as command
-from fairseq_mega.compat.loading import load_checkpoint
-from fairseq_mega.models.published_checkpoints import plain_megalodon
-from fairseq_mega.models.published_checkpoints.building import check_complete
-from fairseq_mega.models.published_checkpoints.megalodon import (
-    convert_megalodon,
-    publish_megalodon,
-    read_consolidated,
-)
-from fairseq_mega.models.published_checkpoints.megalodon_names import FREQUENCIES, PRIORS, published_name
-from fairseq_mega.models.published_checkpoints.sentencepiece_symbols import our_numbers
-from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.convert import plain_megalodon
+from fairseq_mega.convert.building import check_complete
+from fairseq_mega.convert.megalodon import convert_megalodon, publish_megalodon, read_consolidated
+from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_name
+from fairseq_mega.convert.sentencepiece_symbols import our_numbers
+from fairseq_mega.convert.verifying import largest_difference
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.compat.undecayed import is_undecayed
+from fairseq_mega.compat.patches.undecayed import is_undecayed
 from fairseq_mega.models.megalodon_image import MegalodonImageModel
 from fairseq_mega.modules.dropout import StochasticDepth
 from fairseq_mega.modules.megalodon.norms import GroupNorm

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fairseq_mega.convert import convert_checkpoint, convert_name
+from fairseq_mega.convert.options import flat_options
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.published_checkpoints import convert_checkpoint, convert_name
-from fairseq_mega.models.published_checkpoints.options import flat_options
 from tests.support.tiny_mega import dictionary
 
 GOLDENS = Path(__file__).parent.parent / "goldens"

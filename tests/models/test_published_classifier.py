@@ -8,8 +8,8 @@ import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from fairseq_mega.convert import convert_checkpoint
 from fairseq_mega.models.mega_classifier import MegaClassifier
-from fairseq_mega.models.published_checkpoints import convert_checkpoint
 from fairseq_mega.modules.gated_attention import GatedAttention
 from tests.support.tiny_classifier import build, task
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.models.presets import preset, preset_names
-from fairseq_mega.recipes.catalogue import catalogue
 from tests.support.tiny_classifier import build, padded, parameters, texts, with_inputs
 from tests.support.tiny_mega import lively
 

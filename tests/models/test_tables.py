@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from fairseq_mega.models.published_checkpoints import convert_name
+from fairseq_mega.convert import convert_name
 from fairseq_mega.models.tables import plain_table
 from tests.support import tiny_lm, tiny_mega
 from tests.support.helpers import TINY_MODEL, hypotheses, make_parallel_corpus, run_fairseq

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from fairseq_mega.cli import convert_checkpoint as command
-from fairseq_mega.compat.loading import load_checkpoint
-from fairseq_mega.models.published_checkpoints import transformers_mega
-from fairseq_mega.models.published_checkpoints.building import build_model, check_complete
-from fairseq_mega.models.published_checkpoints.transformers_limits import DEFAULTS
-from fairseq_mega.models.published_checkpoints.transformers_mega import convert_transformers, publish_transformers
-from fairseq_mega.models.published_checkpoints.verifying import largest_difference
+from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.convert import transformers_mega
+from fairseq_mega.convert.building import build_model, check_complete
+from fairseq_mega.convert.transformers_limits import DEFAULTS
+from fairseq_mega.convert.transformers_mega import convert_transformers, publish_transformers
+from fairseq_mega.convert.verifying import largest_difference
 from tests.support import pickles
 
 EXPECTED = np.load(Path(__file__).parent.parent / "goldens" / "transformers.expected.npz")

@@ -5,8 +5,8 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_mega.compat import torchvision_operators
-from fairseq_mega.compat.undecayed import is_undecayed
+from fairseq_mega.compat.patches import torchvision_operators
+from fairseq_mega.compat.patches.undecayed import is_undecayed
 from fairseq_mega.models.vit_image import VitImageModel
 from tests.support import tiny_images
 

@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.quickstart import options, training, translation
-from fairseq_mega.work.commands import StageError
+from fairseq_mega.lab.quickstart import options, training, translation
+from fairseq_mega.lab.runs.commands import StageError
 
 GOOD = "".join(f"line {number}\n" for number in range(120))
 TEXTS: Dict[str, Any] = {

@@ -5,10 +5,10 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.quickstart import language_model, translation
-from fairseq_mega.quickstart.options import LM, TRANSLATION, parse
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.command_line import flag
+from fairseq_mega.lab.quickstart import language_model, translation
+from fairseq_mega.lab.quickstart.options import LM, TRANSLATION, parse
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.command_line import flag
 
 
 def started(task: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> List[str]:

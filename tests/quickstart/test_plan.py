@@ -6,14 +6,14 @@ from typing import Optional, Sequence
 
 import pytest
 
-from fairseq_mega.compat import precision
-from fairseq_mega.quickstart import training, translation
-from fairseq_mega.quickstart.hyper_parameters import recipe_of
-from fairseq_mega.quickstart.options import parse
-from fairseq_mega.reports.log_progress import Progress
-from fairseq_mega.reports.results import make_result, write_result
-from fairseq_mega.work.commands import StageError
-from fairseq_mega.work.folder import Work
+from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.quickstart import training, translation
+from fairseq_mega.lab.quickstart.hyper_parameters import recipe_of
+from fairseq_mega.lab.quickstart.options import parse
+from fairseq_mega.lab.runs.commands import StageError
+from fairseq_mega.lab.runs.folder import Work
+from fairseq_mega.lab.runs.log_progress import Progress
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 
 @pytest.mark.parametrize(("elapsed", "minutes"), [(0.5, 15.0), (6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])

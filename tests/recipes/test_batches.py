@@ -4,9 +4,9 @@ from typing import Tuple
 
 import pytest
 
-from fairseq_mega.recipes.batches import share_out
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.recipe import RecipeError
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.batches import share_out
 
 TASKS = {
     **{task: f"mega/table2/{task}/mega" for task in ("listops", "text", "retrieval", "image", "pathfinder", "pathx")},

@@ -7,14 +7,14 @@ from typing import List, Optional
 
 import pytest
 
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.cells import cell, write_cells
-from fairseq_mega.recipes.evaluating import results_of
-from fairseq_mega.recipes.recording import data_of, print_report
-from fairseq_mega.recipes.revising import at_each_rate
-from fairseq_mega.recipes.runs import Run, plan
-from fairseq_mega.recipes.wishes import Wishes
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.reproduce.cells import cell, write_cells
+from fairseq_mega.lab.reproduce.evaluating import results_of
+from fairseq_mega.lab.reproduce.recording import data_of, print_report
+from fairseq_mega.lab.reproduce.revising import at_each_rate
+from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 RECIPE = catalogue()["miniature/listops/mega"]
 

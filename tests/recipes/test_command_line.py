@@ -16,12 +16,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 import fairseq_mega  # noqa: F401
-from fairseq_mega.compat.precision import set_flags
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.command_line import arguments
-from fairseq_mega.recipes.recipe import FOLDER
-from fairseq_mega.recipes.runs import plan
-from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.compat.features.precision import set_flags
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.command_line import arguments
+from fairseq_mega.lab.recipes.recipe import FOLDER
+from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.wishes import Wishes
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
 # fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when

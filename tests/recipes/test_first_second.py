@@ -8,12 +8,12 @@ from typing import Any, Callable
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes import runner, storage
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.data import Data
-from fairseq_mega.recipes.recipe import RecipeError
-from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce import runner, storage
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.data import Data
+from fairseq_mega.lab.reproduce.wishes import Wishes
 
 TRANSLATION, TEXT = "mega/table7/en-de/mega_softmax", "mega/table2/text/mega"
 

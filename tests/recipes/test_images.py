@@ -7,15 +7,15 @@ from typing import Tuple
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.corpora.classification.imagenet import IMAGES
 from fairseq_mega.data.augmented_images import images_per_epoch
-from fairseq_mega.recipes import runner
-from fairseq_mega.recipes.catalogue import catalogue, find
-from fairseq_mega.recipes.image_folders import IMAGENET
-from fairseq_mega.recipes.runs import plan
-from fairseq_mega.recipes.sizes import parameters
-from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
+from fairseq_mega.lab.recipes.catalogue import catalogue, find
+from fairseq_mega.lab.reproduce import runner
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.image_folders import IMAGENET
+from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.sizes import parameters
+from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support import tiny_images
 
 

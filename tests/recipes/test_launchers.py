@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
+from fairseq_mega.lab.reproduce.command import main
 from tests.support import lra_data
 
 ONE = "mega/table2/image/mega"

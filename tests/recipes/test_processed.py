@@ -5,15 +5,15 @@ from typing import Sequence
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.corpora.generators.listops.language import SYMBOLS
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.datasets import DATASETS
-from fairseq_mega.recipes.listing import listing
-from fairseq_mega.recipes.processed import find_processed
-from fairseq_mega.recipes.recipe import RecipeError
-from fairseq_mega.recipes.runner import folders, prepare, runs_of
-from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.datasets import DATASETS
+from fairseq_mega.lab.reproduce.listing import listing
+from fairseq_mega.lab.reproduce.processed import find_processed
+from fairseq_mega.lab.reproduce.runner import folders, prepare, runs_of
+from fairseq_mega.lab.reproduce.wishes import Wishes
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes import processed_archives
-from fairseq_mega.recipes.catalogue import catalogue, find
-from fairseq_mega.recipes.processed_archives import addresses
-from fairseq_mega.recipes.recipe import RecipeError
+from fairseq_mega.lab.recipes.catalogue import catalogue, find
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce import processed_archives
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.processed_archives import addresses
 from tests.recipes.test_processed import write
 
 

@@ -9,16 +9,16 @@ import pytest
 import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_mega.cli.reproduce import main
+from fairseq_mega.lab.recipes import recipe as recipe_files
+from fairseq_mega.lab.recipes.catalogue import catalogue, find, find_all
+from fairseq_mega.lab.recipes.published import NEEDS_WEIGHTS
+from fairseq_mega.lab.recipes.recipe import FOLDER, RecipeError, load
+from fairseq_mega.lab.report import lra_tables, megalodon_classifiers, megalodon_language_models, table5, table7
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.estimates import duration, operations, span
+from fairseq_mega.lab.reproduce.runner import folders
+from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.models.presets import preset
-from fairseq_mega.recipes import recipe as recipe_files
-from fairseq_mega.recipes.catalogue import catalogue, find, find_all
-from fairseq_mega.recipes.estimates import duration, operations, span
-from fairseq_mega.recipes.published import NEEDS_WEIGHTS
-from fairseq_mega.recipes.recipe import FOLDER, RecipeError, load
-from fairseq_mega.recipes.runner import folders
-from fairseq_mega.recipes.wishes import Wishes
-from fairseq_mega.reports import lra_tables, megalodon_classifiers, megalodon_language_models, table5, table7
 
 ONE = (FOLDER / "mega/table2/text/mega_chunk.yaml").read_text(encoding="utf-8")
 INHERITS = "[/mega/table2/text/mega@_global_, _self_]"
@@ -219,7 +219,7 @@ def test_reports_have_the_published_values_of_megalodon() -> None:
 def test_every_table_has_a_script() -> None:
     """A table or figure of recipes has a script that names it, and says in its help what it does."""
     named = {}
-    for script in (FOLDER.parent.parent / "scripts").glob("mega*_*.sh"):
+    for script in (FOLDER.parents[2] / "scripts").glob("mega*_*.sh"):
         text = script.read_text(encoding="utf-8")
         (name,) = re.findall(r"^(?:extras=\w+ )?reproduce (\S+) ", text, re.MULTILINE)
         named[name] = script.name

@@ -8,13 +8,13 @@ from typing import Dict, List
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.corpora import lra_release
-from fairseq_mega.corpora.download import DownloadError
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.recording import data_of
-from fairseq_mega.recipes.runs import plan
-from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.lab.prepare import lra_release
+from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.recording import data_of
+from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support.in_process import in_process  # noqa: F401
 
 TABLES = {

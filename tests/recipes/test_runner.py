@@ -6,11 +6,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes import runner
-from fairseq_mega.reports.recipe_states import FAILED
-from fairseq_mega.reports.results import read_results
-from fairseq_mega.work.commands import StageError
+from fairseq_mega.lab.report.recipe_states import FAILED
+from fairseq_mega.lab.reproduce import runner
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.runs.commands import StageError
+from fairseq_mega.lab.runs.results import read_results
 from tests.support import in_process as running
 from tests.support.in_process import in_process  # noqa: F401
 

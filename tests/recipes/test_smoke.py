@@ -9,14 +9,14 @@ from typing import Dict, List
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes.catalogue import catalogue, find_all
-from fairseq_mega.recipes.evaluating import results_of
-from fairseq_mega.recipes.recipe import Recipe
-from fairseq_mega.recipes.recording import FIGURES
-from fairseq_mega.recipes.runner import folders, prepare, runs_of
-from fairseq_mega.recipes.wishes import Wishes
-from fairseq_mega.reports.results import read_result
+from fairseq_mega.lab.recipes.catalogue import catalogue, find_all
+from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.evaluating import results_of
+from fairseq_mega.lab.reproduce.recording import FIGURES
+from fairseq_mega.lab.reproduce.runner import folders, prepare, runs_of
+from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.results import read_result
 from tests.support.in_process import in_process  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]

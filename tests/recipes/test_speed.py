@@ -6,16 +6,16 @@ from typing import Any, Dict, List, Sequence
 import pytest
 import torch
 
-from fairseq_mega.benchmarks.recipe_model import build_recipe
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes.catalogue import catalogue, find
-from fairseq_mega.recipes.estimates import duration, operations_measured
-from fairseq_mega.recipes.evaluating import results_of, speed
-from fairseq_mega.recipes.recipe import RecipeError
-from fairseq_mega.recipes.runner import check, folders, runs_of
-from fairseq_mega.recipes.storage import LEAST, bytes_of_recipe
-from fairseq_mega.recipes.wishes import Wishes
-from fairseq_mega.reports.results import make_result, read_result, write_result
+from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
+from fairseq_mega.lab.recipes.catalogue import catalogue, find
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.estimates import duration, operations_measured
+from fairseq_mega.lab.reproduce.evaluating import results_of, speed
+from fairseq_mega.lab.reproduce.runner import check, folders, runs_of
+from fairseq_mega.lab.reproduce.storage import LEAST, bytes_of_recipe
+from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 RECIPES = find("megalodon/figure4")
 LLAMA2 = 6_738_415_616  # parameters of LLAMA2-7B

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_mega.benchmarks.recipe_model import build_recipe
-from fairseq_mega.cli.reproduce import main
-from fairseq_mega.recipes import runner, storage
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.recipe import RecipeError
-from fairseq_mega.recipes.runs import Run, plan
-from fairseq_mega.recipes.sizes import layer_size, parameters
-from fairseq_mega.recipes.storage import bytes_of_run, check_disk, kept
-from fairseq_mega.recipes.wishes import Wishes
+from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce import runner, storage
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.sizes import layer_size, parameters
+from fairseq_mega.lab.reproduce.storage import bytes_of_run, check_disk, kept
+from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support import lra_data
 
 PUBLISHED = {  # parameters: MEGA, Table 5; the README of its code; counts of models that were built

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from fairseq_mega.corpora.classification.imagenet import IMAGES
-from fairseq_mega.corpora.language_modeling.pg19 import WORDS
-from fairseq_mega.corpora.language_modeling.published import CORPORA
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.recipes.recipe import Recipe
+from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
+from fairseq_mega.lab.prepare.language_modeling.pg19 import WORDS
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import Recipe
 
 MOST = 0.05
 FORWARD = 1 / 3  # of what an example costs in training, which goes backward, too

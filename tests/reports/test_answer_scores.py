@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fairseq_mega.reports.question_answering import scores
+from fairseq_mega.lab.evaluate.question_answering import scores
 
 
 @pytest.mark.parametrize(

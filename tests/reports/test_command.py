@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_mega.reports import command
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 
 @pytest.mark.parametrize("name", command.REPORTS)

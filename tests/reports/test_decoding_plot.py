@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_mega.reports.decoding import plot_speeds, speeds
+from fairseq_mega.lab.report.decoding import plot_speeds, speeds
 
 SCORES = {
     "mega position=1000 seconds": 0.01,

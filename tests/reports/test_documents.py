@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.reports import command
-from fairseq_mega.reports.documents import (
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.report.documents import (
     filling,
     language_models,
     layers,
@@ -20,8 +20,8 @@ from fairseq_mega.reports.documents import (
     registry,
     shared_sequences,
 )
-from fairseq_mega.reports.language_models import BENCHMARK
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.report.language_models import BENCHMARK
+from fairseq_mega.lab.runs.results import make_result, write_result
 from tests.support.helpers import REPOSITORY
 
 MEASURED = re.compile(r"\| [^|]*\d (ms|s|MiB|tokens/s)[ ,|(]|\| \*{0,2}[\d.]+x")

@@ -9,11 +9,11 @@ from typing import Any, List, Tuple
 import pytest
 import torch
 
-from fairseq_mega.cli import inspect_checkpoint
+from fairseq_mega.lab.inspect import averages, comparison, parts, pictures
+from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
-from fairseq_mega.reports.inspection import averages, comparison, parts, pictures
-from fairseq_mega.reports.inspection.attention import _self_attention, attention_for
 from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
 from tests.support.tiny_classifier import parameters
 

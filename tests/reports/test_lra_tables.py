@@ -7,11 +7,12 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from fairseq_mega.cli import lra_results
-from fairseq_mega.corpora.classification import made_up
-from fairseq_mega.reports import classifier_scores, command, figure5, training_log
-from fairseq_mega.reports.lra_runs import TASKS
-from fairseq_mega.reports.results import make_result, read_result, write_result
+from fairseq_mega.lab.evaluate import classifier_scores, lra_results
+from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.prepare.classification import made_up
+from fairseq_mega.lab.report import command, figure5
+from fairseq_mega.lab.runs import training_log
+from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from tests.support import lra_data
 from tests.support.helpers import captured_output, forget_earlier_runs
 from tests.support.prepare_runs import prepare, source_of

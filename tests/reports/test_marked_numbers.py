@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fairseq_mega.reports import command
-from fairseq_mega.reports.documents import filling, marked
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.report.documents import filling, marked
+from fairseq_mega.lab.runs.results import make_result, write_result
 from tests.support.helpers import REPOSITORY
 
 SCORES = {"a L=1 seconds": 0.0894, "b L=1 seconds": 0.4162, "a bytes": 3.5 * 2**20, "bleu": 36.06, "c, d bleu": -2.0}

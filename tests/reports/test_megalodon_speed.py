@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.reports.command import main
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 SPEEDS = {"llama": {4096: 100.0, 32768: 40.0}, "megalodon": {4096: 80.0, 32768: 90.0}}
 

@@ -15,10 +15,10 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models import MODEL_REGISTRY
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from fairseq_mega.cli import inspect_checkpoint
+from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
+from fairseq_mega.lab.inspect.adaptive_memory import zipf_shares
+from fairseq_mega.lab.inspect.memory import GIB, STATE, Step, model_of, step_of
 from fairseq_mega.ops import native
-from fairseq_mega.reports.inspection.adaptive_memory import zipf_shares
-from fairseq_mega.reports.inspection.memory import GIB, STATE, Step, model_of, step_of
 from tests.support import tiny_lm
 from tests.support.helpers import REPOSITORY
 

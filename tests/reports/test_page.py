@@ -8,12 +8,12 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from fairseq_mega.reports import command, curves
-from fairseq_mega.reports.documents import filling
-from fairseq_mega.reports.page import parts, writing
-from fairseq_mega.reports.recipe_states import find_results
-from fairseq_mega.reports.results import make_result, write_result
-from fairseq_mega.reports.text_tables import Table
+from fairseq_mega.lab.report import command, curves
+from fairseq_mega.lab.report.documents import filling
+from fairseq_mega.lab.report.page import parts, writing
+from fairseq_mega.lab.report.recipe_states import find_results
+from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.runs.text_tables import Table
 from tests.support.browser import browser, look_at
 from tests.support.helpers import REPOSITORY
 

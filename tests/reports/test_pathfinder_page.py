@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.reports import pathfinder_page
-from fairseq_mega.reports.command import main
+from fairseq_mega.lab.report import pathfinder_page
+from fairseq_mega.lab.report.command import main
 
 
 def test_the_page_shows_both_labels(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from fairseq_mega.cli import question_answering
+from fairseq_mega.lab.evaluate.question_answering import command as question_answering
+from fairseq_mega.lab.evaluate.question_answering import scores
+from fairseq_mega.lab.evaluate.question_answering.answers import AnswerFile
+from fairseq_mega.lab.evaluate.question_answering.prompts import draw_shots, prompt_of
+from fairseq_mega.lab.evaluate.question_answering.questions import Lines, Question, Questions
 from fairseq_mega.models.text_generator import TextGenerator
-from fairseq_mega.reports.question_answering import scores
-from fairseq_mega.reports.question_answering.answers import AnswerFile
-from fairseq_mega.reports.question_answering.prompts import draw_shots, prompt_of
-from fairseq_mega.reports.question_answering.questions import Lines, Question, Questions
 from tests.support.helpers import random_sentences, run_fairseq
 
 

@@ -8,10 +8,10 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fairseq_mega.recipes.catalogue import catalogue
-from fairseq_mega.reports import command
-from fairseq_mega.reports.recipe_states import FAILED, benchmark_table, ours_of, states
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.report.recipe_states import FAILED, benchmark_table, ours_of, states
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 NAME = "mega/table2/text/mega"
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from fairseq.models import MODEL_REGISTRY
 
+from fairseq_mega.convert.building import stand_in
+from fairseq_mega.lab.report.documents import sizes
 from fairseq_mega.models.options.megalodon_lm import complete_megalodon
 from fairseq_mega.models.presets import preset
-from fairseq_mega.models.published_checkpoints.building import stand_in
-from fairseq_mega.reports.documents import sizes
 
 
 @pytest.mark.parametrize("size", sizes.SIZES)

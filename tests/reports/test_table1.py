@@ -5,11 +5,11 @@ from typing import Any, Dict
 
 import pytest
 
-from fairseq_mega.cli.reproduce import main as reproduce
-from fairseq_mega.reports.command import main
-from fairseq_mega.reports.lra_runs import LRA, TASKS
-from fairseq_mega.reports.results import make_result, write_result
-from fairseq_mega.reports.table1 import paper
+from fairseq_mega.lab.evaluate.lra_runs import LRA, TASKS
+from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.report.table1 import paper
+from fairseq_mega.lab.reproduce.command import main as reproduce
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 
 def test_the_paper() -> None:

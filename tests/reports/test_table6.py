@@ -5,9 +5,9 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.reports import megalodon_classifiers, table6
-from fairseq_mega.reports.command import main
-from fairseq_mega.reports.results import make_result, write_result
+from fairseq_mega.lab.report import megalodon_classifiers, table6
+from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 
 def write(folder: Path, name: str, top1: float, seed: int = 1, examples: int = 50_000, **settings: Any) -> None:

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from fairseq_mega.reports import command, results, table7
+from fairseq_mega.lab.report import command, table7
+from fairseq_mega.lab.runs import results
 
 
 def store(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairseq_mega.reports import command, provenance
-from fairseq_mega.reports.results import make_result, write_result
-from fairseq_mega.reports.text_tables import FORMATS, Table
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.runs import provenance
+from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 
 TABLE = Table(["name", "a|b"], [["one, two", "1"], ["three", ""]])
 

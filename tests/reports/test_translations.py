@@ -10,8 +10,10 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from fairseq_mega.reports import bleu, command, results
-from fairseq_mega.reports.bleu import compound_split_bleu, sacre_bleu, split_compounds
+from fairseq_mega.lab.evaluate import bleu
+from fairseq_mega.lab.evaluate.bleu import compound_split_bleu, sacre_bleu, split_compounds
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.runs import results
 
 REFERENCES = [f"das ist Satz Nummer {number} von elf kurzen Sätzen ." for number in range(11)]
 

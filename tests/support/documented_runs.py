@@ -38,12 +38,12 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "python scripts/build_wheels.py": RunBy("test_build_wheels.py::test_a_wheel_and_what_it_needs"),
     "python setup.py build_ext --inplace": RunBy("test_packaging.py::test_extension_in_the_wheel_is_used"),
     "python -m tests.simulator.planted_defects": RunBy("simulator/test_planted_defects.py::test_a_defect_is_noticed"),
-    "python -m fairseq_mega.benchmarks": Read("measures for minutes; tests/benchmarks runs measurements in small"),
+    "python -m fairseq_mega.lab.benchmarks": Read("measures for minutes; tests/benchmarks runs measurements in small"),
     "bash scripts/quickstart.sh": RunBy(f"{TRANSLATES}::test_a_run_scores_every_sentence_and_tells_what_was_made"),
     "bash scripts/quickstart.sh --task lm": RunBy(
         "end_to_end/test_quickstart_lm.py::test_a_run_scores_every_byte_and_writes_a_text"
     ),
-    "python -m fairseq_mega.corpora.translation": FIVE,
+    "python -m fairseq_mega.lab.prepare.translation": FIVE,
     "fairseq-preprocess": FIVE,
     "fairseq-mega-train outputs/own": FIVE,
     "fairseq-mega-interactive outputs/own": FIVE,
@@ -70,16 +70,16 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "fairseq-mega-prepare": ABBREVIATED,
     "fairseq-mega-prepare pg19": RunBy("corpora/test_pg19.py::test_from_the_bucket"),
     "fairseq-mega-qa": RunBy("reports/test_question_answering.py::test_answers_of_a_model"),
-    "python -m fairseq_mega.cli.evaluate_lm": RunBy(
+    "python -m fairseq_mega.lab.evaluate.language_model": RunBy(
         "cli/test_evaluate_lm.py::test_finished_results_are_kept_and_printed"
     ),
     "fairseq-mega-reproduce mega/table2": RunBy("recipes/test_runner.py::test_classifiers"),
     "fairseq-mega-reproduce mega/table6": TRAINS,
     "fairseq-mega-reproduce --launcher": RunBy("recipes/test_launchers.py::test_jobs_of_slurm"),
     "fairseq-mega-reproduce miniature": MINIATURE,
-    "python -m fairseq_mega.reports miniature": MINIATURE,
-    "python -m fairseq_mega.reports translations": ABBREVIATED,
-    "python -m fairseq_mega.reports decoding": RunBy("reports/test_decoding_plot.py::test_the_plot_is_written"),
+    "python -m fairseq_mega.lab.report miniature": MINIATURE,
+    "python -m fairseq_mega.lab.report translations": ABBREVIATED,
+    "python -m fairseq_mega.lab.report decoding": RunBy("reports/test_decoding_plot.py::test_the_plot_is_written"),
     "fairseq-mega-report --html": RunBy("reports/test_page.py::test_the_page_is_whole_and_needs_no_other_file"),
     "fairseq-mega-report --write": RunBy("reports/test_documents.py::test_write_and_check"),
     "fairseq-mega-report classifiers": RunBy(

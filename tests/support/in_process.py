@@ -14,11 +14,11 @@ from unittest import mock
 import pytest
 
 from fairseq_mega.cli import console
-from fairseq_mega.cli import reproduce as reproducing
-from fairseq_mega.recipes import runner, tables
-from fairseq_mega.reports.log_progress import Progress, copy_with_progress
-from fairseq_mega.work import folder
-from fairseq_mega.work.commands import CommandError, StageError
+from fairseq_mega.lab.reproduce import command as reproducing
+from fairseq_mega.lab.reproduce import runner, tables
+from fairseq_mega.lab.runs import folder
+from fairseq_mega.lab.runs.commands import CommandError, StageError
+from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
 from tests.support.helpers import REPOSITORY, captured_output, forget_earlier_runs
 
 
@@ -57,7 +57,7 @@ def run_module(words: Sequence[str]) -> int:
 def execute(
     words: Sequence[str], log: Path, variables: Dict[str, str], progress: Any = None, output: Optional[Path] = None
 ) -> None:
-    """As :func:`fairseq_mega.work.commands.execute`."""
+    """As :func:`fairseq_mega.lab.runs.commands.execute`."""
     with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
         status = run_module(words)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def run_command(
     output: Optional[Path] = None,
     own_group: bool = False,
 ) -> None:
-    """As :func:`fairseq_mega.work.commands.run_command`, with an error for an error."""
+    """As :func:`fairseq_mega.lab.runs.commands.run_command`, with an error for an error."""
     assert output is None
     with captured_output() as buffer:
         try:

@@ -5,8 +5,8 @@ import random
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 
 TASK: List[object] = ["--task", "megalodon_pretrain", "--variant-block-multiple-min", 2]
 TASK += ["--variant-block-multiple-max", 2]

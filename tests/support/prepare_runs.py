@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
 
-from fairseq_mega.cli.prepare import command
+from fairseq_mega.lab.prepare import command
 from tests.support import helpers
 
 

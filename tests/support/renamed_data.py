@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import numpy as np
 import pytest
 
-from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 from tests.support import helpers, json_texts, tiny_images, tiny_trainings
 
 RAW = Path("processed_data") / "raw"

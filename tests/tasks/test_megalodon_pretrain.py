@@ -8,10 +8,10 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from fairseq_mega.corpora.sentencepieces import train_model
 from fairseq_mega.data import token_index
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support import json_texts, processes
 from tests.support.helpers import hypotheses, run_fairseq, train_with_two_processes

@@ -7,9 +7,9 @@ from typing import List, Optional
 
 import pytest
 
-from fairseq_mega.work import commands
-from fairseq_mega.work.commands import StageError
-from fairseq_mega.work.folder import Work
+from fairseq_mega.lab.runs import commands
+from fairseq_mega.lab.runs.commands import StageError
+from fairseq_mega.lab.runs.folder import Work
 
 
 def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Multi-dimensional damped EMA (MEGA, section 3.1; MEGALODON, section 3.1): one public function and its paths.
 
-How :func:`damped_ema` chooses, measured by ``python -m fairseq_mega.benchmarks kernels``:
+How :func:`damped_ema` chooses, measured by ``python -m fairseq_mega.lab.benchmarks kernels``:
 
 * ``native_fft``, an FFT in the shared memory of a GPU, where N exceeds FFT_COMPONENTS, for whole sequences of up to
   16384 steps. (That bound is an estimate from counting operations; no GPU has measured it.)

@@ -1,8 +1,0 @@
-"""python -m fairseq_mega.cli.prepare: the command fairseq-mega-prepare in a checkout that is not installed."""
-
-import sys
-
-from fairseq_mega.cli.prepare.command import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,214 @@
+"""The one way in which files of torch.save are opened: as data, whatever torch's default, with an error in words."""
+
+import argparse
+import contextlib
+import errno
+import importlib
+import os
+import pickle
+import re
+import tarfile
+import typing
+import zipfile
+
+import torch
+
+from fairseq_mega.compat.patches.architectures import UnexpectedName
+from fairseq_mega.compat.patches.expressions import UnsafeExpression
+from fairseq_mega.compat.patches.patching import ModuleWith, wrap
+
+from . import safetensors_files
+from .safe_globals import RefusedContents
+
+# The modules of fairseq that open files with torch.load.
+LOADING_MODULES = (
+    "checkpoint_utils",
+    "data.codedataset",
+    "distributed.utils",
+    "models.speech_to_text.xm_transformer",
+    "models.text_to_speech.vocoder",
+    "modules.quantization.pq.em",
+)
+MOST_VALUES = 10**7  # in a checkpoint, counted once for each place where they stand
+REFUSED = (
+    r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (?P<name>\S+)",
+    r"Trying to call reduce for unrecognized function (?P<call>.+)",
+    r"(?:Can only create new object|Can only build) .* but got (?P<kind>.+)",
+)
+ADVICE = (
+    "A file that asks for more than tensors and plain values can run any program on the machine that reads it: get the "
+    "checkpoint from a source that you trust, saved as plain values"
+)
+
+
+class UnreadableFile(ValueError):
+    """A file that is damaged, or of another kind; the message names it."""
+
+
+def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = False) -> typing.Any:
+    """Read a file of torch.save; it can hold tensors, plain containers and fairseq's settings only.
+
+    A name that ends with .safetensors is read as such, see :mod:`fairseq_mega.compat.checkpoints.safetensors_files`.
+
+    Args:
+        file: a path, or a stream of bytes opened for reading.
+        map_location: see torch.load.
+        mmap: map tensors into memory where the file allows it.
+
+    Raises:
+        OSError: if it cannot be opened.
+        RefusedContents: if it holds anything else, which is not built, or unpacks into far more than its size.
+        UnreadableFile: if it is damaged or no such file.
+    """
+    where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
+    if safetensors_files.names_safetensors(where):
+        return _read_safetensors(where, map_location)
+    try:
+        mmap = _is_archive(file) and mmap  # the format before torch 1.6 cannot be mapped
+        loaded = torch.load(file, map_location=map_location, weights_only=True, mmap=mmap)
+        _count_values(loaded, {})
+        return loaded
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{where} does not exist; check the path") from None
+    except RefusedContents as error:
+        raise RefusedContents(f"{where} is refused: it asks for {error}. {ADVICE}") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a damaged file, which leads torch astray
+            raise
+        asked = _asked_for(error)
+        if asked is not None:
+            raise RefusedContents(f"{where} is refused: it asks for {asked}. {ADVICE}") from error
+        raise UnreadableFile(f"{where} cannot be read: it is truncated or is no checkpoint of fairseq") from error
+
+
+def _read_safetensors(where: str, map_location: typing.Any) -> typing.Any:
+    try:
+        checkpoint = safetensors_files.read(where)
+    except safetensors_files.UnreadableSafetensors as error:
+        raise UnreadableFile(str(error)) from error
+    _count_values(checkpoint, {})
+    if isinstance(map_location, (str, torch.device)):
+        checkpoint["model"] = {name: tensor.to(map_location) for name, tensor in checkpoint["model"].items()}
+    return checkpoint
+
+
+def load_checkpoint(file: typing.Any, map_location: typing.Any = "cpu") -> typing.Dict[str, typing.Any]:
+    """Read a checkpoint of fairseq, see :func:`load`; raises UnreadableFile too if it holds no model's tensors."""
+    checkpoint = load(file, map_location)
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
+        where = getattr(file, "name", file)
+        raise UnreadableFile(f"{where} holds no fairseq checkpoint (no 'model' in it); give a file of a --save-dir")
+    return checkpoint
+
+
+def _asked_for(error: Exception) -> typing.Optional[str]:
+    """The thing in a file that torch refused to build or call, if `error` is about one."""
+    if not isinstance(error, pickle.UnpicklingError):
+        return None
+    for pattern in REFUSED:
+        found = re.search(pattern, str(error))
+        if found:
+            return next(iter(found.groupdict().values())).rstrip(".")
+    return None
+
+
+def _is_archive(file: typing.Any) -> bool:
+    """Whether a file is a zip archive; refuses one whose records are larger than itself: torch.save compresses none."""
+    with contextlib.ExitStack() as stack:
+        stream = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
+        begin = stream.tell()
+        size = stream.seek(0, os.SEEK_END)
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                records = archive.infolist()
+        except zipfile.BadZipFile:
+            return False
+        finally:
+            stream.seek(begin)
+    stored = all(record.compress_type == zipfile.ZIP_STORED for record in records)
+    if not stored or sum(record.file_size for record in records) > size:
+        raise RefusedContents("records that unpack into more than the file, which torch.save never writes")
+    return True
+
+
+def _count_values(value: typing.Any, known: typing.Dict[int, int]) -> int:
+    """Count the values in `value` as often as they stand there; containers in one another could make 2^30 of few."""
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if not isinstance(value, (dict, list, tuple)):
+        return 1
+    count = known.get(id(value))
+    if count is None:
+        known[id(value)] = MOST_VALUES  # of itself within itself
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = count = 1 + sum(_count_values(item, known) for item in items)
+        if count > MOST_VALUES:
+            raise RefusedContents(f"more than {MOST_VALUES:,} values")
+    return count
+
+
+def load_data_only() -> None:
+    """Make fairseq open every file as data, whatever torch's default is, and tell in words what is wrong with it."""
+    from fairseq import checkpoint_utils
+
+    for name in LOADING_MODULES:
+        module: typing.Any = importlib.import_module(f"fairseq.{name}")
+        if not isinstance(module.torch, ModuleWith):
+            module.torch = ModuleWith(torch, load=load_checkpoint if module is checkpoint_utils else load)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
+    wrap(checkpoint_utils, "load_ema_from_checkpoint", _naming_the_file)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", _refusing_configurations)
+
+
+def _naming_the_file(
+    original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Call a function of fairseq that looks for one entry after the other without asking whether it is there."""
+    try:
+        return original(path, *args, **kwargs)
+    except (OSError, UnreadableFile, RefusedContents):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UnreadableFile(f"{path} is no checkpoint that this fairseq understands ({reason})") from error
+
+
+def _refusing_configurations(
+    original: typing.Callable, filenames: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Call load_model_ensemble_and_task; a configuration that is refused gets the name of its file."""
+    try:
+        return original(filenames, *args, **kwargs)
+    except UnexpectedName as error:
+        raise RefusedContents(f"{', '.join(map(str, filenames))} is refused: {error}") from error
+    except UnsafeExpression as error:
+        for path in filter(os.path.isfile, filenames):
+            checkpoint = load_checkpoint(path)
+            for name in _options_of(error.text, [checkpoint.get("cfg"), checkpoint.get("args")]):
+                reason = f"its option {name} holds code: {error}. Get the checkpoint from a source that you trust"
+                raise RefusedContents(f"{path} is refused: {reason}") from error
+        raise  # of the command line
+
+
+def _options_of(text: str, value: typing.Any, name: str = "") -> typing.Iterator[str]:
+    """The names under which `text` stands in a configuration."""
+    value = vars(value) if isinstance(value, argparse.Namespace) else value
+    if isinstance(value, (dict, list, tuple)):
+        for key, item in value.items() if isinstance(value, dict) else ((name, item) for item in value):
+            yield from _options_of(text, item, str(key))
+    elif isinstance(value, str) and value == text:
+        yield name
+
+
+class _ArchiveOfAFolder(tarfile.TarFile):
+    """An archive whose members stay within the folder that it is unpacked into; Pythons of before 2023 cannot tell."""
+
+    extraction_filter = staticmethod(getattr(tarfile, "data_filter", lambda member, path: member))
+
+
+def unpack_archives_into_their_folder() -> None:
+    """Let no member of an archive that from_pretrained is given be written elsewhere; raises tarfile.TarError then."""
+    from fairseq import file_utils
+
+    if not isinstance(file_utils.tarfile, ModuleWith):
+        file_utils.tarfile = ModuleWith(tarfile, open=_ArchiveOfAFolder.open)

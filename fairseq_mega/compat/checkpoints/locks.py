@@ -1,0 +1,121 @@
+"""Locks on files, which end with the process that holds them; where a file system has none, that is said."""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import shlex
+import socket
+import sys
+import threading
+import time
+import typing
+import weakref
+
+logger = logging.getLogger("fairseq_mega.compat.checkpoints.locks")
+
+TRAINING = "training.lock"
+BUSY = (errno.EACCES, errno.EAGAIN)
+_held: typing.Dict[str, int] = {}  # path of each lock of a training in this process, and its file
+_turns: typing.Dict[str, threading.Lock] = {}  # a lock of a file is one of a process: its threads wait here
+
+
+class InUse(Exception):
+    """A lock is held; the message describes the holder, "" where that has just begun."""
+
+
+def acquire(path: str, what: str, user: str, wait: bool = False) -> typing.Optional[int]:
+    """Lock a file, made if absent, and write into it who holds it.
+
+    Not flock: processes that were forked from the holder and outlive it would hold its lock.
+
+    Args:
+        path: of the file.
+        what: it protects, for the messages.
+        user: what may use it, one at a time, for the messages.
+        wait: for as long as another process holds it.
+
+    Returns:
+        The open file, to be closed; None on a file system without locks (some of NFS), which is logged.
+
+    Raises:
+        InUse: if another process holds it, on this host or on another that shares the folder.
+        OSError: if the file cannot be made.
+    """
+    said = False
+    while True:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if not said else 0))
+        except OSError as error:
+            holder = os.pread(file, 4096, 0).decode(errors="replace").strip()
+            os.close(file)
+            if error.errno not in BUSY:
+                logger.warning(f"{what} cannot be locked ({error}): use it for one {user} at a time")
+                return None
+            if not wait:
+                raise InUse(holder) from None
+            logger.warning(f"waiting for {what}, which another {user} uses ({holder or 'one that just began'})")
+            said = True
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_ino == os.fstat(file).st_ino:
+                break
+        os.close(file)  # its holder removed it in between
+    os.ftruncate(file, 0)
+    os.pwrite(file, description().encode(), 0)
+    return file
+
+
+@contextlib.contextmanager
+def held(path: typing.Union[str, os.PathLike], what: str, user: str) -> typing.Iterator[None]:
+    """Hold a lock within the block, for which threads and processes wait; see :func:`acquire`."""
+    path = os.path.realpath(path)
+    with _turns.setdefault(path, threading.Lock()):
+        file = acquire(path, what, user, wait=True)
+        try:
+            yield
+        finally:
+            if file is not None:
+                os.close(file)
+
+
+def lock_for_training(save_dir: str, owner: typing.Any) -> bool:
+    """Lock a folder for as long as ``owner`` or this process lives; does nothing where this process holds it already.
+
+    Returns:
+        False on a file system without locks.
+
+    Raises:
+        FileExistsError: if another process holds it.
+    """
+    path = os.path.realpath(os.path.join(save_dir, TRAINING))
+    if path in _held:
+        return True
+    try:
+        file = acquire(path, f"--save-dir {save_dir}", "training")
+    except InUse as holder:
+        raise FileExistsError(
+            f"--save-dir {save_dir} is in use by another training ({str(holder) or 'which just began'}): wait for its "
+            f"end or stop it and give the same command again, or give another --save-dir"
+        ) from None
+    if file is not None:
+        _held[path] = file
+        weakref.finalize(owner, release, path, os.getpid())
+    return file is not None
+
+
+def description() -> str:
+    """This process, in words: host, number, since when, command."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    return f"host {socket.gethostname()}, process {os.getpid()}, since {since}, {shlex.join(sys.argv)[:2000]}\n"
+
+
+def release(path: str, process: int) -> None:
+    """Give the lock of a training back, unless this is a child of the process that took it."""
+    if os.getpid() == process and path in _held:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+        os.close(_held.pop(path))

@@ -1,0 +1,322 @@
+"""Names of a model's numbers: symbols of dictionaries, classes, languages, pieces.
+
+A checkpoint holds the names that its training data gave to the numbers, in its entry ``names``: text by kind, one name
+a line. A model is not loaded for data that give the same numbers other names: its tensors would fit, and its answers
+would be wrong. Checkpoints without names are loaded as they are.
+"""
+
+import contextvars
+import hashlib
+import logging
+import os
+import re
+import typing
+
+from fairseq_mega.compat.patches.patching import wrap
+
+from .settings import other_settings
+
+logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
+KEY = "names"  # in a checkpoint
+SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
+NOUNS = {
+    SOURCE: "dictionary",
+    TARGET: "target dictionary",
+    LABELS: "list of labels",
+    LANGUAGES: "pair of languages",
+    SUBWORDS: "sentencepiece model",
+}
+SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that cut its text
+HANDED = "names of the checkpoint"  # in the state that a task is given: its file and its names
+FINGERPRINT = "\0fingerprint "  # in place of the names, in checkpoints of before they had them
+_FINGERPRINTS = re.compile(r"(?:^|\.)dictionary_fingerprints?$")
+
+
+class OtherNames(ValueError):
+    """A checkpoint whose numbers mean something else than those of the data; the message has file and remedy."""
+
+
+class Names(typing.NamedTuple):
+    """Names of one kind: one a line in ``text``; for messages where they stand, and the remedy."""
+
+    text: str
+    where: str
+    remedy: str
+
+
+_training: "contextvars.ContextVar[typing.Optional[_Training]]" = contextvars.ContextVar("training", default=None)
+
+
+class _Training(typing.NamedTuple):
+    """A training that a checkpoint is loaded for; it may begin anew from the weights alone."""
+
+    trainer: typing.Any
+    anew: bool
+
+
+def keep_names() -> None:
+    """Write the names into checkpoints, and compare them wherever fairseq loads a model."""
+    from fairseq import checkpoint_utils
+    from fairseq.tasks import FairseqTask
+    from fairseq.trainer import Trainer
+
+    wrap(Trainer, "state_dict", _with_names)
+    wrap(Trainer, "load_checkpoint", _load_for_training)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _handing_names_on)
+    wrap(FairseqTask, "load_state_dict", _checking_names)
+
+
+def names_of(task: typing.Any) -> typing.Dict[str, Names]:
+    """Names by kind that a task's data give to numbers: by ``names_of_numbers()``, or as its dictionaries have them."""
+    own = getattr(task, "names_of_numbers", None)
+    return own() if callable(own) else names_of_dictionaries(task)
+
+
+def names_of_dictionaries(task: typing.Any) -> typing.Dict[str, Names]:
+    """Symbols of all dictionaries of a task of fairseq, and its pair of languages.
+
+    Raises:
+        OtherNames: if its data folders do not agree, of which fairseq reads the dictionaries of the first alone.
+    """
+    from fairseq.data import Dictionary
+
+    cfg = getattr(task, "args", None) or getattr(task, "cfg", None)
+    folder, *further = _folders_of(cfg)
+    pair = [getattr(cfg, f"{side}_lang", None) for side in (SOURCE, TARGET)]
+    found: typing.Dict[str, Names] = {}
+    if isinstance(pair[0], str) and isinstance(pair[1], str):
+        found[LANGUAGES] = _languages(pair[0], pair[1])
+    several = getattr(task, "dicts", None)  # of tasks for many languages, one for each
+    if isinstance(several, dict):
+        kinds = [(language, dictionary, language, "srcdict") for language, dictionary in several.items()]
+    else:
+        source, target = (getattr(task, f"{side}_dictionary", None) for side in (SOURCE, TARGET))
+        kinds = [(SOURCE, source, pair[0], "srcdict")]
+        kinds += [(TARGET, target, pair[1], "tgtdict")] if target is not source else []
+        kinds += [(LABELS, getattr(task, "label_dictionary", None), None, "srcdict")]
+    for kind, dictionary, language, option in kinds:
+        if isinstance(dictionary, Dictionary):
+            paths = [os.path.join(folder, file) for file in (f"dict.{language}.txt", "dict.txt")]
+            path = next(filter(os.path.isfile, paths), folder)
+            found[kind] = names_of_dictionary(dictionary, path, option)
+            for other in further:
+                unlike = difference_of_files(path, os.path.join(other, os.path.basename(path)))
+                if unlike:
+                    raise OtherNames(
+                        f"data folders with several dictionaries, of which the first is taken: {unlike}; binarise all "
+                        f"with one (fairseq-preprocess --srcdict {path})"
+                    )
+    return {**found, **names_of_subwords(os.path.join(folder, SUBWORDS_FILE))}
+
+
+def names_of_dictionary(dictionary: typing.Any, where: str, option: str = "srcdict") -> Names:
+    """Symbols of a dictionary; ``option`` is that of fairseq-preprocess which takes such a one."""
+    remedy = f"give the data folder it was trained on, or binarise with its dictionary (fairseq-preprocess --{option})"
+    return Names("\n".join(dictionary.symbols), where, remedy)
+
+
+def names_of_subwords(model: typing.Union[str, "os.PathLike[str]"]) -> typing.Dict[str, Names]:
+    """A sentencepiece model by its digest; nothing where there is no such file."""
+    if not os.path.isfile(model):
+        return {}
+    with open(model, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    remedy = "give the one it was trained with: another one cuts the same text into other pieces"
+    return {SUBWORDS: Names(digest, str(model), remedy)}
+
+
+def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
+    """Names that the data of a training give to numbers, and its ``--bpe sentencepiece``.
+
+    Raises:
+        OtherNames: if the data were cut by another sentencepiece model.
+    """
+    own, model = names_of(trainer.task), getattr(trainer.cfg.bpe, "sentencepiece_model", None)
+    given = names_of_subwords(model) if isinstance(model, str) else {}
+    if SUBWORDS in own and SUBWORDS in given and own[SUBWORDS].text != given[SUBWORDS].text:
+        raise OtherNames(
+            f"--sentencepiece-model {model} is not the sentencepiece model that cut the training text: give "
+            f"{own[SUBWORDS].where}"
+        )
+    return {**given, **own}
+
+
+def _languages(source: str, target: str) -> Names:
+    remedy = "give --source-lang {} --target-lang {} and data of this pair, or a checkpoint of the other one"
+    return Names(f"{source}\n{target}", f"{source}-{target}", remedy)
+
+
+def _folders_of(cfg: typing.Any) -> typing.List[str]:
+    from fairseq import utils
+
+    data = getattr(cfg, "data", None)
+    return utils.split_paths(data) if isinstance(data, str) else [""]
+
+
+def difference_of_files(first: str, other: str) -> typing.Optional[str]:
+    """Describe the difference of two files of dictionaries; None where they are the same, or one is not there."""
+    from fairseq.data import Dictionary
+
+    if not (os.path.isfile(first) and os.path.isfile(other)):
+        return None
+    one, two = ("\n".join(Dictionary.load(path).symbols) for path in (first, other))
+    return difference(one, two, (first, other))
+
+
+def trained_names(checkpoint: typing.Dict[str, typing.Any], where: typing.Any) -> typing.Dict[str, str]:
+    """The names in a checkpoint, text by kind; of an old one what it knew of its dictionaries.
+
+    Raises:
+        ValueError: if they are no names.
+    """
+    found = checkpoint.get(KEY)
+    if found is None:
+        return _from_fingerprints(checkpoint.get("model"))
+    if not isinstance(found, dict) or not all(isinstance(text, str) for item in found.items() for text in item):
+        raise ValueError(f"{where}: its entry {KEY!r} holds no names of symbols; take another checkpoint")
+    return dict(found)
+
+
+def _from_fingerprints(model: typing.Any) -> typing.Dict[str, str]:
+    for name, tensor in model.items() if isinstance(model, dict) else ():
+        if isinstance(name, str) and is_fingerprint(name):
+            return {kind: f"{FINGERPRINT}{number}" for kind, number in zip((SOURCE, LABELS), tensor.tolist())}
+    return {}
+
+
+def is_fingerprint(name: str) -> bool:
+    """Return whether a tensor of a model stands for dictionaries, as in checkpoints of before they had names."""
+    return _FINGERPRINTS.search(name) is not None
+
+
+def fingerprint(text: str) -> str:
+    """The number that stood for a dictionary in such checkpoints."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return f"{FINGERPRINT}{int.from_bytes(digest[:7], 'big')}"
+
+
+def noun(kind: str) -> str:
+    """Return the noun for names of a kind in messages."""
+    return NOUNS.get(kind, f"dictionary of {kind}")
+
+
+def lasting(names: typing.Dict[str, str]) -> typing.Dict[str, str]:
+    """Names as a checkpoint holds them: without what an old one had in their place."""
+    return {kind: text for kind, text in names.items() if not text.startswith(FINGERPRINT)}
+
+
+def difference(
+    theirs: str, ours: str, places: typing.Tuple[str, str] = ("the checkpoint", "the data")
+) -> typing.Optional[str]:
+    """Describe the difference of two texts of names; None where they are the same.
+
+    Args:
+        theirs, ours: the texts.
+        places: where each of them is.
+    """
+    hidden = FINGERPRINT in (theirs[: len(FINGERPRINT)], ours[: len(FINGERPRINT)])
+    if hidden:
+        numbers = {text if text.startswith(FINGERPRINT) else fingerprint(text) for text in (theirs, ours)}
+        return None if len(numbers) == 1 else "other symbols, or the same ones in another order"
+    if theirs == ours:
+        return None
+    one, other = theirs.split("\n"), ours.split("\n")
+    pairs = zip(one, other)
+    number = next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    sizes = f", of {len(one)} and {len(other)}" if len(one) != len(other) else ""
+    first, second = (repr(names[number]) if number < len(names) else "nothing" for names in (one, other))
+    return f"number {number} is {first} in {places[0]} and {second} in {places[1]}{sizes}"
+
+
+def check(
+    file: typing.Any,
+    theirs: typing.Dict[str, str],
+    task: typing.Any,
+    own: typing.Optional[typing.Dict[str, Names]] = None,
+    anew: bool = False,
+) -> None:
+    """Refuse a checkpoint whose numbers have other names than those of a task.
+
+    Args:
+        file: the checkpoint's.
+        theirs: its names, see :func:`trained_names`.
+        task: set up for its data.
+        own: names of the task, see :func:`names_of`; None: they are looked up.
+        anew: a training begins with the weights alone: it may be one of other languages that have the same symbols.
+
+    Raises:
+        OtherNames: with the first difference, from the task or from a model that the task has loaded before.
+    """
+    if own is None:
+        own = names_of(task) if theirs else {}
+    for kind, ours in own.items():
+        found = difference(theirs[kind], ours.text) if kind in theirs else None
+        if found is None or (anew and kind == LANGUAGES):
+            continue
+        if kind == LANGUAGES:
+            pair = theirs[kind].split("\n")
+            raise OtherNames(f"{file} translates {'-'.join(pair)}, not {ours.where}: {ours.remedy.format(*pair)}")
+        raise OtherNames(f"{file} was trained with another {noun(kind)} than {ours.where} ({found}): {ours.remedy}")
+    before = getattr(task, "trained_names", {})  # of the models that an ensemble began with
+    for kind in before.keys() & theirs.keys() - own.keys():
+        found = difference(before[kind], theirs[kind], ("the models before it", "this one"))
+        if found is not None:
+            raise OtherNames(f"{file} was trained with another {noun(kind)} than the models before it ({found})")
+    task.trained_names = {**before, **theirs}
+
+
+def _with_names(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+    """The state of a trainer with the names of its data, and those of its checkpoint that the data do not have."""
+    given = self.names_of_data if hasattr(self, "names_of_data") else names_of(self.task)
+    own = {kind: names.text for kind, names in given.items()}
+    return {**original(self), KEY: lasting({**getattr(self.task, "trained_names", {}), **own})}
+
+
+def _load_for_training(
+    original: typing.Callable,
+    self: typing.Any,
+    filename: str,
+    reset_optimizer: bool = False,
+    reset_lr_scheduler: bool = False,
+    optimizer_overrides: typing.Any = None,
+    reset_meters: bool = False,
+) -> typing.Any:
+    """Load a checkpoint if there is one; every training does so at its beginning, and keeps what its data say then."""
+    self.names_of_data = names_of_training(self)
+    token = _training.set(_Training(self, reset_optimizer and reset_lr_scheduler and reset_meters))
+    try:
+        return original(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters)
+    finally:
+        _training.reset(token)
+
+
+def _handing_names_on(
+    original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    """Load a checkpoint; compare its names where it is for a training, else let the task do so that gets its state."""
+    checkpoint = original(path, *args, **kwargs)
+    names, training = trained_names(checkpoint, path), _training.get()
+    if training is not None:
+        try:
+            check(path, names, training.trainer.task, training.trainer.names_of_data, training.anew)
+        except OtherNames as error:
+            if training.anew:
+                raise
+            raise OtherNames(f"{error}. A new training needs another --save-dir") from None
+        others = other_settings(checkpoint, training.trainer.cfg.model)
+        if others:
+            logger.warning(
+                f"{path} was trained with {'; '.join(others)}: the same weights compute something else now. Give the "
+                f"former settings unless you mean that"
+            )
+    else:
+        checkpoint["task_state"] = {**(checkpoint.get("task_state") or {}), HANDED: (path, names)}
+    return checkpoint
+
+
+def _checking_names(original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]) -> typing.Any:
+    """Give a task its state from a checkpoint, where the names that came with it are those of its data."""
+    if HANDED in state:
+        file, theirs = state[HANDED]
+        check(file, theirs, self)
+    return original(self, {name: value for name, value in state.items() if name != HANDED})

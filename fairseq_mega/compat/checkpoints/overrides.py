@@ -1,0 +1,64 @@
+"""Options for the settings of a checkpoint (from_pretrained, --model-overrides): fairseq reads unknown ones past."""
+
+import difflib
+import typing
+
+from fairseq_mega.compat.features import decode_weights
+from fairseq_mega.compat.patches.patching import wrap
+
+BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weights.NAME)  # read in other places
+
+
+def refuse_unknown_overrides() -> None:
+    """Refuse an option that no part of a checkpoint's settings has, before its model is built."""
+    from fairseq import checkpoint_utils
+
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_with_known)
+
+
+def _load_with_known(
+    original: typing.Callable,
+    path: str,
+    arg_overrides: typing.Optional[typing.Mapping[str, typing.Any]] = None,
+    *args: typing.Any,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    state = original(path, arg_overrides, *args, **kwargs)
+    settings = state.get("cfg")
+    if settings is not None and arg_overrides:
+        known = {*names_of(settings), *_of_text_tools(), *BESIDES}
+        for name in sorted(set(arg_overrides) - known):
+            near = difflib.get_close_matches(name, sorted(known), 1, 0.7)
+            advice = f"do you mean {near[0]}?" if near else "leave it out"
+            raise ValueError(f"{name}={arg_overrides[name]!r}: the settings of {path} have no option {name}: {advice}")
+        trained = getattr(settings.get("criterion"), "_name", None)
+        if trained is not None and arg_overrides.get("criterion", trained) != trained:
+            raise ValueError(
+                f"--criterion {arg_overrides['criterion']}: {path} was trained with {trained}, which scores it here "
+                f"as well: leave the option out"
+            )
+    return state
+
+
+def names_of(settings: typing.Any) -> typing.Set[str]:
+    """Names in nested settings, those of groups and those within them."""
+    if not hasattr(settings, "items"):
+        return set(vars(settings)) if hasattr(settings, "__dict__") and not isinstance(settings, type) else set()
+    found = set(settings)
+    for name in settings:
+        value = settings._get_node(name) if hasattr(settings, "_get_node") else settings[name]
+        if hasattr(value, "items") or type(value).__name__ == "Namespace":
+            found |= names_of(value)
+    return found
+
+
+def _of_text_tools() -> typing.Set[str]:
+    """Options of every tokenizer and of all pieces, of which the settings hold those in use alone."""
+    from fairseq import registry
+
+    return {
+        name
+        for group in ("tokenizer", "bpe")
+        for kind in registry.REGISTRIES.get(group, {}).get("dataclass_registry", {}).values()
+        for name in kind.__dataclass_fields__
+    }

@@ -1,0 +1,150 @@
+"""Record of validations in a checkpoint: the best score, of which data it is, and how long none was better."""
+
+import hashlib
+import logging
+import os
+import sys
+import types
+import typing
+
+import numpy as np
+import torch
+
+from fairseq_mega.compat.patches.patching import wrap
+
+logger = logging.getLogger("fairseq_mega.compat.checkpoints.validations")
+
+KEY = "validations"  # in the extra_state of a checkpoint
+SAMPLES = 32  # of a validation set, read for its digest
+
+
+def remember_validations() -> None:
+    """Let --patience go on where the checkpoint stopped counting, and the best score be one of these validation data.
+
+    fairseq keeps the count in the process alone, and compares with the best loss of whatever the checkpoint was
+    trained on: with --restore-file on other data checkpoint_best.pt is never written.
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.trainer import Trainer
+
+    wrap(checkpoint_utils, "load_checkpoint", _load_with_validations)
+    wrap(Trainer, "save_checkpoint", _save_with_validations)
+
+
+def globals_of_training() -> typing.Dict[str, typing.Any]:
+    """Names of the module of fairseq-train that is running: fairseq_cli.train, or __main__ with ``python -m``."""
+    frame: typing.Optional[types.FrameType] = sys._getframe()
+    while frame is not None:
+        if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():
+            return frame.f_globals
+        frame = frame.f_back
+    return {}
+
+
+def is_reset(cfg: typing.Any, restored: str) -> bool:
+    """Return whether a training begins anew with the weights of a checkpoint.
+
+    Args:
+        cfg: a CheckpointConfig.
+        restored: path of the checkpoint.
+    """
+    return bool(cfg.reset_optimizer or cfg.reset_meters or restored == cfg.finetune_from_model)
+
+
+def restored_file(cfg: typing.Any, suffix: str) -> str:
+    """Path of the checkpoint that a training begins with, "" where there is none yet."""
+    if cfg.restore_file != "checkpoint_last.pt":
+        return str(cfg.restore_file).replace(".pt", f"{suffix}.pt")
+    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
+    first = getattr(cfg, "continue_once", None) or cfg.finetune_from_model
+    return last if os.path.exists(last) else str(first or "")
+
+
+def _load_with_validations(
+    original: typing.Callable, cfg: typing.Any, trainer: typing.Any, **options: typing.Any
+) -> typing.Any:
+    from fairseq import checkpoint_utils
+
+    save, stop = checkpoint_utils.save_checkpoint, globals_of_training().get("should_stop_early")
+    for function, name in ((save, "best"), (stop, "best"), (stop, "num_runs")):  # of an earlier training
+        if hasattr(function, name):
+            delattr(function, name)
+    suffix = trainer.checkpoint_suffix
+    restored = restored_file(cfg, suffix)
+    loaded = original(cfg, trainer, **options)
+    subset = trainer.cfg.dataset.valid_subset.split(",")[0]
+    now = {
+        "metric": cfg.best_checkpoint_metric,
+        "maximize": bool(cfg.maximize_best_checkpoint_metric),
+        "subset": subset,
+        "data": digest(trainer.task.datasets.get(subset)),
+    }
+    trainer.validations, trainer.stop_early, trainer.other_data = now, stop, False
+    extra_state = loaded[0]
+    if extra_state is None:
+        return loaded
+    if is_reset(cfg, restored):
+        trainer._previous_training_time = 0  # of the other training
+    if not hasattr(save, "best"):  # none yet, or one that is to be forgotten
+        return loaded
+    before = extra_state.get(KEY, now)
+    other = [name for name in now if None not in (before[name], now[name]) and before[name] != now[name]]
+    trainer.other_data = "data" in other and "subset" not in other
+    if other:
+        logger.info(f"the best score in {restored} is of another metric or other validation data: it begins anew")
+        del save.best
+        return loaded
+    if stop is not None:
+        stop.best, stop.num_runs = before.get("patience_best", save.best), before.get("runs_without", 0)
+    if not cfg.no_save and not os.path.exists(os.path.join(cfg.save_dir, f"checkpoint_best{suffix}.pt")):
+        logger.info(f"{cfg.save_dir} has no checkpoint_best{suffix}.pt: the next validation makes one")
+        del save.best
+    return loaded
+
+
+def _save_with_validations(
+    original: typing.Callable, self: typing.Any, filename: str, extra_state: typing.Dict[str, typing.Any]
+) -> typing.Any:
+    about = getattr(self, "validations", None)
+    if about is not None:
+        stop = self.stop_early
+        if hasattr(stop, "best"):
+            about = {**about, "patience_best": float(stop.best), "runs_without": int(getattr(stop, "num_runs", 0))}
+        extra_state = {**extra_state, KEY: about}
+    return original(self, filename, extra_state)
+
+
+def digest(dataset: typing.Any) -> typing.Optional[str]:
+    """Digest of how many samples a data set has, of which sizes, and of some of them; None for one without places."""
+    from fairseq.data import data_utils
+
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        return None
+    found = hashlib.sha256(str(len(dataset)).encode())
+    if hasattr(dataset, "set_epoch"):
+        dataset.set_epoch(1)  # as for validation: what is drawn anew in each epoch is drawn alike
+    _add(found, getattr(dataset, "sizes", None))
+    with torch.random.fork_rng(devices=[]), data_utils.numpy_seed(1):
+        torch.manual_seed(1)
+        try:
+            for place in np.unique(np.linspace(0, len(dataset) - 1, SAMPLES).astype(int)) if len(dataset) else ():
+                _add(found, dataset[int(place)])
+        except AssertionError:  # of a data set of several languages, which has no places before it has batches
+            return None
+    return found.hexdigest()[:32]
+
+
+def _add(found: typing.Any, value: typing.Any) -> None:
+    """Add a value to a digest: tensors, arrays, and containers of them."""
+    if isinstance(value, dict):
+        value = [part for item in sorted(value.items(), key=lambda item: str(item[0])) for part in item]
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            _add(found, part)
+    elif isinstance(value, (torch.Tensor, np.ndarray)):
+        if isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16:  # which numpy lacks
+            value = value.float()
+        array = np.asarray(value)
+        found.update(str(array.shape).encode() + array.tobytes())
+    elif isinstance(value, (str, int, float, bool)):
+        found.update(repr(value).encode())

@@ -1,0 +1,1 @@
+"""What fairseq lacks and gets here: precisions, sharding, packed weights."""

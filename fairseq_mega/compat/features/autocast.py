@@ -1,0 +1,103 @@
+"""Mixed precision in bfloat16: float32 weights, gradients and optimiser, and the loss computed under autocast.
+
+fairseq's --amp means float16 on a GPU, with a scaler of gradients, and nothing on a CPU. bfloat16 has float32's range:
+there is nothing to scale or to skip, so that the trainer trains as in float32, and only the criterion's call differs.
+"""
+
+import copy
+import functools
+import typing
+
+import torch
+
+from fairseq_mega.compat.patches.launching import command_of
+from fairseq_mega.compat.patches.patching import wrap
+
+
+def wanted(common: typing.Any, device: str) -> bool:
+    """Whether a configuration asks for autocast to bfloat16: --amp with --bf16, and on a CPU --amp alone."""
+    return bool(common.amp and (common.bf16 or device == "cpu"))
+
+
+def device_of(common: typing.Any) -> str:
+    """The type of device that a configuration runs on."""
+    return "cuda" if torch.cuda.is_available() and not common.cpu else "cpu"
+
+
+def train_under_autocast() -> None:
+    """Let --amp train in bfloat16 on the CPU, and with --bf16 on every device."""
+    from fairseq.trainer import Trainer
+
+    wrap(Trainer, "__init__", _build_trainer)
+    wrap(Trainer, "state_dict", _name_precision)
+
+
+def _build_trainer(
+    original: typing.Callable, self: typing.Any, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> None:
+    device = device_of(cfg.common)
+    self.under_autocast = wanted(cfg.common, device)
+    if not self.under_autocast:
+        original(self, cfg, *args, **kwargs)
+        return
+    plain = copy.deepcopy(cfg)
+    plain.common.amp = plain.common.bf16 = False  # all of the trainer's own work is that of float32
+    original(self, plain, *args, **kwargs)
+    criterion = self.get_criterion()
+    criterion.forward = functools.partial(under_autocast, criterion.forward, device)
+
+
+def under_autocast(function: typing.Callable, device: str, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    """Call a function with products in bfloat16."""
+    with torch.autocast(device, torch.bfloat16):
+        return function(*args, **kwargs)
+
+
+def _name_precision(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+    state = original(self)
+    if self.under_autocast:
+        state["cfg"]["common"].update(amp=True, bf16=True)
+    return state
+
+
+def evaluate_under_autocast() -> None:
+    """Let the flags of such a training have the same meaning for fairseq's other commands, which know --fp16 alone.
+
+    fairseq-generate calls its main function by itself: its models remember what was asked for.
+    """
+    from fairseq.distributed import utils
+    from fairseq.models import BaseFairseqModel
+    from fairseq.sequence_generator import SequenceGenerator
+    from fairseq.sequence_scorer import SequenceScorer
+
+    wrap(utils, "call_main", _call_evaluation)
+    wrap(BaseFairseqModel, "prepare_for_inference_", _remember_autocast)
+    wrap(SequenceGenerator, "generate", _generate)
+    wrap(SequenceScorer, "generate", _generate)
+
+
+def _call_evaluation(original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any) -> None:
+    device = device_of(cfg.common)
+    if wanted(cfg.common, device) and command_of(main) != "train":
+        main = functools.partial(under_autocast, main, device)
+    original(cfg, main, **kwargs)
+
+
+def _remember_autocast(original: typing.Callable, model: typing.Any, cfg: typing.Any) -> typing.Any:
+    common = getattr(cfg, "common", None)  # code of others may hand over the options of a command
+    device = None if common is None else device_of(common)
+    model.autocast_device = device if device is not None and wanted(common, device) else None
+    return original(model, cfg)
+
+
+def _generate(
+    original: typing.Callable,
+    self: typing.Any,
+    models: typing.Sequence[typing.Any],
+    *args: typing.Any,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    device = getattr(models[0], "autocast_device", None)
+    if device is None:
+        return original(self, models, *args, **kwargs)
+    return under_autocast(original, device, self, models, *args, **kwargs)

@@ -1,0 +1,136 @@
+"""--precision, an option of every command of fairseq that trains or evaluates: one name in place of several flags:
+
+* fp32: float32 throughout
+* tf32: float32, whose products a GPU may round to 10 bits (NVIDIA Ampere and later)
+* bf16: products in bfloat16; weights, statistics, softmax, norms and the optimiser in float32 (--amp --bf16)
+* fp16: float16 as fairseq's --fp16 has it, with a scaled loss; on a GPU
+* auto: bf16 where it is fast, by a measurement of some milliseconds on a CPU; else fp32
+"""
+
+import argparse
+import logging
+import os
+import typing
+
+import torch
+
+from fairseq_mega.compat.patches.patching import wrap
+
+from .bfloat16_speed import WORTH, bfloat16_speedup
+
+logger = logging.getLogger("fairseq_mega.precision")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "auto")
+MEANING = "precision of products; auto: bf16 where it is fast, else fp32"
+AMPERE = (8, 0)  # compute capability of the first GPUs with products of bfloat16 and TF32
+FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precision, the most exact first
+    "fp32": (),
+    "tf32": (),
+    "bf16": ("amp", "bf16"),
+    "fp16": ("fp16",),
+}
+
+
+class Choice(typing.NamedTuple):
+    """A precision of PRECISIONS other than auto, and why it was taken."""
+
+    precision: str
+    reason: str
+
+
+def of(common: typing.Mapping[str, typing.Any]) -> str:
+    """The precision of a training with these of fairseq's options; TF32, which is none of them, counts as fp32."""
+    return next((name for name, flags in SETS.items() if any(common.get(flag) for flag in flags)), "fp32")
+
+
+def choose(precision: str, device: str) -> Choice:
+    """Return the precision that `precision` stands for on a device, "cpu" or "cuda".
+
+    Raises:
+        ValueError: for an unknown precision, or one that the device lacks.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"--precision {precision}: give one of {', '.join(PRECISIONS)}")
+    if device == "cpu":
+        if precision == "auto":
+            speedup = bfloat16_speedup()
+            reason = f"this CPU multiplies bfloat16 {speedup:g} times as fast as float32"
+            return Choice("bf16" if speedup >= WORTH else "fp32", reason)
+        if precision in ("tf32", "fp16"):
+            raise ValueError(f"--precision {precision} needs a GPU: on a CPU give bf16, fp32 or auto")
+        return Choice(precision, "asked for")
+    capability = torch.cuda.get_device_capability()
+    if precision == "auto":
+        return Choice("bf16" if capability >= AMPERE else "fp32", f"{torch.cuda.get_device_name()}")
+    if precision in ("tf32", "bf16") and capability < AMPERE:
+        raise ValueError(
+            f"--precision {precision} needs an NVIDIA GPU of compute capability 8.0 or later, and "
+            f"{torch.cuda.get_device_name()} has {capability[0]}.{capability[1]}: give fp16, fp32 or auto"
+        )
+    return Choice(precision, "asked for")
+
+
+def add_precision_option() -> None:
+    """Let fairseq's commands know --precision, and turn it into fairseq's own flags; refuse --fp16 without a GPU."""
+    from fairseq import options
+    from fairseq.optim import FP16Optimizer
+
+    wrap(options, "parse_args_and_arch", _parse_precision)
+    wrap(FP16Optimizer, "build_fp32_params", _need_a_gpu)
+
+
+def _parse_precision(
+    original: typing.Callable, parser: argparse.ArgumentParser, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    if "--precision" not in parser._option_string_actions:
+        parser.add_argument(
+            "--precision",
+            choices=PRECISIONS,
+            help=f"{MEANING} (default: what --fp16, --bf16 and --amp say)",
+        )
+    parsed = original(parser, *args, **kwargs)
+    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+    if getattr(namespace, "precision", None) is not None:
+        set_flags(namespace)
+    return parsed
+
+
+def _need_a_gpu(
+    original: typing.Callable, args: typing.Any, params: typing.Sequence[torch.Tensor], flatten: bool = True
+) -> typing.Any:
+    """The float32 copies of weights in float16 lie side by side on a GPU, where fairseq looks for one in any case."""
+    if flatten and not torch.cuda.is_available():
+        raise ValueError("--fp16 needs a GPU: on a CPU give --bf16 or --precision bf16, or leave it out")
+    return original(args, params, flatten)
+
+
+def set_flags(namespace: argparse.Namespace) -> None:
+    """Replace --precision by fairseq's flags in parsed arguments; raises ValueError where both are given."""
+    both = [flag for flag in FLAGS if getattr(namespace, flag, False)]
+    if both:
+        raise ValueError(
+            f"--precision {namespace.precision} and --{both[0].replace('_', '-')} both set the precision: leave one out"
+        )
+    device = "cuda" if torch.cuda.is_available() and not getattr(namespace, "cpu", False) else "cpu"
+    choice = choose(namespace.precision, device)
+    logger.info(f"precision: {choice.precision} ({choice.reason})")
+    del namespace.precision
+    for flag in SETS[choice.precision]:
+        setattr(namespace, flag, True)
+    if device == "cuda":
+        _let_gpus_round(choice.precision)
+
+
+def _let_gpus_round(precision: str) -> None:
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    if precision == "tf32":  # for the processes that this one starts for further GPUs
+        os.environ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] = "1"
+
+
+def evaluating(precision: str, device: str) -> torch.autocast:
+    """A block whose products have a precision of PRECISIONS, without gradients; raises ValueError as `choose` does."""
+    chosen = choose(precision, device).precision
+    if device == "cuda":
+        _let_gpus_round(chosen)
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    return torch.autocast(device, half.get(chosen, torch.bfloat16), enabled=chosen in half)

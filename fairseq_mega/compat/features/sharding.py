@@ -1,0 +1,132 @@
+"""--ddp-backend fully_sharded by torch: fairseq asks for fairscale, which is no longer kept."""
+
+import contextlib
+import importlib
+import typing
+
+import torch
+
+from fairseq_mega.compat.patches.patching import wrap
+
+from .master_weights import KEY as MASTERS
+from .sharded_model import Shard, ShardedModel
+
+BACKEND = "fully_sharded"
+Convert = typing.Callable[[Shard, torch.Tensor], torch.Tensor]
+
+
+def shard_with_torch() -> None:
+    """Let torch share out parameters, gradients and optimiser state; the trainer needs no rules of fairscale's then."""
+    from fairseq.distributed import fully_sharded_data_parallel
+    from fairseq.models import distributed_fairseq_model
+    from fairseq.trainer import Trainer
+
+    wrap(fully_sharded_data_parallel, "fsdp_enable_wrap", _wrap_nothing)
+    wrap(distributed_fairseq_model, "DistributedFairseqModel", _share_out)
+    wrap(Trainer, "__init__", _refuse_what_cannot_be_shared_out)
+    wrap(Trainer, "_build_optimizer", _keep_whole_states)
+    wrap(Trainer, "clip_grad_norm", _clip_by_the_whole_norm)
+    wrap(Trainer, "save_checkpoint", _help_to_save)
+    Trainer.is_fsdp = property(lambda self: False)
+    Trainer.always_call_state_dict_during_save_checkpoint = property(_is_shared_out)
+
+
+def _is_shared_out(trainer: typing.Any) -> bool:
+    return isinstance(trainer.model, ShardedModel)
+
+
+@contextlib.contextmanager
+def _wrap_nothing(original: typing.Callable, cfg: typing.Any) -> typing.Iterator[None]:
+    """A model is built whole, and shared out when the trainer asks for it."""
+    yield
+
+
+def _share_out(
+    original: typing.Callable, args: typing.Any, model: typing.Any, process_group: typing.Any, device: typing.Any
+) -> typing.Any:
+    if args.ddp_backend != BACKEND:
+        return original(args, model, process_group, device)
+    from torch.distributed.device_mesh import DeviceMesh
+
+    mesh = DeviceMesh.from_group(process_group, torch.device(device).type)
+    return ShardedModel(model, mesh, not args.no_reshard_after_forward, args.fp32_reduce_scatter)
+
+
+def _refuse_what_cannot_be_shared_out(
+    original: typing.Callable, self: typing.Any, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> None:
+    parallel = cfg.distributed_training
+    if parallel.ddp_backend == BACKEND:
+        asked = f"--ddp-backend {BACKEND}"
+        if not hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"):
+            raise ValueError(
+                f"{asked} needs torch 2.6 or newer, found {torch.__version__}: pip install 'torch>=2.6', or give "
+                f"another --ddp-backend"
+            )
+        name = getattr(cfg.optimizer, "_name", None)
+        refused = {
+            "--cpu-offload": parallel.cpu_offload,
+            "--use-sharded-state": parallel.use_sharded_state,
+            f"--zero-sharding {parallel.zero_sharding}": parallel.zero_sharding != "none",
+            "--use-bmuf": cfg.optimization.use_bmuf,
+            "--store-ema": cfg.ema.store_ema,
+            f"--optimizer {name}": name == "adam_selective_decay",  # no mark of a parameter stays with its shard
+        }
+        for option, given in refused.items():
+            if given:
+                raise ValueError(f"{asked} does not go with {option}: leave out either of the two")
+    original(self, cfg, *args, **kwargs)
+
+
+def _keep_whole_states(original: typing.Callable, self: typing.Any) -> None:
+    """Save whole tensors of the optimiser's state, and load this process's parts of them."""
+    original(self)
+    shards = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+    shards += [parameter for parameter in self.criterion.parameters() if parameter.requires_grad]
+    optimizer = self._optimizer
+    if not any(isinstance(shard, Shard) for shard in shards):
+        return
+    save, load = optimizer.state_dict, optimizer.load_state_dict
+    optimizer.state_dict = lambda: converted(save(), shards, Shard.whole_of)
+    optimizer.load_state_dict = lambda state, *args: load(converted(state, shards, Shard.part_of), *args)
+
+
+def converted(
+    state: typing.Dict[str, typing.Any], shards: typing.Sequence[Shard], convert: Convert
+) -> typing.Dict[str, typing.Any]:
+    """An optimiser's state with each tensor that belongs to a parameter converted.
+
+    Args:
+        state: of torch's form, its parameters numbered as ``shards`` are; with float32 weights under MASTERS, or not.
+        shards: all trained parameters.
+        convert: from the shard and its part to the whole, or back.
+    """
+    numbered = {}
+    for number, values in state["state"].items():
+        numbered[number] = {
+            name: convert(shards[number], value) if isinstance(value, torch.Tensor) and value.dim() else value
+            for name, value in values.items()
+        }
+    found = {**state, "state": numbered}
+    if MASTERS in state:
+        found[MASTERS] = [convert(shard, value) for shard, value in zip(shards, state[MASTERS])]
+    return found
+
+
+def _clip_by_the_whole_norm(original: typing.Callable, self: typing.Any, clip_norm: float) -> torch.Tensor:
+    if not _is_shared_out(self):
+        return original(self, clip_norm)
+
+    def of_all(norm: torch.Tensor) -> torch.Tensor:
+        square = norm.to(self.device, torch.float64).square()
+        torch.distributed.all_reduce(square, group=self.data_parallel_process_group)
+        return square.sqrt().float()
+
+    return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=of_all)
+
+
+def _help_to_save(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    """After a gradient that is not finite every process saves, though the first alone writes: all give their parts."""
+    if _is_shared_out(self) and not self.should_save_checkpoint_on_current_rank:
+        self.state_dict()
+    return original(self, *args, **kwargs)

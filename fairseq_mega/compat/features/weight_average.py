@@ -1,0 +1,63 @@
+"""The averaged model that --store-ema keeps."""
+
+import contextvars
+import logging
+import typing
+
+import torch
+
+from fairseq_mega.compat.patches.patching import wrap
+
+logger = logging.getLogger("fairseq_mega.compat.features.weight_average")
+_wanted: "contextvars.ContextVar[bool]" = contextvars.ContextVar("wanted", default=False)
+
+
+def copy_integers_into_the_average() -> None:
+    """Let --store-ema copy what is no floating-point number, such as counters, where fairseq would average it.
+
+    fairseq multiplies every entry of the state dict by the decay, which torch refuses for integers.
+    """
+    from fairseq.models.ema import EMA
+
+    wrap(EMA, "__init__", _skip_integers)
+
+
+def _skip_integers(
+    original: typing.Callable,
+    self: typing.Any,
+    model: torch.nn.Module,
+    config: typing.Any,
+    device: typing.Optional[torch.device] = None,
+    skip_keys: typing.Optional[typing.Set[str]] = None,
+) -> None:
+    entries = model.state_dict().items()
+    integers = {name for name, entry in entries if torch.is_tensor(entry) and not torch.is_floating_point(entry)}
+    original(self, model, config, device, integers | set(skip_keys or ()))
+
+
+def begin_with_the_weights() -> None:
+    """Let --store-ema begin with the weights of a checkpoint without an average, where fairseq raises a KeyError."""
+    from fairseq import checkpoint_utils
+    from fairseq.trainer import Trainer
+
+    wrap(Trainer, "load_checkpoint", _load_with_average)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _add_average)
+
+
+def _load_with_average(
+    original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    token = _wanted.set(bool(self.cfg.ema.store_ema))
+    try:
+        return original(self, *args, **kwargs)
+    finally:
+        _wanted.reset(token)
+
+
+def _add_average(original: typing.Callable, path: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    checkpoint = original(path, *args, **kwargs)
+    state = checkpoint.get("extra_state")
+    if _wanted.get() and isinstance(state, dict) and "ema" not in state:
+        logger.info(f"{path} has no average of its weights: --store-ema begins with the weights")
+        checkpoint["extra_state"] = {**state, "ema": dict(checkpoint["model"])}
+    return checkpoint

@@ -1,0 +1,114 @@
+"""How fairseq cuts and draws batches: no sample is lost, a resumed run repeats."""
+
+import logging
+import typing
+
+import numpy as np
+
+from .patching import wrap
+
+logger = logging.getLogger("fairseq_mega.compat.patches.batches")
+
+BATCHES = "batches_in_epoch"  # in the state of an iterator, for each process
+SEED = "seed_of_epoch"  # in the same state: with the epoch's number it orders the batches
+
+
+def keep_last_batch() -> None:
+    """Keep the samples of the last batch.
+
+    fairseq drops that batch when --required-batch-size-multiple (default 8) does not divide its size, in
+    training, validation and generation (facebookresearch/fairseq#5036). The other batches stay as they
+    are; what was left out follows in further batches within --max-tokens and --batch-size.
+    """
+    from fairseq.data import data_utils
+
+    wrap(data_utils, "batch_by_size", _batch_by_size)
+
+
+def _batch_by_size(
+    original,
+    indices,
+    num_tokens_fn,
+    num_tokens_vec=None,
+    max_tokens=None,
+    max_sentences=None,
+    required_batch_size_multiple=1,
+    fixed_shapes=None,
+):
+    if not isinstance(indices, np.ndarray):
+        indices = np.fromiter(indices, dtype=np.int64, count=-1)
+    if num_tokens_vec is not None and not isinstance(num_tokens_vec, np.ndarray):
+        num_tokens_vec = np.fromiter(num_tokens_vec, dtype=np.int64, count=-1)
+    batches: list = []
+    covered = 0
+    # fairseq cuts batches from the front, so only a tail can be missing; a multiple of 1 keeps all of it.
+    for multiple in (required_batch_size_multiple, 1):
+        if covered < len(indices):
+            vector = None if num_tokens_vec is None else num_tokens_vec[covered:]
+            limits = (max_tokens, max_sentences, multiple, fixed_shapes)
+            batches.extend(original(indices[covered:], num_tokens_fn, vector, *limits))
+            covered = sum(map(len, batches))
+    return batches
+
+
+def redraw_batches_each_epoch() -> None:
+    """Make a resumed run repeat the uninterrupted one exactly, in every epoch.
+
+    By default fairseq draws the batches once, from seed + (epoch of the start), and keeps them. A run resumed
+    in epoch 3 therefore trains on other batches than the run that went through. With this property False
+    (fairseq's own switch; --update-epoch-batch-itr does the same for one run) both draw from seed + epoch.
+    """
+    from fairseq.data import FairseqDataset
+
+    FairseqDataset.can_reuse_epoch_itr_across_epochs = property(lambda self: False)
+
+
+def go_on_at_the_same_place() -> None:
+    """Resume an epoch where it was when it has more or fewer batches now, as with another number of processes.
+
+    fairseq leaves out as many batches as each process had: with fewer processes it repeats a part of the epoch, with
+    more it skips one, or ends in a traceback. With another seed, whose order is another, it warns.
+    """
+    from fairseq.data.iterators import EpochBatchIterator
+
+    wrap(EpochBatchIterator, "state_dict", _with_number_and_seed)
+    wrap(EpochBatchIterator, "load_state_dict", _load_at_the_same_place)
+
+
+def _with_number_and_seed(original: typing.Callable, self: typing.Any) -> typing.Dict[str, typing.Any]:
+    return {**original(self), BATCHES: len(self), SEED: self.seed}
+
+
+def _load_at_the_same_place(
+    original: typing.Callable, self: typing.Any, state: typing.Dict[str, typing.Any]
+) -> typing.Any:
+    place, now = state.get("iterations_in_epoch", 0), len(self)
+    before = state.get(BATCHES, now)
+    if place > 0 and before != now:
+        moved = place * now // before
+        logger.warning(
+            f"epoch {state['epoch']} has {now} batches for each process, and had {before} when the checkpoint was "
+            f"written after {place} of them: it goes on after {moved}"
+        )
+        state = {**state, "iterations_in_epoch": moved}
+    elif place >= now > 0 and state.get("version", 1) > 1:
+        raise ValueError(
+            f"the checkpoint is at batch {place} of epoch {state['epoch']}, which has {now} batches for each process "
+            f"here: give --reset-dataloader, which begins with the first epoch, or the number of processes and the "
+            f"batch size that it was trained with"
+        )
+    seed = state.get(SEED, self.seed)
+    if place > 0 and seed != self.seed:
+        logger.warning(
+            f"--seed changed ({seed}, now {self.seed}): epoch {state['epoch']}, of which {place} batches were read, is "
+            f"drawn in another order; some of its samples are read twice, others not; the former seed goes on exactly"
+        )
+    return original(self, state)
+
+
+def is_for_training(options: typing.Mapping[str, typing.Any]) -> bool:
+    """Whether the keyword arguments of a task's `load_dataset` say that the split, whatever its name, is to train on.
+
+    Only fairseq's Trainer passes a `data_selector`, and only for --train-subset.
+    """
+    return "data_selector" in options

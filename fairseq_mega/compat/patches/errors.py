@@ -1,0 +1,99 @@
+"""Errors of fairseq and torch that are about the user's input, with the remedy in one line."""
+
+import os
+import pickle
+import re
+import traceback
+
+from omegaconf import MissingMandatoryValue
+from omegaconf.errors import OmegaConfBaseException
+
+from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableFile
+from fairseq_mega.compat.checkpoints.names import OtherNames
+
+MISSING = re.compile(r": (\w+)")  # of omegaconf
+OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
+NOT_UTF8 = (  # what a file is that begins so
+    (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
+    (b"PK\x03\x04", "it is packed with zip: unpack it, or save the document as plain text"),
+    (b"\xff\xfe\0\0", "it is UTF-32: convert it with iconv -f UTF-32 -t UTF-8"),
+    (b"\xff\xfe", "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"),
+)
+
+
+def is_users_error(error: BaseException) -> bool:
+    """Whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
+    if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
+        return True
+    text = str(error)
+    if isinstance(error, FloatingPointError) or (isinstance(error, NotImplementedError) and text.startswith("--")):
+        return True
+    if isinstance(error, OmegaConfBaseException) or (isinstance(error, ImportError) and "install" in text):
+        return True
+    if isinstance(error, AssertionError):
+        frames = traceback.extract_tb(error.__traceback__)
+        folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
+        return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
+    return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
+
+
+def remedy(error: BaseException, text: str) -> str:
+    """The remedy of a user's error; nothing where the message contains it."""
+    if isinstance(error, OtherNames):
+        return ""  # the message contains it
+    if isinstance(error, UnreadableFile):
+        return "take another one with --restore-file (training) or --path"
+    if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
+        return (
+            "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
+            "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
+        )
+    if isinstance(error, MissingMandatoryValue):
+        return f"give --{MISSING.findall(text)[0].replace('_', '-')}"
+    if isinstance(error, UnicodeDecodeError):
+        begins = bytes(error.object[:4])
+        known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
+        return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f cp1252 -t utf-8')}"
+    if isinstance(error, FloatingPointError):
+        return "the training diverges: lower --lr, give more --warmup-updates, or --clip-norm 1.0"
+    if text == "Key 'default' is not in struct":  # --optimizer composite
+        return "--optimizer composite is described in a file: give it to fairseq-hydra-train, or take another one"
+    if text == "optimizer is required!":
+        return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
+    if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train")):
+        return ""  # our message contains the remedy
+    if "Model file not found" in text:
+        return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"
+    if "Dataset not found" in text or "language pair" in text or "dict." in text:
+        return "the first argument must be a folder of fairseq-preprocess that holds this part of the data"
+    if "--restore-file" in text:
+        return "leave --restore-file out to continue from checkpoint_last.pt of --save-dir"
+    if isinstance(error, FileNotFoundError):
+        return "check the path; relative paths start from the folder that the command is called in"
+    if "max_positions=" in text:
+        return (
+            "sentences beyond --max-source-positions / --max-target-positions (given in training) cannot be taken: "
+            "shorten or split them (fairseq-mega-generate and -validate leave them out with "
+            "--skip-invalid-size-inputs-valid-test)"
+        )
+    if "Cannot load model parameters" in text:
+        return "take the model options that the checkpoint was trained with, or another --save-dir"
+    return ""
+
+
+def describe(error: BaseException) -> str:
+    """Put the error, its first cause and the remedy in one line."""
+    parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
+    if isinstance(error, (EOFError, pickle.UnpicklingError)):
+        parts = [f"{type(error).__name__}: {error}"]
+    elif isinstance(error, OmegaConfBaseException):
+        parts = parts[0].splitlines()[:1]
+    elif isinstance(error, FileNotFoundError) and error.filename is not None:
+        parts = [f"{error.filename} does not exist"]
+    cause = error.__cause__ or error.__context__
+    if type(error) is Exception and cause is not None:
+        parts.append(str(cause))
+    advice = remedy(error, parts[0])
+    parts.append(advice[:1].upper() + advice[1:])
+    return " ".join(". ".join(part.strip().rstrip(".!") for part in parts if part.strip()).split())

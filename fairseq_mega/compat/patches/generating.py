@@ -1,0 +1,262 @@
+"""Options of fairseq's generation that need a language model, an alignment, or the unknown words of a source."""
+
+import importlib.util
+import logging
+import os
+import typing
+
+import torch
+
+from . import paths
+from .patching import wrap
+
+logger = logging.getLogger("fairseq_mega.compat.patches.generating")
+PACKAGES = {  # of scorers, as they are imported and installed
+    "bert_score": ("bert_score", "bert-score"),
+    "meteor": ("nltk", "nltk"),
+    "wer": ("editdistance", "editdistance"),
+}
+COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
+
+
+def use_generation_options() -> None:
+    """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq reads past."""
+    from fairseq import search, utils
+    from fairseq.models import BaseFairseqModel
+    from fairseq.tasks import FairseqTask
+
+    wrap(utils, "load_align_dict", _load_align_dict)
+    wrap(utils, "replace_unk", _replace_unk)
+    wrap(FairseqTask, "build_generator", _build_generator)
+    wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
+    wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
+    wrap(search.DiverseBeamSearch, "step", _step_by_rows)
+
+
+def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str]) -> typing.Any:
+    """Read "source target" lines; raises ValueError for a line of fewer words."""
+    if replace_unk is None or replace_unk in ("", COPY):
+        return None if replace_unk is None else {}
+    found = {}
+    with open(replace_unk, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            if len(words) == 1:
+                raise ValueError(
+                    f"--replace-unk {replace_unk}: line {number} is {words[0]!r}; give a word of the source and the "
+                    f"word that replaces it in each line"
+                )
+            if words:
+                found[words[0]] = words[1]
+    return found
+
+
+def _replace_unk(
+    original: typing.Callable,
+    hypo_str: str,
+    src_str: str,
+    alignment: typing.Any,
+    align_dict: typing.Dict[str, str],
+    unk: str,
+) -> str:
+    """Put the aligned word of the source, or its entry in the dictionary, in place of each unknown word.
+
+    The alignment is of fairseq's kind, pairs of a place in the source and one in the target.
+    """
+    source, words = src_str.split(), hypo_str.split()
+    aligned = {int(target): int(place) for place, target in alignment}
+    for place, word in enumerate(words):
+        if word == unk and aligned.get(place, len(source)) < len(source):
+            found = source[aligned[place]]
+            words[place] = align_dict.get(found, found)
+    return " ".join(words)
+
+
+def _build_generator(
+    original: typing.Callable,
+    self: typing.Any,
+    models: typing.Any,
+    args: typing.Any,
+    seq_gen_cls: typing.Any = None,
+    extra_gen_cls_kwargs: typing.Optional[typing.Dict[str, typing.Any]] = None,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    extra = dict(extra_gen_cls_kwargs or {})
+    path = getattr(args, "lm_path", None)
+    if path and extra.get("lm_model") is None:
+        extra.update(lm_model=_load_language_model(self, path, models), lm_weight=args.lm_weight)
+    if path:
+        _check_language_model(self, path, extra["lm_model"])
+        if not args.lm_weight:
+            logger.warning(f"--lm-path {path} has no say with --lm-weight 0, the default: give another, such as 0.3")
+    replacing = getattr(args, "replace_unk", None) is not None
+    if replacing or getattr(args, "print_alignment", None):
+        option = "--replace-unk" if replacing else "--print-alignment"
+        if seq_gen_cls is not None or self.source_dictionary is self.target_dictionary:
+            raise ValueError(
+                f"{option} is for translators, whose words are aligned with those of a source: leave it out"
+            )
+    if replacing:
+        self.words_of_sources = []
+        if not getattr(args, "print_alignment", None):
+            from fairseq.sequence_generator import SequenceGeneratorWithAlignment
+
+            seq_gen_cls, extra["print_alignment"] = SequenceGeneratorWithAlignment, "hard"
+    return original(self, models, args, seq_gen_cls, extra, **kwargs)
+
+
+def _load_language_model(task: typing.Any, path: str, models: typing.Any) -> typing.Any:
+    """The model of --lm-path, where and in the precision that the translators are."""
+    from fairseq import checkpoint_utils
+
+    overrides = {"data": (getattr(task, "cfg", None) or task.args).data}
+    (model,), _ = checkpoint_utils.load_model_ensemble([path], arg_overrides=overrides, task=None)
+    like = next(iter(models)).parameters()
+    return model.to(next(like))
+
+
+def _check_language_model(task: typing.Any, path: str, model: typing.Any) -> None:
+    """Refuse what is no language model, and one whose words are not the target's; raises ValueError."""
+    from fairseq.models import FairseqLanguageModel
+
+    if not isinstance(model, FairseqLanguageModel):
+        raise ValueError(f"--lm-path {path} holds a {type(model).__name__}: give a language model")
+    own = getattr(model.decoder, "dictionary", None)
+    if own is not None and own != task.target_dictionary:
+        raise ValueError(
+            f"--lm-path {path}: its dict.txt has other words, or in another order, than the dictionary that the output "
+            f"is written with: train the language model with that dictionary (fairseq-preprocess --srcdict)"
+        )
+
+
+def _remember_words(
+    original: typing.Callable,
+    self: typing.Any,
+    lines: typing.Sequence[str],
+    encode_fn: typing.Callable[[str], str],
+) -> typing.Any:
+    """Let the source's dictionary write lines with the words that they had, unknown ones too, one call a line."""
+    words = getattr(self, "words_of_sources", None)
+    if words is not None:
+        words.extend(encode_fn(line) for line in lines)
+        self.source_dictionary.string = lambda *args, **kwargs: words.pop(0)
+    return original(self, lines, encode_fn)
+
+
+def _step_by_rows(
+    original: typing.Callable,
+    self: typing.Any,
+    step: int,
+    lprobs: torch.Tensor,
+    scores: torch.Tensor,
+    prev_output_tokens: typing.Optional[torch.Tensor] = None,
+    original_batch_idxs: typing.Optional[torch.Tensor] = None,
+) -> typing.Any:
+    """Count what groups have in common by the rows of the batch: fairseq takes numbers of the data for rows of it."""
+    if original_batch_idxs is not None:
+        numbers = original_batch_idxs.tolist()
+        if step == 0:
+            self.rows = {number: row for row, number in enumerate(numbers)}
+        original_batch_idxs = original_batch_idxs.new_tensor([self.rows[number] for number in numbers])
+    return original(self, step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+
+
+def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
+    """Take the names of --retain-dropout-modules as names, not as letters; raises ValueError where none is there."""
+    given = cfg.generation.retain_dropout_modules if getattr(cfg.generation, "retain_dropout", False) else None
+    if isinstance(given, str):
+        cfg.generation.retain_dropout_modules = [name.strip() for name in given.split(",")]
+    original(self, cfg)
+    dropping = ("retained", "apply_during_inference")  # ours and fairseq's
+    if given is not None and not any(getattr(part, name, False) for part in self.modules() for name in dropping):
+        parts = sorted({part for name, _ in self.named_modules() for part in name.split(".") if part.isidentifier()})
+        raise ValueError(
+            f"--retain-dropout-modules {given}: no such part of the model drops anything; give names, separated by "
+            f"commas, of {', '.join(parts)}"
+        )
+
+
+def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Say why options of fairseq-generate or -interactive cannot be had together; None where they can.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    if "lm_path" not in given:
+        return None
+    interactive = "buffer_size" in given
+    if interactive and given.get("skip_invalid_size_inputs_valid_test"):
+        return (
+            "--skip-invalid-size-inputs-valid-test: every line has an answer here, or the lines of input and output "
+            "would be counted differently; leave it out, and shorten the line that the error names"
+        )
+    if interactive and given.get("prefix_size"):
+        return "--prefix-size: prefixes are those of references, which lines of input do not have: leave it out"
+    if interactive and given.get("print_alignment") == "soft":
+        return "--print-alignment soft: fairseq-generate writes these; give --print-alignment hard here"
+    if given.get("constraints") and not interactive:
+        return (
+            "--constraints: they stand behind the sentences, after tabs, in the lines of fairseq-interactive; give the "
+            "lines to that command"
+        )
+    problem = _unread(given, interactive)
+    if problem is not None:
+        return problem
+    if given.get("replace_unk") is not None:
+        return _obstacle_of_replacing(given, interactive)
+    lm_path = given.get("lm_path")
+    weight = given["lm_weight"]
+    if lm_path is None:
+        return f"--lm-weight {weight:g}: add --lm-path, the model that it weighs" if weight else None
+    if not os.path.isfile(lm_path):
+        return f"--lm-path {lm_path} does not exist: give the checkpoint of a language model"
+    dictionary = os.path.join(paths.split(given.get("data") or ".")[0], "dict.txt")
+    if not os.path.isfile(dictionary):
+        return (
+            f"--lm-path: the words of the language model are read from {dictionary}, which does not exist: copy the "
+            f"dictionary of its data, which has to be that of the target language, to there"
+        )
+    return None
+
+
+def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:
+    """Say which option nothing would read, or no package is there for; None where there is none."""
+    from fairseq.dataclass.configs import GenerationConfig
+
+    for name, field in GenerationConfig.__dataclass_fields__.items():
+        option, given_it = f"--{name.replace('_', '-')}", given.get(name, field.default) != field.default
+        refining = name.startswith("iter_decode_") or name in ("print_step", "retain_iter_history", "decoding_format")
+        if given_it and refining and given.get("task") != "translation_lev":
+            return f"{option} is for models that refine what they wrote, which this is not: leave it out"
+        if given_it and name.endswith("_mt") and given.get("task") != "speech_to_speech":
+            return f"{option} is for models that translate speech into speech, which this is not: leave it out"
+    strength = given.get("diverse_beam_strength")
+    if given.get("diverse_beam_groups") == -1 and strength != GenerationConfig.diverse_beam_strength:
+        return f"--diverse-beam-strength {strength:g}: add --diverse-beam-groups, without which it does nothing"
+    if given.get("eos_token") is not None and given.get("task") not in ("speech_to_text", "speech_to_speech"):
+        return f"--eos-token {given['eos_token']}: fairseq reads it for translators of speech alone: leave it out"
+    if given.get("retain_dropout_modules") is not None and not given.get("retain_dropout"):
+        return f"--retain-dropout-modules {given['retain_dropout_modules']}: add --retain-dropout, or leave it out"
+    scoring = given.get("scoring")
+    if interactive and scoring != "bleu":
+        return f"--scoring {scoring}: lines of input have no references to score with: leave it out"
+    package, installed = PACKAGES.get(str(scoring), ("", ""))
+    if package and importlib.util.find_spec(package) is None:
+        return f"--scoring {scoring} needs a package: pip install {installed}, or give --scoring sacrebleu"
+    return None
+
+
+def _obstacle_of_replacing(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:
+    file = given["replace_unk"]
+    if file not in ("", COPY) and not os.path.isfile(file):
+        return f"--replace-unk {file} does not exist: give a file of lines 'source target', or no value to copy words"
+    for name in ("bpe", "tokenizer", "post_process"):
+        if given.get(name) is not None:
+            option = f"--{name.replace('_', '-')} {given[name]}"
+            return f"--replace-unk replaces whole words, and {option} makes words of pieces: leave one of them out"
+    if not interactive and given.get("dataset_impl") != "raw":
+        return (
+            "--replace-unk: binarised data do not hold the unknown words; give the lines to fairseq-interactive, or "
+            "--dataset-impl raw, here and to fairseq-preprocess"
+        )
+    return None

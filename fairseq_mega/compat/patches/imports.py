@@ -1,0 +1,117 @@
+"""Import fairseq quietly, whoever asks for it, and give its commands the logging that they ask for."""
+
+import contextlib
+import importlib
+import logging
+import os
+import sys
+import types
+import typing
+
+from fairseq_mega.compat import startup
+
+CLI_LOG_FORMAT = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
+CLI_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+
+# Imported by one task and one criterion of fairseq for metrics that they compute; a quarter of a command's start.
+SLOW = ("sklearn", "sklearn.metrics", "scipy.stats")
+
+
+def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
+    """Call ``then`` as soon as fairseq is imported, by whomever: right now where it is already."""
+    if "fairseq" in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, startup.Watcher("fairseq", lambda module: then(), quiet_import))
+
+
+def import_fairseq() -> None:
+    """Import fairseq, with all that :func:`when_fairseq_is_imported` has been told to do then.
+
+    A module that imports fairseq and is itself imported then calls this first, or it would be asked for half-way.
+    """
+    if "fairseq" in sys.modules:
+        return
+    if not any(getattr(finder, "name", None) == "fairseq" for finder in sys.meta_path):
+        when_fairseq_is_imported(lambda: None)
+    importlib.import_module("fairseq")
+
+
+@contextlib.contextmanager
+def quiet_import() -> typing.Iterator[None]:
+    """Import fairseq in the block without its import-time messages and the root handler that one of its models adds.
+
+    Raises:
+        ImportError: with the remedy, where the installed fairseq cannot be imported by this Python.
+    """
+    root = logging.getLogger()
+    handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
+    logging.disable(max(disabled, logging.INFO))
+    try:
+        with deferred(SLOW):
+            yield
+    except ValueError as error:
+        if "mutable default" not in str(error):
+            raise
+        raise ImportError(
+            f"the installed fairseq cannot be imported by Python {sys.version_info[0]}.{sys.version_info[1]} "
+            f"({error}): uninstall it and install fairseq-fixed, the one repaired for Python 3.11 and later"
+        ) from error
+    finally:
+        logging.disable(disabled)
+    added = [handler for handler in root.handlers if handler not in handlers]
+    for handler in added:
+        root.removeHandler(handler)
+    if added:
+        root.setLevel(level)
+
+
+class _Deferred(types.ModuleType):
+    """Stands for a module in ``from ... import``; a function taken from it imports the module when it is called."""
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        submodule = sys.modules.get(f"{self.__name__}.{name}")
+        if isinstance(submodule, _Deferred):
+            return submodule
+
+        def call(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+            return getattr(importlib.import_module(self.__name__), name)(*args, **kwargs)
+
+        return call
+
+
+@contextlib.contextmanager
+def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
+    """Within the block, imports of these modules take stand-ins; those that are loaded already stay themselves."""
+    stand_ins = {name: _Deferred(name) for name in names if name not in sys.modules}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
+
+
+def undo_leaked_logging() -> None:
+    """Give fairseq-generate, -interactive and -eval-lm back the log format and stream that they ask for.
+
+    These commands import fairseq first, whose wav2vec2_classification calls logging.basicConfig(level=DEBUG);
+    the commands' own basicConfig is then ignored, and their results ("Loss (base 2): ...") go to stderr.
+    """
+    root = logging.getLogger()
+    late = {"fairseq_cli.interactive", "fairseq_cli.eval_lm"} & set(sys.modules)
+    if not late and "fairseq_cli.generate" not in sys.modules:
+        return
+    if len(root.handlers) != 1 or root.level != logging.DEBUG:
+        return
+    (handler,) = root.handlers
+    template = getattr(handler.formatter, "_fmt", None)
+    if type(handler) is not logging.StreamHandler or template != logging.BASIC_FORMAT:
+        return
+    root.removeHandler(handler)
+    root.setLevel(logging.WARNING)
+    if late:  # fairseq-generate configures logging after this, once it knows its output file
+        level = os.environ.get("LOGLEVEL", "INFO").upper()
+        logging.basicConfig(format=CLI_LOG_FORMAT, datefmt=CLI_DATE_FORMAT, level=level, stream=sys.stdout)

@@ -1,0 +1,288 @@
+"""Start the processes of a training: by torchrun, by SLURM, by hand or by fairseq itself, on CPUs as well."""
+
+import builtins
+import contextlib
+import functools
+import importlib
+import inspect
+import logging
+import multiprocessing
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import typing
+
+import torch
+
+from .patching import wrap
+
+logger = logging.getLogger("fairseq_mega.compat.patches.launching")
+BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+IN_ONE_PROCESS = ("eval_lm", "interactive")  # commands of fairseq
+
+
+def join_started_processes() -> None:
+    """Train with the processes that are there.
+
+    fairseq reads torchrun's variables only where --distributed-world-size is above 1, divides by the number of GPUs,
+    and starts as many processes as there are GPUs: none on a CPU, which ends as a success.
+    """
+    from fairseq.distributed import utils
+
+    wrap(utils, "call_main", _call_in_processes)
+
+
+def accept_local_rank() -> None:
+    """Accept --local-rank, which torch.distributed.launch gives to each process.
+
+    Count no GPUs with --cpu, and one for commands that work in one process: beside two GPUs fairseq-generate would
+    translate every second batch, and fairseq-interactive start two processes that read the same lines.
+    """
+    from fairseq import options
+
+    wrap(options, "parse_args_and_arch", _parse_local_rank)
+
+
+def _parse_local_rank(
+    original: typing.Callable,
+    parser: typing.Any,
+    input_args: typing.Any = None,
+    *args: typing.Any,
+    **kwargs: typing.Any,
+) -> typing.Any:
+    known = parser._option_string_actions
+    if "--local_rank" in known and "--local-rank" not in known:
+        known["--local-rank"] = known["--local_rank"]
+    parsed = original(parser, input_args, *args, **kwargs)
+    options = parsed[0] if isinstance(parsed, tuple) else parsed
+    if input_args is None and hasattr(options, "beam"):  # fairseq-generate asks nobody before it starts
+        refuse_several_processes("fairseq-interactive" if hasattr(options, "buffer_size") else "fairseq-generate")
+    if hasattr(options, "distributed_world_size"):
+        given = sys.argv[1:] if input_args is None else input_args
+        asked = is_given("--distributed-world-size", given)
+        in_one_process = hasattr(options, "beam") or hasattr(options, "context_window")
+        if in_one_process and asked and options.distributed_world_size > 1:
+            number = options.distributed_world_size
+            parser.error(f"--distributed-world-size {number}: this command works in one process; leave the option out")
+        if not asked and (in_one_process or getattr(options, "cpu", False)):
+            options.distributed_world_size = 1  # fairseq's default is the number of GPUs
+    return parsed
+
+
+def is_given(option: str, words: typing.Iterable[str]) -> bool:
+    """Return whether the words of a command line have an option."""
+    return any(word == option or word.startswith(f"{option}=") for word in words)
+
+
+def started_processes() -> int:
+    """Number of processes that torchrun or the like started, of which this is one; 1 without it.
+
+    Raises:
+        ValueError: if a variable holds no number.
+    """
+    return _number("WORLD_SIZE", 1)
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise ValueError(f"the environment variable {name} is {text!r}: set a whole number, or unset it")
+    return int(text)
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raise a ValueError where torchrun starts several processes of a command that each would do all the work.
+
+    Those of srun may have other arguments each: there it is a warning.
+    """
+    processes = started_processes()
+    if processes > 1 and "RANK" in os.environ:
+        raise ValueError(
+            f"{command} works in one process, and {processes} were started (WORLD_SIZE is {processes}): start it "
+            f"without torchrun, or unset WORLD_SIZE"
+        )
+    tasks = _number("SLURM_STEP_NUM_TASKS", 1)
+    if tasks > 1 and "SLURM_PROCID" in os.environ:
+        logger.warning(
+            f"{command} works in one process, and srun started {tasks}: each does all that its arguments say"
+        )
+
+
+def command_of(main: typing.Any) -> str:
+    """Name of the file of fairseq's commands that a main function is of, "train" for instance; "" where it has none.
+
+    Its module may be __main__; what is bound to it for autocast is a partial function.
+    """
+    while isinstance(main, functools.partial):
+        main = next(filter(callable, main.args), main.func)
+    code = getattr(inspect.unwrap(main), "__code__", None)
+    return pathlib.Path(code.co_filename).stem if code is not None else ""
+
+
+def _call_in_processes(
+    original: typing.Callable, cfg: typing.Any, main: typing.Callable, **kwargs: typing.Any
+) -> typing.Any:
+    options, on_cpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
+    command = command_of(main)
+    if cfg.common.tpu:
+        return original(cfg, main, **kwargs)
+    if command in IN_ONE_PROCESS:
+        refuse_several_processes(f"fairseq-{command.replace('_', '-')}")
+        if options.distributed_world_size > 1:
+            raise ValueError(
+                f"--distributed-world-size {options.distributed_world_size}: fairseq-{command.replace('_', '-')} works "
+                f"in one process: leave it out"
+            )
+    read_variables(options)
+    if command not in IN_ONE_PROCESS:
+        read_slurm(options, on_cpu)
+    if on_cpu and options.distributed_world_size > 1:
+        return _call_on_cpu(original, cfg, main, kwargs)
+    with errors_of_processes():
+        return original(cfg, main, **kwargs)
+
+
+def read_variables(options: typing.Any) -> None:
+    """Take number and rank of the processes from torchrun's variables, where they are set.
+
+    Args:
+        options: a DistributedTrainingConfig.
+
+    Raises:
+        ValueError: if some are missing, or --distributed-world-size says something else.
+    """
+    asked, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
+    own_address = options.distributed_init_method not in (None, "env://")
+    if own_address and is_given("--distributed-rank", sys.argv):
+        return  # the options say it all
+    needed = BY_TORCHRUN[:2] if own_address else BY_TORCHRUN
+    missing = [name for name in needed if not os.environ.get(name)]
+    if missing:
+        if own_address or (processes == 1 and options.distributed_init_method is None):
+            return
+        raise ValueError(
+            f"the environment lacks {', '.join(missing)}: set {', '.join(needed)} in each process, as torchrun does, "
+            f"or unset WORLD_SIZE to train in one process"
+        )
+    if asked not in (1, gpus, processes):
+        raise ValueError(
+            f"--distributed-world-size {asked}, and {processes} processes were started (WORLD_SIZE is {processes}): "
+            f"leave the option out, or start {asked}"
+        )
+    rank = _number("RANK", 0)
+    if rank >= processes:
+        raise ValueError(f"RANK is {rank} and WORLD_SIZE {processes}: ranks count from 0 to {processes - 1}")
+    options.distributed_world_size, options.distributed_rank = processes, rank
+    if processes == 1 and not gpus:
+        return
+    options.distributed_init_method = options.distributed_init_method or "env://"
+    options.device_id = _number("LOCAL_RANK", rank) % max(1, gpus)
+    options.distributed_no_spawn = True
+
+
+def read_slurm(options: typing.Any, on_cpu: bool) -> None:
+    """Take rank and address from SLURM's variables where srun started several processes; of GPUs fairseq does so.
+
+    Args:
+        options: a DistributedTrainingConfig.
+        on_cpu: no GPU is used.
+
+    Raises:
+        ValueError: if each process would train alone, which nothing asks for.
+    """
+    rank, asked, port = os.environ.get("SLURM_PROCID"), options.distributed_world_size, options.distributed_port
+    tasks = _number("SLURM_STEP_NUM_TASKS", 1)
+    if tasks == 1 and (on_cpu or rank != "0"):  # a script of sbatch has these, too: it is process 0, started by nobody
+        nodes = _number("SLURM_NNODES", 1)
+        tasks = _number("SLURM_NTASKS", nodes * _number("SLURM_NTASKS_PER_NODE", 1))
+    alone = asked == 1 and is_given("--distributed-world-size", sys.argv)
+    if rank is None or tasks == 1 or alone or "RANK" in os.environ or options.distributed_init_method is not None:
+        return
+    if asked == 1 or port <= 0 or (on_cpu and asked != tasks):
+        raise ValueError(
+            f"SLURM has {tasks} processes for this command: give --distributed-world-size {tasks} --distributed-port "
+            f"PORT, with a number that is free, to train with them together, or --distributed-world-size 1 to train "
+            f"in this one alone"
+        )
+    if on_cpu:
+        options.distributed_init_method = f"tcp://{_first_host()}:{port}"
+        options.distributed_rank, options.distributed_no_spawn = _number("SLURM_PROCID", 0), True
+
+
+def _first_host() -> str:
+    """Name of the node that has rank 0."""
+    if _number("SLURM_NNODES", 1) == 1:
+        return "localhost"
+    nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "")
+    try:
+        return subprocess.check_output(["scontrol", "show", "hostnames", nodes]).decode().split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError) as error:
+        raise ValueError(
+            f"scontrol does not tell the nodes of this job ({error}): give --distributed-init-method tcp://HOST:PORT, "
+            f"the first node's, and --distributed-rank $SLURM_PROCID"
+        ) from error
+
+
+def _call_on_cpu(
+    original: typing.Callable, cfg: typing.Any, main: typing.Callable, kwargs: typing.Dict[str, typing.Any]
+) -> typing.Any:
+    """Train with several processes without GPUs: this is one of them, or all are started here."""
+    from fairseq.distributed import utils
+
+    options = cfg.distributed_training
+    options.distributed_backend = "gloo"
+    if options.distributed_init_method is None:
+        port = options.distributed_port if options.distributed_port > 0 else free_port()
+        options.distributed_init_method = f"tcp://localhost:{port}"
+    elif is_given("--distributed-rank", sys.argv) or options.distributed_rank:
+        options.distributed_no_spawn = True  # one process for each command
+    options.device_id = 0
+    if options.distributed_no_spawn:
+        return original(cfg, main, **kwargs)
+    start, options.distributed_rank = options.distributed_rank, None  # assigned in the processes
+    with errors_of_processes():
+        torch.multiprocessing.spawn(
+            utils.distributed_main,
+            (main, cfg, {**kwargs, "start_rank": start}),
+            nprocs=options.distributed_world_size,
+        )
+    return None
+
+
+@contextlib.contextmanager
+def errors_of_processes() -> typing.Iterator[None]:
+    """Raise the error of a process that was started here as the error that it was, where it is one of the user's.
+
+    An interrupt of this process alone, as of a scheduler, ends the others.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
+    except torch.multiprocessing.ProcessExitedException as error:
+        killed = ", as where the machine's memory is used up" if "SIGKILL" in str(error) else ""
+        raise ChildProcessError(
+            f"one of the processes that this command started has ended ({error}{killed}): a training goes on from its "
+            f"last checkpoint when the same command is given again"
+        ) from error
+    except torch.multiprocessing.ProcessRaisedException as error:
+        kind, _, text = str(error).strip().splitlines()[-1].partition(": ")
+        module, _, name = kind.rpartition(".")
+        ours = module.startswith(f"{__name__.partition('.')[0]}.")
+        raised = getattr(importlib.import_module(module) if ours else builtins, name, None)
+        if not (text and isinstance(raised, type) and issubclass(raised, (OSError, ValueError, ImportError))):
+            raise
+        raise raised(text) from error
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return int(free.getsockname()[1])

@@ -1,0 +1,84 @@
+"""Whole checkpoints of the published code (facebookresearch/mega) turned into this package's, and back."""
+
+import argparse
+from typing import Any, Dict, List
+
+from fairseq_mega.compat.checkpoints.safetensors_files import no_history
+
+from .options import convert_options, flat_options, kind_of, publish_options
+from .tensors import convert_state_dict, publish_state_dict
+
+LEFT_OUT = ("model", "cfg", "args", "last_optimizer_state")
+
+
+def is_published(checkpoint: Any) -> bool:
+    """Whether the contents of a file are a checkpoint of a MEGA of the published code."""
+    args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
+    names: List[str] = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
+    return hasattr(args, "__dict__") and any(".mega_layer." in name for name in names)
+
+
+def is_ours(checkpoint: Any) -> bool:
+    """Whether the contents of a file are a checkpoint of a MEGA of this package."""
+    model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
+    return isinstance(model, dict) and any(name.endswith(".attention.ema.eta") for name in model)
+
+
+def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
+    """Convert a whole published checkpoint; the optimiser's state is left out.
+
+    Args:
+        checkpoint: contents of the file.
+        where: its path, for messages.
+
+    Raises:
+        ValueError: if it is no checkpoint of a MEGA of the published code.
+    """
+    if not is_published(checkpoint):
+        raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
+    published = flat_options(checkpoint)
+    classifier = any(name.startswith("encoder.encoder.layers.") for name in checkpoint["model"])
+    if not classifier and not any(name.startswith("decoder.layers.") for name in checkpoint["model"]):
+        raise ValueError(
+            f"--input {where}: this is a checkpoint of --arch {published.get('arch', '?')}; only encoder-decoders "
+            f"(--arch mega...), language models (--arch mega_lm...) and classifiers (--arch mega_lra..., "
+            f"mega_sc_raw...) can be converted"
+        )
+    model = convert_state_dict(checkpoint["model"], shares_output(published) and not classifier)
+    args = argparse.Namespace(**convert_options(published, model))
+    kept = {key: value for key, value in checkpoint.items() if key not in LEFT_OUT}
+    history = checkpoint.get("optimizer_history") or no_history()
+    return {"extra_state": {}, **kept, "optimizer_history": history, "args": args, "model": model}
+
+
+def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
+    """Turn a checkpoint of this package into a published one, the inverse of :func:`convert_checkpoint`.
+
+    The optimiser's state is left out: the published fairseq starts a new one (``--reset-optimizer``).
+
+    Raises:
+        ValueError: if it is no checkpoint of a MEGA that the published code knows.
+    """
+    kind = kind_of(checkpoint["model"]) if is_ours(checkpoint) else ""
+    if not kind:
+        raise ValueError(
+            f"--input {where}: --to official needs a checkpoint of this package's MEGA: an encoder-decoder, a "
+            f"language model or a classifier"
+        )
+    ours = flat_options(checkpoint)
+    model = publish_state_dict(checkpoint["model"], kind != "classifier" and shares_output(ours))
+    return {
+        "extra_state": {},
+        "optimizer_history": [],
+        **{key: value for key, value in checkpoint.items() if key not in LEFT_OUT},
+        "args": argparse.Namespace(**publish_options(ours, checkpoint["model"])),
+        "model": model,
+        "last_optimizer_state": None,
+    }
+
+
+def shares_output(options: Dict[str, Any]) -> bool:
+    """Whether the decoder's output layer is its table of embeddings."""
+    adaptive = options.get("adaptive_softmax_cutoff") is not None
+    names = ("share_all_embeddings", "share_decoder_input_output_embed")
+    return not adaptive and any(bool(options.get(name)) for name in names)

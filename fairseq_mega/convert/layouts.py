@@ -1,0 +1,98 @@
+"""Every layout of a checkpoint that the converter knows: recognised from what a file or a folder holds."""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, Tuple
+
+from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.models.checkpoint_files import save
+
+from .checkpoints import convert_checkpoint, is_ours, is_published, publish_checkpoint
+from .images import convert_images, is_images, publish_images
+from .megalodon import (
+    convert_megalodon,
+    is_consolidated,
+    is_megalodon,
+    publish_megalodon,
+    read_consolidated,
+    save_consolidated,
+)
+from .options import IMAGES, MASKED, kind_of
+from .transformers_mega import (
+    convert_transformers,
+    is_transformers,
+    publish_transformers,
+    read_transformers,
+    save_transformers,
+)
+
+Checkpoint = Dict[str, Any]
+FOLDERS = "holds neither consolidate_config.json (XuezheMax/megalodon) nor pytorch_model.bin or model.safetensors"
+
+
+def missing(path: Path) -> str:
+    """Why a path can hold no checkpoint, or nothing."""
+    if path.is_dir():
+        return "" if is_consolidated(path) or is_transformers(path) else f"{FOLDERS} (transformers)"
+    return "" if path.is_file() else "does not exist"
+
+
+def read(path: Path) -> Checkpoint:
+    """What a file, or a folder of one of the layouts, holds; raises OSError and ValueError."""
+    if path.is_dir():
+        return read_consolidated(path) if is_consolidated(path) else read_transformers(path)
+    return load_checkpoint(path)
+
+
+def is_this_packages(given: Checkpoint) -> bool:
+    """Whether a checkpoint has this package's layout."""
+    return is_ours(given) or is_megalodon(given)
+
+
+def is_published_file(given: Checkpoint) -> bool:
+    """Whether the contents of a file are a checkpoint of one of the published codes."""
+    return is_images(given["model"]) or is_published(given)
+
+
+def to_ours(given: Checkpoint, where: str) -> Checkpoint:
+    """Our checkpoint from a published one.
+
+    Raises:
+        ValueError: if there is no such model here.
+    """
+    if is_images(given["model"]):
+        return convert_images(given, where)
+    converters: Tuple[Tuple[str, Callable[[Any, str], Checkpoint]], ...] = (
+        ("consolidation", convert_megalodon),
+        ("transformers", convert_transformers),
+    )
+    return next((convert for part, convert in converters if part in given), convert_checkpoint)(given, where)
+
+
+def advice(given: Checkpoint) -> str:
+    """What has to be known about a published checkpoint that was converted, or nothing."""
+    if "consolidation" not in given or "symbols" in given:
+        return ""
+    return (
+        "Symbols have the numbers of fairseq's dictionaries now, and padding, new among them, gets no probability: the "
+        "model's dict.txt lists the symbols of its tokeniser from number 3 on, one a line with a count behind it."
+    )
+
+
+def to_official(given: Checkpoint, where: str) -> Checkpoint:
+    """The published checkpoint of one of this package, the inverse of :func:`to_ours`.
+
+    Raises:
+        ValueError: if it is of another layout, or the published code has no such model.
+    """
+    if is_megalodon(given):
+        return publish_megalodon(given)
+    kind = kind_of(given["model"]) if is_ours(given) else ""
+    if kind in (MASKED, IMAGES):
+        return (publish_transformers if kind == MASKED else publish_images)(given, where)
+    return publish_checkpoint(given, where)
+
+
+def write(checkpoint: Checkpoint, path: Path) -> None:
+    """Write a checkpoint of any layout; raises OSError and ValueError."""
+    writers = {"consolidation": save_consolidated, "transformers": save_transformers}
+    next((write for part, write in writers.items() if part in checkpoint), save)(checkpoint, path)

@@ -1,0 +1,174 @@
+"""Consolidated checkpoints of XuezheMax/megalodon, of one or several tensor-parallel ranks, and ours."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.compat.checkpoints.loading import UnreadableFile, load
+from fairseq_mega.compat.checkpoints.safetensors_files import no_history
+from fairseq_mega.models.checkpoint_files import save
+
+from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
+from .options import flat_options
+from .sentencepiece_symbols import our_rows, published_rows
+
+CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
+SYMBOLS = "symbols.json"  # beside them in what is written here from a model with a dictionary of fairseq
+TABLES = ("decoder.embedding.tokens.weight", "decoder.output_projection.weight")
+OPTIONS = {  # published name -> ours
+    "num_layers": "decoder_layers",
+    "model_dim": "decoder_embed_dim",
+    "z_dim": "decoder_z_dim",
+    "value_dim": "decoder_hidden_dim",
+    "num_heads": "decoder_attention_heads",
+    "ffn_hidden_dim": "decoder_ffn_embed_dim",
+    "cema_ndim": "decoder_n_dim",
+    "chunk_size": "decoder_chunk_size",
+    "init_mode": "init_mode",
+    "norm_num_groups": "norm_num_groups",
+    "rope_base": "rope_base",
+    "dropout": "dropout",
+    "hidden_dropout": "hidden_dropout",
+    "attention_dropout": "attention_dropout",
+    "swiglu": "swiglu",
+    "rescale_nffn": "layer_scale",
+    "scale_emb": "scale_embedding",
+    "share_emb": "share_decoder_input_output_embed",
+}
+ROPE_BASE = 10000.0  # where the configuration holds none
+EPS = 1e-5  # of every norm
+
+
+def is_consolidated(folder: Path) -> bool:
+    """Whether a folder holds a consolidated checkpoint."""
+    return (folder / CONSOLIDATION).is_file()
+
+
+def is_megalodon(checkpoint: Any) -> bool:
+    """Whether the contents of a file are a checkpoint of this package's MEGALODON."""
+    model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
+    return isinstance(model, dict) and any(name.endswith(".attention.ema.theta") for name in model)
+
+
+def read_consolidated(folder: Path) -> Dict[str, Any]:
+    """A consolidated checkpoint as one: its configuration (``config``) and the tensors of the whole model (``model``).
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if a file is damaged, or the ranks do not fit each other.
+    """
+    config, consolidation = (read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
+    count = int(consolidation["model_parallel_size"])
+    names = ["consolidated.pth"] if count == 1 else [f"consolidated.{rank:02d}.pth" for rank in range(count)]
+    ranks: List[Dict[str, Tensor]] = [load_tensors(folder / name) for name in names]
+    found = {"config": config, "consolidation": consolidation, "model": merge_ranks(ranks)}
+    return {**found, "symbols": read_json(folder / SYMBOLS)} if (folder / SYMBOLS).is_file() else found
+
+
+def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
+    """Our checkpoint from the result of :func:`read_consolidated`.
+
+    Its symbols get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_symbols`, and padding, which the
+    published model does not know, gets no probability; but for a model that had such a dictionary before.
+
+    Raises:
+        ValueError: if the configuration asks for what no model here has.
+    """
+    given = published["config"].get("model")
+    if not isinstance(given, dict):
+        raise ValueError(f"--input {where}: {CONFIGURATION} has no part named model")
+    if abs(given.get("norm_eps", EPS) - EPS) > 1e-12:
+        raise ValueError(f"--input {where}: norm_eps {given['norm_eps']}: the norms of this package have {EPS}")
+    outputs, symbols = given.get("output_size", -1), published["model"].get("embed.weight", torch.empty(0)).size(0)
+    if outputs not in (-1, None, symbols):
+        raise ValueError(
+            f"--input {where}: output_size {outputs} with {symbols} symbols: models of this package predict as many "
+            f"symbols as they read"
+        )
+    values = {ours: given[theirs] for theirs, ours in OPTIONS.items() if given.get(theirs) is not None}
+    values["init_mode"] = "he" if values.get("init_mode") == "none" else values.get("init_mode", "he")
+    values["no_affine_norm"] = not given.get("norm_affine", True)
+    values["attention_drops"] = "weights" if given.get("efficient_attn") is None else "keys"
+    values.update(arch="megalodon_lm", task="mega_language_modeling", rope_base=values.get("rope_base", ROPE_BASE))
+    model = to_ours(published["model"])
+    if values.get("share_decoder_input_output_embed"):
+        model.pop("decoder.output_projection.weight", None)
+    if "symbols" not in published:
+        values["no_padding_logit"] = True
+        model.update({name: our_rows(model[name]) for name in TABLES if name in model})
+    options = argparse.Namespace(**values)
+    return {"args": options, "model": model, "extra_state": {}, "optimizer_history": no_history()}
+
+
+def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """The inverse of :func:`convert_megalodon`, for one rank.
+
+    Raises:
+        ValueError: for a model that the published code cannot run.
+    """
+    options, model = flat_options(checkpoint), dict(checkpoint["model"])
+    if "decoder_z_dim" not in options:
+        arch = options.get("arch")
+        raise ValueError(f"--arch {arch}: the published code has language models alone; nothing was written")
+    if options.get("residual_hops", 2) != 2:
+        raise ValueError("--residual-hops 1: the published code has no such layers; nothing was written")
+    of_fairseq = not options.get("no_padding_logit")
+    if not of_fairseq:
+        model.update({name: published_rows(model[name]) for name in TABLES if name in model})
+    z, v, d = (int(options[f"decoder_{width}_dim"]) for width in ("z", "hidden", "embed"))
+    inner = int(options.get("decoder_ffn_embed_dim") or v)
+    halves = [inner, inner] if options.get("swiglu") else [inner]
+    gates = [z, v, d]
+    widths = {f"attention.gate_proj.{part}": gates for part in ("weight", "bias")}
+    widths["feed_forward.input_proj.weight"] = halves
+    shared = bool(options.get("share_decoder_input_output_embed"))
+    published = to_published(model, widths, shared)
+    groups = int(options.get("norm_num_groups", 32))
+    for name in [name for name in published if name.endswith(("timenorm.weight", "final_norm.weight"))]:
+        prefix = name[: -len("weight")]
+        published[f"{prefix}prior_count"] = torch.tensor(0)
+        published.update({f"{prefix}{prior}": torch.zeros(groups) for prior in ("prior_mean", "prior_logv")})
+    width, base = z // int(options.get("decoder_attention_heads", 1)), float(options.get("rope_base") or ROPE_BASE)
+    published[FREQUENCIES] = 1.0 / torch.tensor([base ** (j / width) for j in range(0, width, 2)])
+    config = {theirs: options[ours] for theirs, ours in OPTIONS.items() if options.get(ours) is not None}
+    config.update(ffn_hidden_dim=inner, vocab_size=published["embed.weight"].size(0), norm_eps=EPS)
+    config["norm_affine"] = not options.get("no_affine_norm", False)
+    config["efficient_attn"] = "swift" if options.get("attention_drops", "keys") == "keys" else None
+    found = {"config": {"model": config}, "consolidation": {}, "model": published}
+    return {**found, "symbols": {"order": "fairseq"}} if of_fairseq else found
+
+
+def save_consolidated(published: Dict[str, Any], folder: Path) -> None:
+    """Write a consolidated checkpoint of one rank into a folder, the tensors last."""
+    folder.mkdir(parents=True)
+    kinds = {str(tensor.dtype) for tensor in published["model"].values() if tensor.is_floating_point()}
+    kind = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}.get(min(kinds), "fp32")
+    consolidation = {"model_parallel_size": 1, "dtype": kind}
+    parts = {CONFIGURATION: published["config"], CONSOLIDATION: consolidation}
+    parts.update({SYMBOLS: published["symbols"]} if "symbols" in published else {})
+    for name, part in parts.items():
+        (folder / name).write_text(json.dumps(part, indent=1) + "\n", encoding="utf-8")
+    save(published["model"], folder / "consolidated.pth")
+
+
+def load_tensors(path: Path) -> Dict[str, Tensor]:
+    """The tensors by name that a file of torch holds; raises OSError, and UnreadableFile for another file."""
+    found = load(path, "cpu")
+    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise UnreadableFile(f"{path} holds no tensors by name")
+    return found
+
+
+def read_json(path: Path) -> Dict[str, Any]:
+    """The options by name that a file holds; raises OSError, and UnreadableFile for another file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UnreadableFile(f"{path} is no JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise UnreadableFile(f"{path} holds no options by name")
+    return found

@@ -1,0 +1,147 @@
+"""Checkpoints of transformers' former MegaForMaskedLM (4.30 to 4.46, as mnaylor/mega-base-wikitext), and ours.
+
+They are folders: config.json with model.safetensors or pytorch_model.bin. Of a simple bias a model with chunks reads
+the first 2 C - 1 entries alone; the others are kept beside the model, under UNREAD, for the way back.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.compat.checkpoints.safetensors_files import no_history, read_tensors
+from fairseq_mega.models.checkpoint_files import save
+
+from .megalodon import load_tensors, read_json
+from .options import flat_options
+from .plain_transformers import covered_positions
+from .tensors import convert_state_dict, publish_state_dict
+from .transformers_limits import DEFAULTS, check_config, check_options
+
+CONFIGURATION, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+UNREAD = "unread_biases"  # in extra_state
+TABLE, OUTPUT = "encoder.embedding.tokens.weight", "prediction.output.weight"
+THEIR_TABLE, THEIR_OUTPUT = "mega.embedding_layer.word_embeddings.weight", "mlm_head.weight"
+OPTIONS = {  # published name -> ours
+    "hidden_size": "encoder_embed_dim",
+    "num_hidden_layers": "encoder_layers",
+    "intermediate_size": "encoder_hidden_dim",
+    "nffn_hidden_size": "encoder_ffn_embed_dim",
+    "shared_representation_size": "encoder_z_dim",
+    "ema_projection_size": "encoder_n_dim",
+    "chunk_size": "encoder_chunk_size",
+    "max_positions": "max_positions",
+    "truncation": "truncation_length",
+    "normalization_type": "normalization_type",
+    "normalize_before_mega": "normalize_before",
+    "activation": "activation_fn",
+    "attention_activation": "attention_activation_fn",
+    "relative_positional_bias": "rel_pos_bias",
+    "dropout_prob": "dropout",
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "nffn_activation_dropout_prob": "activation_dropout",
+    "use_feature_dropout": "feature_dropout",
+    "tie_word_embeddings": "share_encoder_input_output_embed",
+}
+
+
+def is_transformers(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint of transformers."""
+    return any((folder / name).is_file() for name in (SAFE, PICKLED))
+
+
+def read_transformers(folder: Path) -> Dict[str, Any]:
+    """The configuration of a checkpoint of transformers (``transformers``) and its tensors (``model``).
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if a file is damaged, or of another model.
+    """
+    config = read_json(folder / CONFIGURATION)
+    if config.get("model_type") != "mega":
+        raise ValueError(f"{folder / CONFIGURATION}: model_type {config.get('model_type')!r} is no MEGA")
+    safe = folder / SAFE
+    model = read_tensors(safe) if safe.is_file() else load_tensors(folder / PICKLED)
+    config = {**DEFAULTS, **config}
+    if config["tie_word_embeddings"] and THEIR_TABLE in model:
+        model.setdefault(THEIR_OUTPUT, model[THEIR_TABLE])  # safetensors hold one of the two
+    return {"transformers": config, "model": model}
+
+
+def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any]:
+    """Our checkpoint from the result of :func:`read_transformers`.
+
+    Raises:
+        ValueError: if the configuration asks for what no model here has.
+    """
+    config = published["transformers"]
+    check_config(config, f"--input {where}")
+    values = {ours: config[theirs] for theirs, ours in OPTIONS.items()}
+    chunked, covered = config["use_chunking"], covered_positions(config)
+    values["encoder_chunk_size"] = config["chunk_size"] if chunked else -1
+    if config["relative_positional_bias"] == "simple" and not chunked:
+        values["max_positions"] = covered
+    values["truncation_length"] = config["truncation"] or 0
+    if not config["use_normalized_ffn"]:
+        values["encoder_ffn_embed_dim"] = 0
+    values["token_types"] = config["type_vocab_size"] if config["add_token_type_embeddings"] else 0
+    values["no_hidden_layer"] = not config["add_lm_hidden_dense_layer"]
+    values.update(arch="mega_masked_lm", task="masked_lm", no_final_norm=True, no_scale_embedding=True)
+    read, unread = _without_unread(published["model"], 2 * covered - 1)
+    model = convert_state_dict(read, shared_output=False)
+    if config["tie_word_embeddings"] and {TABLE, OUTPUT} <= set(model):
+        if not model[OUTPUT].equal(model[TABLE]):
+            raise ValueError(f"--input {where}: mlm_head.weight is tied to word_embeddings.weight, but differs from it")
+        model[OUTPUT] = model[TABLE]
+    options, extra = argparse.Namespace(**values), {UNREAD: unread} if unread else {}
+    return {"args": options, "model": model, "extra_state": extra, "optimizer_history": no_history()}
+
+
+def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, Any]:
+    """The inverse of :func:`convert_transformers`.
+
+    Raises:
+        ValueError: if the model has what transformers' has not.
+    """
+    options = flat_options(checkpoint)
+    check_options(options, f"--input {where}")
+    model = publish_state_dict(checkpoint["model"], shared_output=False)
+    unread = (checkpoint.get("extra_state") or {}).get(UNREAD) or {}
+    given = {theirs: options[ours] for theirs, ours in OPTIONS.items() if options.get(ours) is not None}
+    config = {**DEFAULTS, **given, "model_type": "mega", "architectures": ["MegaForMaskedLM"]}
+    chunk, types = int(options.get("encoder_chunk_size", -1)), int(options.get("token_types") or 0)
+    config["use_chunking"], config["chunk_size"] = chunk > 0, chunk
+    config["truncation"] = config["truncation"] if (config["truncation"] or 0) > 0 else None
+    inner = options.get("encoder_ffn_embed_dim")
+    config["use_normalized_ffn"] = inner != 0
+    config["nffn_hidden_size"] = inner or config["intermediate_size"]
+    config["normalize_before_ffn"] = config["normalize_before_mega"]
+    config["add_token_type_embeddings"], config["type_vocab_size"] = types > 0, types or DEFAULTS["type_vocab_size"]
+    config["add_lm_hidden_dense_layer"] = not options.get("no_hidden_layer", False)
+    config["vocab_size"] = checkpoint["model"][TABLE].size(0)
+    for name in [name for name in model if name.endswith(".rel_pos_bias.rel_pos_bias")]:
+        if name in unread:
+            config["chunk_size"] = (model[name].numel() + 1) // 2
+            model[name] = torch.cat([model[name], unread[name]])
+        config["max_positions"] = (model[name].numel() + 1) // 2
+    return {"transformers": config, "model": model}
+
+
+def save_transformers(published: Dict[str, Any], folder: Path) -> None:
+    """Write a checkpoint of transformers into a folder, the tensors last."""
+    folder.mkdir(parents=True)
+    text = json.dumps(published["transformers"], indent=1)
+    (folder / CONFIGURATION).write_text(text + "\n", encoding="utf-8")
+    save(published["model"], folder / PICKLED)
+
+
+def _without_unread(model: Dict[str, Tensor], read: int) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
+    """The tensors with the first ``read`` entries of simple biases, and the other entries."""
+    biases = {name: tensor for name, tensor in model.items() if name.endswith(".rel_pos_bias.rel_pos_bias")}
+    longer = {name: tensor for name, tensor in biases.items() if tensor.numel() > read}
+    kept = {name: tensor[:read].clone() for name, tensor in longer.items()}
+    return {**model, **kept}, {name: tensor[read:].clone() for name, tensor in longer.items()}

@@ -1,0 +1,138 @@
+"""Memory of each process and time where several processes share one sequence."""
+
+import argparse
+import multiprocessing
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, Tuple
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+from fairseq_mega.models.process_wire import ProcessWire
+from fairseq_mega.modules.relay import Relay
+from fairseq_mega.tasks.chunk_parallel import bounds
+
+DESCRIPTION = """\
+Memory of each process, and time, where several processes share one sequence (--chunk-parallel-size).
+
+One forward and backward pass of a language model over one sequence: the peak memory of the process that needs most, on
+top of the model, falls towards 1/N of that of one process. The time means something only with a core or GPU for each.
+"""
+MODELS = {"mega": "mega_lm", "megalodon": "megalodon_lm"}
+SMOKE = ("--length=64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1", "--sizes=1,2")
+PATIENCE = 3600.0  # seconds for a message
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``chunk-parallel``."""
+    add = parser.add_argument
+    add("--length", type=int, default=65536, help="of the sequence (default: %(default)s)")
+    add("--sizes", default="1,2,4", help="processes N, comma separated (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help="comma separated (default: %(default)s)")
+    add("--width", type=int, default=128, help="d (default: %(default)s)")
+    add("--layers", type=int, default=4, help="(default: %(default)s)")
+    add("--chunk", type=int, default=128, help="(default: %(default)s)")
+    add("--symbols", type=int, default=256, help="of the dictionary (default: %(default)s)")
+    add_common_options(parser, repeat=3)
+
+
+def build(name: str, arguments: argparse.Namespace) -> Any:
+    """A language model without dropout, of inner widths 2 d, z = d / 2 and N = 16."""
+    d = arguments.width
+    dictionary = Dictionary()
+    for number in range(arguments.symbols - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    options: Dict[str, Any] = {
+        "decoder_embed_dim": d,
+        "decoder_hidden_dim": 2 * d,
+        "decoder_ffn_embed_dim": 2 * d,
+        "decoder_z_dim": d // 2,
+        "decoder_n_dim": 16,
+        "decoder_layers": arguments.layers,
+        "decoder_chunk_size": arguments.chunk,
+        "share_decoder_input_output_embed": True,
+        "dropout": 0.0,
+        "max_target_positions": arguments.length,
+    }
+    if name == "mega":
+        options.update(normalize_before=True, no_affine_final_norm=True, rel_pos_bias="rotary")
+    else:
+        options.update(swiglu=True, decoder_attention_heads=1, norm_num_groups=min(32, d))
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
+    return ARCH_MODEL_REGISTRY[MODELS[name]].build_model(Namespace(**options), task)
+
+
+def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
+    """Measure MODEL:N with N processes; the largest memory and time of them."""
+    name, size = part.split(":")[0], int(part.split(":")[1])
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        given = [(name, piece, size, folder, arguments) for piece in range(size)]
+        processes = [context.Process(target=measure_piece, args=one) for one in given]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        if any(process.exitcode for process in processes):
+            raise SystemExit(f"processes ended with {[process.exitcode for process in processes]}")
+        found: List[Dict[str, float]] = [torch.load(Path(folder) / str(piece)) for piece in range(size)]
+    return {key: max(one[key] for one in found) for key in found[0]}
+
+
+def measure_piece(name: str, piece: int, size: int, folder: str, arguments: argparse.Namespace) -> None:
+    """Measure in the process of one piece, and save what it found under the number of the piece."""
+    keep_freed_memory()  # as fairseq-mega-train does
+    torch.set_num_threads(arguments.threads)
+    device, backend = torch.device(arguments.device), "gloo"
+    if device.type == "cuda":
+        device, backend = torch.device("cuda", piece), "nccl"
+        torch.cuda.set_device(device)
+    dist.init_process_group(backend, init_method=f"file://{folder}/group", rank=piece, world_size=size)
+    wire = ProcessWire(size, PATIENCE)
+    torch.manual_seed(0)
+    model = build(name, arguments).to(device).train()
+    text = torch.randint(4, arguments.symbols, (1, arguments.length + 1), device=device)
+
+    def update(span: Tuple[int, int], **options: Any) -> None:
+        tokens, targets = (text[:, span[0] + later : span[1] + later] for later in (0, 1))
+        F.cross_entropy(model(tokens, **options)[0].float().flatten(0, 1), targets.flatten()).backward()
+
+    def update_piece() -> None:
+        wire.meet()
+        update(bounds(arguments.length, arguments.chunk, size)[piece], relay=Relay(wire))
+
+    update((0, 32))  # the one-time work of torch is not charged to the sequence
+    torch.save(measuring.time_and_memory(update_piece, arguments.repeat, device), Path(folder) / str(piece))
+    wire.meet()  # what the last pass sends has to arrive before this process ends
+    dist.destroy_process_group()
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row per model and number of processes, and write the result file."""
+    scores: Dict[str, float] = {}
+    print(f"| model, L = {arguments.length:,} | N | tokens of a process | peak MiB of a process | of one | s |")
+    print("|---|---|---|---|---|---|")
+    sizes = sorted(int(size) for size in arguments.sizes.split(","))
+    for name in chosen_of(arguments.models, "--models", list(MODELS)):
+        first = 0.0
+        for size in sizes:
+            found = measuring.run_apart(f"{name}:{size}", arguments, f"{name} with {size} processes")
+            memory, seconds = found["memory_mib"], found["seconds"]
+            first = first or memory
+            scores.update({f"{name} N={size} {key}": value for key, value in found.items()})
+            begin, end = bounds(arguments.length, arguments.chunk, size)[0]
+            row = f"{end - begin:,} | {memory:.1f} | {memory / first:.2f} | {seconds:.2f}"
+            print(f"| {name}, chunk {arguments.chunk} | {size} | {row} |", flush=True)
+    measuring.write_measurements(arguments, scores, examples=arguments.length)
+
+
+BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)

@@ -1,0 +1,64 @@
+"""Speed and memory of the operators, a layer, and whole models. Run it on an otherwise idle machine."""
+
+import argparse
+import importlib
+import json
+import sys
+from typing import Dict, Optional, Sequence
+
+from fairseq_mega.cli.commands import add_described
+from fairseq_mega.lab.benchmarks.options import Benchmark, check_options
+
+# Each measurement is a process of its own: it imports its benchmark alone, as that of a layer needs no fairseq.
+MODULES: Dict[str, str] = {
+    "layer": "layer",
+    "kernels": "kernels.benchmark",
+    "decoding": "decoding",
+    "lm-length": "lm_length",
+    "chunk-parallel": "chunk_parallel",
+    "lra-speed": "lra_speed",
+    "device": "device",
+}
+
+
+def find(name: str) -> Benchmark:
+    """Import the benchmark of this name, a key of ``MODULES``."""
+    found = importlib.import_module(f"fairseq_mega.lab.benchmarks.{MODULES[name]}").BENCHMARK
+    assert isinstance(found, Benchmark)
+    return found
+
+
+def build_parser(names: Sequence[str] = tuple(MODULES)) -> argparse.ArgumentParser:
+    """Return the parser of these benchmarks, of all if none are given."""
+    parser = argparse.ArgumentParser(prog="python -m fairseq_mega.lab.benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    for name in names:
+        benchmark = find(name)
+        add_described(commands, name, benchmark.description, benchmark.add_options)
+    return parser
+
+
+def parse(given: Sequence[str]) -> argparse.Namespace:
+    """Read a command line; the options that --smoke stands for come before those that are given."""
+    parser = build_parser(given[:1] if given and given[0] in MODULES else tuple(MODULES))
+    arguments = parser.parse_args(given)
+    if getattr(arguments, "smoke", False):
+        arguments = parser.parse_args([given[0], *find(given[0]).smoke, *given[1:]])
+    arguments.given = list(given)
+    return arguments
+
+
+def main(given: Optional[Sequence[str]] = None) -> None:
+    """Run a benchmark; SystemExit where it cannot be measured, or is to be continued."""
+    arguments = parse(sys.argv[1:] if given is None else given)
+    benchmark = find(arguments.benchmark)
+    part = getattr(arguments, "measure", None)
+    if part is None:
+        check_options(arguments)
+        try:
+            benchmark.run(arguments)
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"benchmarks {arguments.benchmark}: error: {error}") from error
+    else:
+        assert benchmark.measure is not None, f"{arguments.benchmark} measures nothing in a process of its own"
+        print(json.dumps(benchmark.measure(part, arguments)))

@@ -1,0 +1,156 @@
+"""Speed of decoding at several positions of a text."""
+
+import argparse
+import statistics
+import sys
+import time
+from typing import Any, Dict, List, Sequence, Tuple
+
+import torch
+
+from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.lab.benchmarks import lm_pair, measuring
+from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
+from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+
+DESCRIPTION = """\
+Speed of decoding at several positions of a text: MEGA's language model beside fairseq's transformer_lm.
+
+Both have equally many parameters and random weights. MEGA reads a text up to a position in one call; the Transformer,
+which fairseq would feed token by token, gets random keys and values for it, as the time does not depend on them. Then
+both decode token by token, greedily, and the median time per step is reported; with --beam, each step first reorders
+the memory of the hypotheses, as beam search does. First it is checked that decoding step by step gives the logits of
+one call over the whole text; nothing is measured if it does not.
+
+--models all --width 512 measures float32, bfloat16 and int8 matrices of MEGA and MEGALODON beside the Transformer.
+"""
+COLUMNS = (
+    "| model | parameters of the layers | position | ms per step | tokens/s | against the Transformer | state, KiB |"
+)
+ALL = ("mega", "mega-bf16", "mega-int8", "megalodon", "megalodon-bf16", "megalodon-int8", "transformer")
+SMOKE = ("--positions=10,90", "--width=32", "--layers=1", "--chunk=16", "--symbols=50", "--tokens=3")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``decoding``."""
+    add = parser.add_argument
+    add("--positions", default="100,1000,10000", help="comma separated, 0 the start (default: %(default)s)")
+    models = f"comma separated, also {', '.join(lm_pair.OTHERS)}; all: those in chunks (default: %(default)s)"
+    add("--models", default=",".join(lm_pair.MODELS), help=models)
+    add("--width", type=int, default=256, help="d (default: %(default)s)")
+    add("--layers", type=int, default=6, help="(default: %(default)s)")
+    add("--chunk", default="256", help="MEGA's chunk, or several, comma separated (default: %(default)s)")
+    add("--symbols", type=int, default=10000, help="of the dictionary (default: %(default)s)")
+    add("--batch", type=int, default=1, help="texts side by side (default: %(default)s)")
+    add("--beam", type=int, default=1, help="hypotheses of each text, reordered at each step (default: 1, none)")
+    add("--tokens", type=int, default=30, help="tokens decoded at each position (default: %(default)s)")
+    add_common_options(parser, repeat=None)
+
+
+def drawn_order(texts: int, beam: int, device: str) -> Any:
+    """Draw the hypotheses of each text that a step of beam search continues: (texts * beam,) long."""
+    first = beam * torch.arange(texts, device=device).unsqueeze(1)
+    return (first + torch.randint(beam, (texts, beam), device=device)).flatten()
+
+
+def build(name: str, chunk: int, arguments: argparse.Namespace, longest: int) -> Any:
+    """Build a model for texts of ``longest`` tokens, without dropout."""
+    torch.manual_seed(0)
+    sizes = (arguments.width, arguments.layers, chunk, arguments.symbols, longest)
+    return lm_pair.build(name, *sizes).to(arguments.device).eval()
+
+
+def check(name: str, chunk: int, arguments: argparse.Namespace) -> None:
+    """Compare decoding in steps with one call; raises AssertionError where they differ."""
+    length = min(2 * chunk + 5, 300)
+    model = build(name, chunk, arguments, length)
+    tokens = torch.randint(4, arguments.symbols, (2 * arguments.beam, length), device=arguments.device)
+    rows = torch.arange(tokens.size(0), device=arguments.device)
+    with torch.no_grad():
+        whole = model(tokens)[0]
+        decoder = IncrementalDecoder(model)
+        for end in range(1, length + 1):
+            if arguments.beam > 1 and end > 1:
+                order = drawn_order(2, arguments.beam, arguments.device)
+                decoder.reorder(order)
+                rows = rows[order]
+            difference = (decoder.step(tokens[rows, :end]) - whole[rows, end - 1]).abs().max()
+            assert difference < 1e-4 * whole.abs().max(), f"{name}: step {end} differs by {difference:.2g}"
+
+
+def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
+    """Measure the median seconds per step and the bytes of state of MODEL:CHUNK at every position."""
+    name, chunk = part.split(":")[0], int(part.split(":")[1])
+    keep_freed_memory()  # as fairseq-mega-generate does
+    torch.set_num_threads(arguments.threads)
+    positions = [int(position) for position in arguments.positions.split(",")]
+    longest = max(positions) + arguments.tokens + 3
+    model = build(name, chunk, arguments, longest)
+    found = []
+    with torch.no_grad():
+        for position in positions:
+            tokens = torch.full((arguments.batch * arguments.beam, longest), 4, device=arguments.device)
+            decoder, seconds = IncrementalDecoder(model), []
+            if position > 0:
+                decoder.read(tokens[:, :position])
+            for length in range(position + 1, position + arguments.tokens + 2):
+                order = drawn_order(arguments.batch, arguments.beam, arguments.device)
+                start = time.perf_counter()
+                if arguments.beam > 1:
+                    decoder.reorder(order)
+                tokens[:, length] = decoder.step(tokens[:, :length]).argmax(dim=-1)
+                if arguments.device == "cuda":
+                    torch.cuda.synchronize()
+                seconds.append(time.perf_counter() - start)
+            found.append({"position": position, "seconds": statistics.median(seconds[1:]), "bytes": decoder.bytes()})
+    return {"rows": [{**row, "parameters": lm_pair.layer_parameters(model)} for row in found]}
+
+
+def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Namespace) -> str:
+    """The measurements as a Markdown table."""
+    lines = [COLUMNS, "|---|---|---|---|---|---|---|"]
+    base = {row["position"]: row["seconds"] for row in measured.get("transformer", [])}
+    for name, rows in measured.items():
+        for row in rows:
+            ratio = f"{base[row['position']] / row['seconds']:.2f}x" if base else "-"
+            lines.append(
+                f"| {name} | {row['parameters']:,} | {row['position']:,} | {1e3 * row['seconds']:.2f} "
+                f"| {arguments.batch / row['seconds']:,.0f} | {ratio} | {row['bytes'] / 1024:,.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def models_of(names: Sequence[str], chunks: str) -> Dict[str, Tuple[str, int]]:
+    """Title, name and chunk of the models to measure: MEGA with each of its chunks."""
+    sizes = [int(chunk) for chunk in chunks.split(",")]
+    found = {}
+    for name in names:
+        for chunk in sizes if name == "mega" else sizes[:1]:
+            found[f"mega, chunk {chunk}" if name == "mega" else name] = name, chunk
+    return found
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row per model, chunk and position, and write the result file."""
+    given = ",".join(ALL) if arguments.models == "all" else arguments.models
+    names = chosen_of(given, "--models", (*lm_pair.MODELS, *lm_pair.OTHERS))
+    variants = models_of(names, arguments.chunk)
+    for part in variants.values():
+        check(*part, arguments)
+    print("decoding in steps agrees with one call for every model", file=sys.stderr)
+    measured: Dict[str, Any] = {}
+    for title, (name, chunk) in variants.items():
+        print(f"measuring {title}", file=sys.stderr)
+        measured[title] = measuring.run_apart(f"{name}:{chunk}", arguments, title)["rows"]
+    print(table(measured, arguments))
+    labels = {title: name if "," not in arguments.chunk else title for title, (name, _) in variants.items()}
+    rows = [(labels[title], row) for title in measured for row in measured[title]]
+    scores = {
+        f"{label} position={row['position']} {key}": row[key]
+        for label, row in rows
+        for key in ("seconds", "bytes", "parameters")
+    }
+    measuring.write_measurements(arguments, scores, examples=arguments.tokens * len(rows))
+
+
+BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)

@@ -1,0 +1,151 @@
+"""The layers whose speed is compared, and whether the measured paths agree with their references."""
+
+import argparse
+import os
+from typing import Any, List
+
+import torch
+import torch.nn.functional as F
+
+from fairseq_mega.lab.benchmarks.kernels.published_ema import dxnxl_ema
+from fairseq_mega.lab.benchmarks.kernels.shapes import Shape
+from fairseq_mega.lab.benchmarks.megalodon_layer import megalodon_layer
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.mega_layer import MegaLayer
+
+MODELS = {
+    "transformer": "torch.nn.TransformerEncoderLayer, fused attention",
+    "mega": "MEGA layer, full attention",
+    "mega-chunk": "MEGA layer, attention in chunks",
+    "published-chunk": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
+    "megalodon-chunk": "MEGALODON layer, causal, attention in chunks",
+    "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
+    "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
+}
+REFERENCE = {
+    "FAIRSEQ_MEGA_EMA_PATH": "reference",
+    "FAIRSEQ_MEGA_ATTENTION_PATH": "reference",
+    "FAIRSEQ_MEGA_GATE_PATH": "reference",
+}
+PUBLISHED = {name: path for name, path in REFERENCE.items() if name != "FAIRSEQ_MEGA_EMA_PATH"}
+
+
+def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
+    """The layer under test, in training mode without dropout."""
+    d = arguments.embed_dim
+    if model in ("transformer", "explicit-transformer"):
+        layer = torch.nn.TransformerEncoderLayer(
+            d, arguments.heads, 4 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        if model == "explicit-transformer":
+            layer.self_attn = explicit_attention(layer.self_attn)
+        return layer
+    if model.startswith("megalodon"):
+        if "published" in model:
+            os.environ.update(PUBLISHED)
+        return megalodon_layer(model, arguments)
+    config = MegaLayerConfig(
+        embed_dim=d,
+        hidden_dim=arguments.hidden_dim,
+        z_dim=arguments.z_dim,
+        ema_dim=arguments.n_dim,
+        ffn_dim=arguments.hidden_dim,
+        chunk_size=-1 if model == "mega" else arguments.chunk_size,
+        max_positions=length,
+        bidirectional=not arguments.causal,
+        attention_function=arguments.attention,
+        normalize_before=True,
+    )
+    mega = MegaLayer(config)
+    if model == "published-chunk":
+        mega.attention.ema = published_ema(mega.attention.ema)
+        os.environ.update(PUBLISHED)
+    return mega
+
+
+def published_ema(ours: Any) -> Any:
+    """An EMA sub-layer with the parameters of ours, computed in the arrangement of the published code."""
+
+    class PublishedEMA(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.alpha, self.delta, self.beta = ours.alpha, ours.delta, ours.beta
+            self.eta, self.omega = ours.eta, ours.omega
+
+        def forward(self, x: Any, **_: Any) -> Any:
+            inputs = {"x": x, "alpha": self.alpha, "delta": self.delta, "beta": self.beta, "eta": self.eta}
+            shape = Shape(x.size(0), x.size(2), ours.ema_dim, x.size(1))
+            y = dxnxl_ema(inputs, shape, bidirectional=ours.bidirectional)
+            return F.silu(y + x * self.omega), None
+
+    return PublishedEMA()
+
+
+def explicit_attention(fused: Any) -> Any:
+    """Multi-head attention with the parameters of torch's, the weights written out as one matrix per head."""
+
+    class ExplicitAttention(torch.nn.Module):
+        batch_first = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fused = fused
+
+        def forward(self, x: Any, *_: Any, **__: Any) -> Any:
+            heads = fused.num_heads
+            projected = torch.nn.functional.linear(x, fused.in_proj_weight, fused.in_proj_bias)
+            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in projected.chunk(3, dim=-1))
+            weights = torch.softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, dim=-1)
+            return fused.out_proj((weights @ v).transpose(1, 2).flatten(2)), None
+
+    return ExplicitAttention()
+
+
+def products(model: str, length: int, arguments: argparse.Namespace) -> int:
+    """Multiplications and additions of a MEGA layer's matrix products in a forward and backward pass; 0 for others.
+
+    A map has three products. Attention has two forward; backward has those of the weights again and four of gradients.
+    """
+    if not model.startswith("mega") or "megalodon" in model:
+        return 0
+    d, v, z = arguments.embed_dim, arguments.hidden_dim, arguments.z_dim
+    maps = 3 * (d * v + d * (2 * d + z + v) + v * d + 2 * d * v)
+    keys = length if model == "mega" else min(length, arguments.chunk_size)
+    return 2 * (arguments.tokens // length) * length * (maps + keys * (4 * z + 3 * v) // (2 if arguments.causal else 1))
+
+
+def output(layer: Any, x: Any) -> Any:
+    """Hidden states of a layer, whatever else it returns."""
+    result = layer(x)
+    return getattr(result, "hidden", result)
+
+
+def check(model: str, arguments: argparse.Namespace) -> None:
+    """Compare the paths that are measured with the references; raises AssertionError where they differ."""
+    torch.manual_seed(0)
+    length = 3 * arguments.chunk_size + 5
+    layer = build(model, length, arguments).to(arguments.device)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    results: List[List[Any]] = []
+    reference = build(model.replace("published", "mega").replace("explicit-", ""), length, arguments)
+    reference = reference.to(arguments.device)
+    with torch.no_grad():
+        for target, source in zip(reference.parameters(), layer.parameters()):
+            target.copy_(source)
+    for tested, environment in ((layer, PUBLISHED if "published" in model else {}), (reference, REFERENCE)):
+        for name in REFERENCE:
+            os.environ.pop(name, None)
+        os.environ.update(environment)
+        x = torch.randn(2, length, arguments.embed_dim, generator=torch.Generator().manual_seed(1))
+        x = x.to(arguments.device).requires_grad_()
+        y = output(tested, x)
+        gradients = torch.autograd.grad(y.square().mean(), [x, *tested.parameters()])
+        results.append([y, *gradients])
+    for name in REFERENCE:
+        os.environ.pop(name, None)
+    names = ["output", "gradient of x", *(f"gradient of {name}" for name, _ in reference.named_parameters())]
+    for name, got, want in zip(names, *results):
+        error = (got - want).norm() / want.norm().clamp(min=1e-6)
+        assert error < 1e-4, f"{model}: {name} differs from the reference by {error:.2g}; nothing is measured"

@@ -1,0 +1,91 @@
+"""Training speed and peak memory of language models over the length of their blocks."""
+
+import argparse
+from typing import Any, Dict
+
+import torch
+import torch.nn.functional as F
+
+from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.lab.benchmarks import lm_pair, measuring
+from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
+from fairseq_mega.lab.recipes.catalogue import catalogue
+
+DESCRIPTION = """\
+Training speed and peak memory of language models over the length of their blocks: those with chunks, and others.
+
+One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA and
+MEGALODON in chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit
+are left out. A model can also be that of a recipe, such as megalodon/figure4/11m/llama, in its own sizes.
+"""
+MODELS = (*lm_pair.MODELS, "megalodon", "llama")
+LINEAR = ("mega", "megalodon")  # their time grows as the length does
+SIZES = ("width", "layers", "chunk")  # options of MODELS alone
+SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``lm-length``."""
+    add = parser.add_argument
+    add("--lengths", default="1024,4096,16384,65536", help="comma separated (default: %(default)s)")
+    add("--models", default="mega,transformer", help=f"recipes, or of: {', '.join(MODELS)} (default: %(default)s)")
+    add("--width", type=int, default=128, help="d (default: %(default)s)")
+    add("--layers", type=int, default=4, help="(default: %(default)s)")
+    add("--chunk", type=int, default=128, help="of MEGA and MEGALODON (default: %(default)s)")
+    add("--symbols", type=int, default=256, help="of the dictionary (default: %(default)s)")
+    add("--time-limit", type=float, default=60.0, help="seconds that one run may take (default: %(default)s)")
+    add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of weights (default: %(default)s)")
+    add_common_options(parser, repeat=3)
+
+
+def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
+    """Measure seconds and memory of a forward and backward pass of MODEL:LENGTH, and count its parameters."""
+    name, length = part.split(":")[0], int(part.split(":")[1])
+    keep_freed_memory()  # as fairseq-mega-train does
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, length)
+    if name in MODELS:
+        model = lm_pair.build(name, *sizes)
+    else:
+        model = build_recipe(name, arguments.symbols, length, arguments.smoke)
+    model = model.to(arguments.device, getattr(torch, arguments.dtype)).train()
+
+    def update(tokens: Any) -> None:
+        logits = model(tokens[:, :-1])[0].float()
+        F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    tokens = torch.randint(4, arguments.symbols, (1, length + 1), device=arguments.device)
+    update(tokens[:, :33])  # the one-time work of torch is not charged to the block
+    found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
+    return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row per model and length, and write the result file."""
+    known = [name for name in arguments.models.split(",") if name in catalogue()]
+    names = chosen_of(arguments.models, "--models", (*MODELS, *known))
+    scores: Dict[str, float] = {}
+    tokens = 0
+    print("| model | L | tokens/s | us per token | peak MiB |\n|---|---|---|---|---|")
+    for name in names:
+        seconds, before = 0.0, 0
+        for length in sorted(int(length) for length in arguments.lengths.split(",")):
+            growth = (length / before) ** (1 if name in LINEAR else 2) if before else 0.0
+            if seconds * growth > arguments.time_limit:
+                print(f"| {name} | {length:,} | left out: would take about {seconds * growth:.0f} s a run | | |")
+                continue
+            found = measuring.run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
+            seconds, before, tokens = found["seconds"], length, tokens + length
+            scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
+            title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name
+            rate = f"{length / seconds:,.0f} | {1e6 * seconds / length:.1f}"
+            print(f"| {title} | {length:,} | {rate} | {found['memory_mib']:.0f} |", flush=True)
+    if set(names).isdisjoint(MODELS):  # recipes have sizes of their own
+        for option in SIZES:
+            delattr(arguments, option)
+    measuring.write_measurements(arguments, scores, examples=tokens)
+
+
+BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)

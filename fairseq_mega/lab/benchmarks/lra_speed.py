@@ -1,0 +1,103 @@
+"""Speed and memory columns of MEGA's Table 2."""
+
+import argparse
+import sys
+from types import SimpleNamespace
+from typing import Any, Dict
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+
+DESCRIPTION = """\
+Speed and memory columns of MEGA's Table 2: training on the Text task of the Long Range Arena with 4K input.
+
+The forward and backward pass of mega_lra_imdb, with full attention and in chunks, and of transformer_lra_imdb on the
+same random texts; speed in examples per second and peak memory on top of the model, both relative to the Transformer
+with its attention weights written out (transformer-explicit), as was usual when the table was made. The row transformer
+is the same model with torch's fused attention.
+"""
+MODELS = ("transformer-explicit", "transformer", "mega", "mega-chunk")
+PAPER = {"transformer-explicit": "1x, 1x", "mega": "2.9x, 0.31x", "mega-chunk": "5.5x, 0.13x"}
+SYMBOLS = 256  # bytes
+SMOKE = ("--length=64", "--batch=1", "--chunk=16", "--repeat=1")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``lra-speed``."""
+    add = parser.add_argument
+    add("--length", type=int, default=4096, help="tokens of a text (default: %(default)s)")
+    add("--batch", type=int, default=2, help="texts per update (default: %(default)s; the recipe has 25)")
+    add("--chunk", type=int, default=128, help="of mega-chunk (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help=f"of: {', '.join(MODELS)} (default: all)")
+    add_common_options(parser, repeat=3)
+
+
+def architecture(name: str) -> str:
+    """The architecture of a model of MODELS."""
+    return "mega_lra_imdb" if name.startswith("mega") else "transformer_lra_imdb"
+
+
+def build(name: str, length: int, chunk: int) -> Any:
+    """Build the model of the Text recipe, with the full width and depth."""
+    dictionary, labels = Dictionary(), Dictionary()
+    for number in range(SYMBOLS):
+        dictionary.add_symbol(str(number))
+    task = SimpleNamespace(input_type="text", documents=1, dictionary=dictionary, label_dictionary=labels)
+    arch = architecture(name)
+    options = argparse.Namespace(max_positions=length, dropout=0.1)
+    if name == "mega-chunk":
+        options.encoder_chunk_size = chunk
+    ARCH_CONFIG_REGISTRY[arch](options)
+    return ARCH_MODEL_REGISTRY[arch].build_model(options, task)
+
+
+def measure(name: str, arguments: argparse.Namespace) -> Dict[str, float]:
+    """Measure seconds and memory of a forward and backward pass of a model."""
+    keep_freed_memory()  # as fairseq-mega-train does
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    model = build(name, arguments.length, arguments.chunk).to(arguments.device).train()
+
+    def update(tokens: Any) -> None:
+        target = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
+        if name == "transformer-explicit":
+            with sdpa_kernel(SDPBackend.MATH):
+                F.cross_entropy(model(tokens), target).backward()
+        else:
+            F.cross_entropy(model(tokens), target).backward()
+
+    tokens = torch.randint(4, SYMBOLS, (arguments.batch, arguments.length), device=arguments.device)
+    update(tokens[:, :32])  # the one-time work of torch is not charged to the text
+    found = measuring.time_and_memory(lambda: update(tokens), arguments.repeat, torch.device(arguments.device))
+    return {**found, "parameters": sum(parameter.numel() for parameter in model.parameters())}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row per model, and write the result file."""
+    names = chosen_of(arguments.models, "--models", MODELS)
+    found: Dict[str, Dict[str, float]] = {}
+    for name in names:
+        print(f"measuring {name}", file=sys.stderr)
+        found[name] = measuring.run_apart(name, arguments, name)
+    base = found[names[0]]
+    scores: Dict[str, float] = {}
+    print(f"| model | parameters | examples/s | peak MiB | speed and memory against {names[0]} | MEGA, Table 2 |")
+    print("|---|---|---|---|---|---|")
+    for name, row in found.items():
+        speed, memory = base["seconds"] / row["seconds"], row["memory_mib"] / base["memory_mib"]
+        scores.update({f"{name} {key}": value for key, value in row.items()})
+        scores.update({f"{name} speed": speed, f"{name} memory": memory})
+        rate = f"{row['parameters']:,} | {arguments.batch / row['seconds']:.3f} | {row['memory_mib']:.0f}"
+        print(f"| {name} | {rate} | {speed:.2f}x, {memory:.2f}x | {PAPER.get(name, '')} |")
+    arguments.architectures = {name: architecture(name) for name in names}
+    measuring.write_measurements(arguments, scores, examples=arguments.batch * arguments.repeat * len(names))
+
+
+BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)

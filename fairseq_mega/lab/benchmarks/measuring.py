@@ -1,0 +1,134 @@
+"""Time and peak memory of some work, in a process of its own, and the result file."""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+from torch.autograd.profiler import profile  # that of torch.profiler imports torch's compiler, for seconds
+
+from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.ops import native
+
+MODULE = "fairseq_mega.lab.benchmarks"
+
+
+def resident_mib(field: str) -> float:
+    """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
+    found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found, f"/proc/self/status has no {field}; measuring memory needs Linux"
+    return int(found.group(1)) / 2**10
+
+
+def reset_peak_memory() -> float:
+    """Forget the peak so far and return the resident memory now, in MiB (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident_mib("VmRSS")
+
+
+def available_gib(device: torch.device) -> float:
+    """Memory that is free on the device, in GiB."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**30
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert found, "/proc/meminfo has no MemAvailable; measuring memory needs Linux"
+    return int(found.group(1)) / 2**20
+
+
+def median_seconds(work: Callable[[], object], repeat: int, device: torch.device) -> float:
+    """Median time of ``repeat`` runs after one that does not count."""
+    seconds: List[float] = []
+    for _ in range(repeat + 1):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
+
+
+def time_and_memory(work: Callable[[], object], repeat: int, device: torch.device) -> Dict[str, float]:
+    """Median ``seconds`` of the work and ``memory_mib``, its peak above the memory held before."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device) / 2**20
+    else:
+        before = reset_peak_memory()
+    seconds = median_seconds(work, repeat, device)
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device) / 2**20
+    else:
+        peak = resident_mib("VmHWM")
+    return {"seconds": seconds, "memory_mib": peak - before}
+
+
+def kept_mib(forward: Callable[[], Any], device: torch.device) -> float:
+    """MiB of tensors that a forward pass leaves behind, its result among them: what its backward pass needs."""
+    forward()  # what is allocated once
+    results = []  # held until memory is counted
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated(device)
+        results.append(forward())
+        return (torch.cuda.memory_allocated(device) - before) / 2**20
+    with profile(profile_memory=True) as profiled:
+        results.append(forward())
+    return sum(event.self_cpu_memory_usage for event in profiled.key_averages()) / 2**20
+
+
+def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
+    """Bytes per second, read and written together, of torch copying a tensor of ``mib`` MiB."""
+    source = torch.ones(mib * 2**18, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
+
+
+def float32_peak(threads: int) -> Optional[float]:
+    """Multiplications and additions of float32 a second in the registers of so many cores; None without the kernels."""
+    if native.PROBLEM is not None:
+        return None
+    rates = []
+    for _ in range(20):
+        start = time.perf_counter()
+        operations = native.operators.multiply_add_registers(1 << 18)
+        rates.append(operations / (time.perf_counter() - start))
+    return threads * max(rates)
+
+
+def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:
+    """Run this benchmark once more with ``--measure part`` in a fresh process; return the JSON object it prints last.
+
+    Raises:
+        SystemExit: where it fails, with the messages of the process.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", MODULE, *arguments.given, "--measure", part]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"measuring {title} failed (exit status {done.returncode}):\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], examples: int, **details: Any) -> None:
+    """Write the measurements to ``--json``, if it is given, with the other options as the settings."""
+    if arguments.json is None:
+        return
+    left_out = ("json", "plot", "measure", "rows", "stop_after", "benchmark", "given")
+    settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
+    command = " ".join(["python", "-m", MODULE, *arguments.given])
+    benchmark = arguments.benchmark
+    label = f"{benchmark}-{arguments.device}"
+    write_result(arguments.json, make_result(benchmark, label, scores, examples, command, settings=settings, **details))
+
+
+def keep_the_faster(best: Dict[str, float], found: Dict[str, float]) -> Dict[str, float]:
+    """The smaller of two measurements of the same thing, figure by figure."""
+    return {key: min(best[key], found[key]) for key in found}

@@ -1,0 +1,92 @@
+"""The benchmarks as data, and the options that several of them share."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+
+import torch
+
+LISTS = ("lengths", "positions", "sizes", "chunk")  # options that hold several numbers where they are text
+FROM_0 = ("positions", "chunk", "chunk_size")
+FILES = ("json", "rows", "plot")
+
+
+class Benchmark(NamedTuple):
+    """A subcommand of ``python -m fairseq_mega.lab.benchmarks``."""
+
+    description: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+    # Measures one part in a process of its own, see :func:`fairseq_mega.lab.benchmarks.measure.run_apart`.
+    measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
+    smoke: Sequence[str] = ()  # stands for --smoke; options that are given beside it win
+
+
+def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -> None:
+    """Add the options of every benchmark; ``repeat`` is how often it times something, None where that is fixed."""
+    add = parser.add_argument
+    if repeat is not None:
+        add("--repeat", type=int, default=repeat, help="timed runs; the median is reported (default: %(default)s)")
+    add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
+    add("--measure", help=argparse.SUPPRESS)
+    add("--smoke", action="store_true", help="tiny sizes, to see that it works")
+
+
+def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -> None:
+    """Add the options of benchmarks with many measurements, which go on where they stopped.
+
+    Args:
+        parser: that gets them.
+        autocast: whether the benchmark also knows weights of float32 under bfloat16's autocast.
+    """
+    add = parser.add_argument
+    types, of = ["float32", "bfloat16"], "of all tensors"
+    if autocast:
+        types, of = [*types, "autocast"], f"{of}; autocast: float32 under autocast to bfloat16"
+    add("--dtype", choices=types, default="float32", help=f"{of} (default: %(default)s)")
+    add("--sweeps", type=int, default=2, help="passes; the fastest median counts (default: %(default)s)")
+    add("--rows", type=Path, metavar="FILE", help="keep every measurement here at once; those there are not repeated")
+    add("--stop-after", type=float, metavar="SECONDS", help="measure nothing more after this time and exit with 75")
+
+
+def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:
+    """Split a comma-separated option into its names.
+
+    Raises:
+        SystemExit: if one of them is unknown.
+    """
+    names = given.split(",")
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"{option} {given}: {unknown[0]!r} is unknown, choose from {', '.join(known)}")
+    return names
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot be measured before anything is.
+
+    Raises:
+        SystemExit: naming the option.
+    """
+    for name, value in vars(arguments).items():
+        option, least = f"--{name.replace('_', '-')}", 0 if name in FROM_0 else 1
+        if name in LISTS and isinstance(value, str):
+            if not all(part.strip().isdigit() and int(part) >= least for part in value.split(",")):
+                raise SystemExit(f"{option} {value!r}: give whole numbers from {least} on, separated by commas")
+        elif type(value) is int and value < least:
+            raise SystemExit(f"{option} {value}: give a whole number from {least} on")
+        if isinstance(value, float) and not 0 <= value < float("inf"):
+            raise SystemExit(f"{option} {value}: give a number of at least 0")
+        if isinstance(value, Path) and name in FILES and (value.is_dir() or not is_writable(value)):
+            raise SystemExit(f"{option} {value}: name a file in a folder that can be written")
+    if getattr(arguments, "device", None) == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("--device cuda: there is no GPU, or torch is built for none: give --device cpu")
+
+
+def is_writable(path: Path) -> bool:
+    """Whether a file can be written, of whose folders the last ones may be missing."""
+    folder = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    return os.access(folder, os.W_OK) and (folder == path or folder.is_dir())

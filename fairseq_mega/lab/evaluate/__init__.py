@@ -1,0 +1,1 @@
+"""Scores of trained models: BLEU, likelihood, accuracy and answers to questions."""

@@ -1,0 +1,71 @@
+"""BLEU of translations: sacreBLEU's of plain text, and that of tokenised text with compounds split."""
+
+import re
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+from sacrebleu.dataset import DATASETS
+from sacrebleu.metrics import BLEU
+
+from fairseq_mega.lab.evaluate.bleu_tokenizers import language_of_moses, tokenizer_for
+from fairseq_mega.lab.evaluate.generation import ScoringError, read_lines
+
+COMPOUND = re.compile(rb"(\S)-(\S)")
+
+
+def split_compounds(line: str) -> str:
+    """Return ``line`` with ``X-Y`` inside a token turned into ``X ##AT##-##AT## Y``.
+
+    The customary rule ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`` works on bytes and its matches do not overlap:
+    in ``a-b-c`` the ``b`` is used up by the first match, so that only the first hyphen is split.
+    """
+    return COMPOUND.sub(rb"\1 ##AT##-##AT## \2", line.encode("utf-8")).decode("utf-8")
+
+
+def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Tuple[float, str]:
+    """Return 4-gram corpus BLEU (case-sensitive, unsmoothed) and its signature, on tokenised text.
+
+    Both sides go through :func:`split_compounds` first. The signature reads ``tok:none|smooth:none`` since
+    sacreBLEU neither tokenises nor smooths here; with any n-gram precision at zero the score is 0.
+    """
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    score = metric.corpus_score([split_compounds(h) for h in hypotheses], [[split_compounds(r) for r in references]])
+    return score.score, str(metric.get_signature())
+
+
+def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], target_lang: str) -> Tuple[float, str]:
+    """Return corpus BLEU of plain (detokenised) text and its signature, which names the tokeniser.
+
+    The tokeniser follows ``target_lang``, a code of a language or a locale, and the script of the references.
+    """
+    metric = BLEU(tokenize=tokenizer_for(target_lang, references).name)
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return score.score, str(metric.get_signature())
+
+
+def detokenize(lines: Sequence[str], language: str) -> List[str]:
+    """Return ``lines`` with Moses tokenisation undone by sacremoses."""
+    try:
+        from sacremoses import MosesDetokenizer
+    except ImportError as error:
+        raise ScoringError("--detokenize needs sacremoses: pip install 'fairseq_mega[translation]'") from error
+    moses = MosesDetokenizer(lang=language_of_moses(language))
+    return [moses.detokenize(line.split()) for line in lines]
+
+
+def cached_test_set(name: str, source_lang: str, target_lang: str) -> Optional[List[str]]:
+    """Return the reference of sacreBLEU's test set ``name`` where it lies on this machine, else ``None``.
+
+    Nothing is downloaded. Raises :class:`ScoringError` for a name or language pair that sacreBLEU does not know.
+    """
+    pair = f"{source_lang}-{target_lang}"
+    if name not in DATASETS:
+        raise ScoringError(f"--sacrebleu-test-set {name}: unknown to sacreBLEU; `sacrebleu --list` prints the names")
+    dataset: Any = DATASETS[name]
+    if pair not in dataset.langpairs:
+        raise ScoringError(f"--sacrebleu-test-set {name} has no pair {pair}; it has {', '.join(dataset.langpairs)}")
+    # FakeSGMLDataset and friends keep one text file per field: <cache>/<name>/<name>.<pair>.<field>
+    for path in (dataset._get_txt_file_path(pair, "ref"), dataset._get_txt_file_path(pair, "ref:0")):
+        if Path(path).is_file() and Path(path).stat().st_size > 0:
+            return read_lines(path, "sacreBLEU reference")
+    return None

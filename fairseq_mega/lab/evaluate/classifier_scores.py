@@ -1,0 +1,115 @@
+"""The test accuracy of a trained classifier, and the result file of its training."""
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
+from fairseq_mega.lab.evaluate.validation import Validate, score_split
+from fairseq_mega.lab.runs.report import parse_setting
+from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.runs.training_log import Training, read_training
+from fairseq_mega.tasks.speech_commands import scaling_of
+
+
+def scores_of(training: Training, early_epoch: int, batch: int) -> Dict[str, float]:
+    """Scores that the training alone decides; accuracies in per cent."""
+    scores = {
+        "best_valid_accuracy": training.best.accuracy,
+        "early_valid_accuracy": training.after(early_epoch).accuracy,
+    }
+    if training.updates_per_second is not None:
+        scores["seconds_per_epoch"] = math.ceil(training.examples / batch) / training.updates_per_second
+    if training.peak_gib is not None:
+        scores["peak_memory_gib"] = training.peak_gib
+    return scores
+
+
+def typed_setting(text: str) -> Tuple[str, Any]:
+    """Split NAME=VALUE; a value that is JSON (a number, null) becomes that.
+
+    Raises:
+        argparse.ArgumentTypeError: if a part is missing.
+    """
+    try:
+        name, value = parse_setting(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`write_scores`."""
+    add = parser.add_argument
+    add("data", help="folder of the data")
+    add("--task", required=True, help="fairseq's task")
+    add("--path", required=True, help="checkpoint")
+    add("--split", default="test", help="that is scored (default: %(default)s)")
+    add("--score", default="test_accuracy", help="name of the accuracy in the result file (default: %(default)s)")
+    add("--log", type=Path, required=True, help="log of the training; test.log is written beside it")
+    add("--train-command", type=Path, required=True, help="file that holds the command of the training")
+    add("--json", type=Path, required=True, help="result file to write")
+    add("--benchmark", default=BENCHMARK, help="name in the result file (default: %(default)s)")
+    add("--label", required=True, help="name of the run")
+    add("--command", required=True, help="command that started all")
+    add("--seed", type=int, required=True, help="of the training")
+    add("--batch", type=int, required=True, help="examples of an update")
+    add("--test-batch", type=int, required=True, help="examples that are scored at a time")
+    add("--early-epoch", type=int, required=True, help="epoch whose validation accuracy is reported too")
+    add("--cpu", action="store_true", help="score on the CPU")
+    add("--setting", type=typed_setting, action="append", default=[], help="NAME=VALUE to keep in the result file")
+
+
+def write_scores(options: argparse.Namespace, validate: Validate) -> None:
+    """Score a checkpoint and write the result file.
+
+    Args:
+        options: those of :func:`add_options`.
+        validate: runs fairseq-mega-validate.
+
+    Raises:
+        OSError: if a file cannot be read or written.
+        ValueError: if the log is not that of a training.
+        RuntimeError: if the scoring failed.
+    """
+    with open(options.log, encoding="utf-8", errors="replace") as lines:
+        training = read_training(lines, str(options.log))
+    where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]
+    command = [options.data, "--task", options.task, "--path", options.path, "--num-workers", "0", *where]
+    command += ["--batch-size", str(options.test_batch)]
+    correct, examples = score_split(validate, command, options.log.with_name("test.log"), options.split)
+    early = training.after(options.early_epoch)
+    settings = {
+        **dict(options.setting),
+        "parameters": training.parameters,
+        "train_examples": training.examples,
+        "batch": options.batch,
+        "updates": training.validations[-1].updates,
+        "best_epoch": training.best.epoch,
+        "early_epoch": early.epoch,
+        "trained_on": training.gpus or "cpu",
+    }
+    if options.task == "speech_commands":
+        settings["scaling"] = scaling_of(Path(options.data))
+    scores = {options.score: 100.0 * correct / examples, **scores_of(training, options.early_epoch, options.batch)}
+    result = make_result(
+        options.benchmark,
+        options.label,
+        scores,
+        examples,
+        options.command,
+        options.seed,
+        settings,
+        correct=correct,
+        train_command=options.train_command.read_text(encoding="utf-8").strip(),
+        curve=[found._asdict() for found in training.validations],
+    )
+    write_result(options.json, result)
+    reached = f"{options.score.replace('_', ' ')} {scores[options.score]:.2f} % ({correct} of {examples})"
+    print(f"{options.label}: {reached}", file=sys.stderr)

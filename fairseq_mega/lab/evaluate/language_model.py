@@ -1,0 +1,151 @@
+"""Perplexity of a language model on a split, for one or many context lengths and chunk sizes, as result files.
+
+A model of --task mega_language_modeling reads the split in K segments (--segments), each from an empty memory: the
+context is the segment. --contexts gives their lengths in tokens instead; they end with lines. --exact-contexts lets
+them end anywhere: multiples of the chunk then differ in nothing but the memory, as all chunks begin at the same tokens.
+Any other language model of fairseq (the Transformer beside it) reads blocks of its --tokens-per-sample, of which the
+first --context-window tokens are context only. Every token is scored once.
+"""
+
+import argparse
+import logging
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from fairseq_mega.cli.commands import exit_status
+from fairseq_mega.lab.evaluate.lm_checkpoints import load
+from fairseq_mega.lab.evaluate.lm_likelihood import logger
+from fairseq_mega.lab.evaluate.lm_results import check_same, file_of, result_of, settings_of_result
+from fairseq_mega.lab.evaluate.lm_scores import Setting, Sizes, describe, evaluate
+from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.word_counts import words_of
+from fairseq_mega.lab.runs.results import write_result
+
+
+def sources_of(options: argparse.Namespace) -> Dict[str, str]:
+    """SHA-256 of the files that a score comes from."""
+    texts = [options.data / f"{options.subset}.{ending}" for ending in ("bin", "jsonl")]
+    files = {"checkpoint_sha256": options.path, "text_sha256": next(filter(Path.is_file, texts), texts[0])}
+    return {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
+
+
+def settings_of(options: argparse.Namespace) -> Iterator[Setting]:
+    """Every context of the command line with every chunk."""
+    for chunk_size in options.chunk_size or [None]:
+        for segments in options.segments or []:
+            yield Setting(segments, None, chunk_size, None)
+        for context in options.contexts or []:
+            yield Setting(None, context, chunk_size, None)
+        for context in options.exact_contexts or []:
+            yield Setting(None, None, chunk_size, None, context)
+        for window in options.context_window or []:
+            yield Setting(None, None, chunk_size, window)
+        if not (options.segments or options.contexts or options.exact_contexts or options.context_window):
+            yield Setting(None, None, chunk_size, None)
+
+
+def numbers(text: str) -> List[int]:
+    """Positive numbers, comma separated."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}': give whole numbers above 0, separated by commas")
+    return found
+
+
+def number(text: str) -> int:
+    """A positive number."""
+    found = numbers(text)
+    if len(found) > 1:
+        raise argparse.ArgumentTypeError(f"'{text}': give one whole number above 0")
+    return found[0]
+
+
+def name(text: str) -> str:
+    """A name, as a part of the name of a file can be."""
+    if not text.strip() or "/" in text or os.sep in text:
+        raise argparse.ArgumentTypeError(f"'{text}': give a name, without a folder")
+    return text
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="evaluate_lm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("data", type=Path, help="folder of fairseq-preprocess")
+    add("--path", type=Path, required=True, help="checkpoint")
+    add("--subset", type=name, default="test", help="split to score (default: test)")
+    add("--segments", type=numbers, help="K, or several, comma separated (default: that of the training)")
+    add("--contexts", type=numbers, help="tokens of a segment at most, or several")
+    add("--exact-contexts", type=numbers, help="tokens of a segment exactly, which ends anywhere, or several")
+    add("--chunk-size", type=numbers, help="attention chunk, or several (default: as trained)")
+    add("--context-window", type=numbers, help="for models without memory: tokens of context only, or several")
+    add("--chunk-nums", type=number, default=2, help="chunks that one call reads (default: 2)")
+    add("--max-tokens", type=number, default=36000, help="tokens per call, of segments side by side (default: 36000)")
+    add(
+        "--softmax-batch",
+        type=number,
+        default=1024,
+        help="positions whose softmax is made at once (default: 1024)",
+    )
+    add("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU")
+    add("--benchmark", type=name, default="language-modeling", help="name in the result files")
+    add("--label", type=name, required=True, help="name of the model in the result files")
+    add("--output", type=Path, required=True, help="folder for one result file per setting; those there are skipped")
+    return parser
+
+
+def run(options: argparse.Namespace, command: str) -> None:
+    """Write a result file for each setting that has none yet."""
+    if options.output.exists() and not options.output.is_dir():
+        raise ValueError(f"--output {options.output} is a file: name a folder for the results")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: there is no GPU, or torch is built for none: give --device cpu")
+    options.output.mkdir(parents=True, exist_ok=True)
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    sizes = Sizes(options.chunk_nums, options.max_tokens, options.softmax_batch)
+    sources = sources_of(options)
+    words = words_of(options.data, options.subset)
+    loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (object(), None, None, {})
+    for setting in settings_of(options):
+        file = file_of(options.output, options.label, options.subset, setting)
+        if file.exists():
+            check_same(file, sources)
+            logger.info(f"{file} is there already, skipped")
+            continue
+        if loaded[0] != setting.chunk_size:
+            loaded = (setting.chunk_size, *load(options.path, options.data, setting.chunk_size, device))
+        _, model, task, training = loaded
+        score = evaluate(model, task, options.subset, setting, sizes)
+        logger.info(f"{file.stem}: {describe(score)}")
+        origin = {**sources, **training, **({"words": words} if words else {})}
+        settings = settings_of_result(model, task, options.subset, setting, sizes, score, origin)
+        write_result(file, result_of(options.benchmark, options.label, score, command, settings))
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the command; return its exit status."""
+    options = build_parser().parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s | %(name)s | %(message)s", datefmt="%H:%M:%S", level=logging.INFO)
+    library = logging.getLogger("fairseq")
+    level = library.level
+    library.setLevel(logging.WARNING)
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        command = shlex.join(["python", "-m", "fairseq_mega.lab.evaluate.language_model", *map(str, given)])
+        return exit_status("evaluate_lm", lambda: run(options, command))
+    finally:
+        library.setLevel(level)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

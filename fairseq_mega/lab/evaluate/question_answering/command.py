@@ -1,0 +1,113 @@
+"""Let a language model answer questions about long documents, and score the answers.
+
+    fairseq-mega-qa narrative_qa --questions narrative_qa/validation.jsonl --path CHECKPOINT --data DATA --output FILE
+    fairseq-mega-qa qasper --questions qasper/validation.jsonl --examples qasper/train.jsonl ...
+    fairseq-mega-qa qmsum --questions qmsum/validation.jsonl --examples qmsum/train.jsonl ...
+
+The data sets are those of SCROLLS (tau/scrolls), as .jsonl files that you have. The model reads DOCUMENT, "Q: QUESTION"
+and "A:", a line each, and goes on greedily to the end of the line; with --shots as many such texts with their answers,
+drawn from --examples, come first. A document is read chunk by chunk, in memory that does not grow with it, and is never
+cut. NarrativeQA and Qasper are scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the
+best of the references, in percent. The scores are written to --output as JSON, every answer to a file beside it as soon
+as it is there: the same command goes on after an interruption.
+"""
+
+import argparse
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, List, Optional, Sequence
+
+import torch
+
+from fairseq_mega.cli.commands import exit_status
+from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
+
+from .evaluation import DATA_SETS, Evaluation, evaluate, logger, settings_of
+
+PROGRAM = "fairseq-mega-qa"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    add = parser.add_argument
+    add("data_set", choices=list(DATA_SETS), help="form of the questions and score of the answers")
+    add("--questions", type=Path, required=True, metavar="FILE", help=".jsonl file, validation.jsonl of SCROLLS")
+    add("--examples", type=Path, metavar="FILE", help=".jsonl file that --shots are drawn from, train.jsonl of SCROLLS")
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of a language model of this package")
+    add("--data", type=Path, required=True, help="folder of the data it was trained on, for the dictionary")
+    add("--output", type=Path, required=True, metavar="FILE", help="result file (JSON)")
+    paper = ", ".join(f"{name} {data_set.shots}" for name, data_set in DATA_SETS.items())
+    add("--shots", type=int, choices=[0, 1, 2], help=f"answered questions in front (default: the paper's, {paper})")
+    lengths = ", ".join(f"{name} {data_set.answer_tokens}" for name, data_set in DATA_SETS.items())
+    add("--answer-tokens", type=int, metavar="N", help=f"tokens of an answer at most (default: {lengths})")
+    add("--seed", type=int, default=1, help="of the drawing of --shots (default: %(default)s)")
+    add("--limit", type=int, metavar="N", help="ask the first N questions only")
+    add("--label", help="name of the model in the result (default: the file name of --path)")
+    add("--cpu", action="store_true", help="use no GPU")
+    add("--precision", choices=precision.PRECISIONS, default="fp32", help=precision.MEANING)
+    return parser
+
+
+def run(args: argparse.Namespace, command: str) -> None:
+    """Ask, score, write the result and print its scores; raises OSError and ValueError."""
+    for option in ("answer_tokens", "limit"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise ValueError(f"--{option.replace('_', '-')} {value}: must be at least 1")
+    if args.output.is_dir():
+        raise ValueError(f"--output {args.output} is a folder: name the file of the result, such as scores.json")
+    data_set = DATA_SETS[args.data_set]
+    evaluation = Evaluation(
+        args.data_set,
+        args.questions,
+        args.examples,
+        data_set.shots if args.shots is None else args.shots,
+        data_set.answer_tokens if args.answer_tokens is None else args.answer_tokens,
+        args.seed,
+        args.limit,
+    )
+    if args.examples is not None and not evaluation.shots:
+        raise ValueError(f"--examples {args.examples}: with --shots 0 none is shown; leave it out")
+    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+
+    def load() -> Any:
+        check_model_and_data(args.path, args.data, LANGUAGE_MODEL)
+        folder, name = str(args.path.parent), args.path.name
+        return MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
+
+    settings = {**settings_of(evaluation, args.path), "precision": args.precision}
+    answers = args.output.with_suffix(".answers.jsonl")
+    with precision.evaluating(args.precision, device.type):
+        scores = evaluate(evaluation, load, answers, settings)
+    questions = scores.pop("questions")
+    label = args.label or args.path.stem
+    result = make_result("question-answering", label, scores, questions, command, args.seed, settings)
+    write_result(args.output, result)
+    print(", ".join(f"{name} {value:.2f}" for name, value in scores.items()), f"({questions} questions)")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    args = build_parser().parse_args(argv)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    given: List[str] = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return exit_status(PROGRAM, lambda: run(args, shlex.join([PROGRAM, *given])))
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        logger.removeHandler(handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Ask a language model the questions of a data set, and score what it answers."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional
+
+from fairseq_mega.lab.prepare.checksums import sha256_of
+
+from .answers import AnswerFile
+from .prompts import draw_shots, prompt_of
+from .questions import Lines, Question, Questions
+from .scores import score, without_words
+
+logger = logging.getLogger("fairseq_mega.question_answering")
+
+SECONDS = 10.0  # between two lines of progress
+
+
+class DataSet(NamedTuple):
+    """How a data set of SCROLLS is asked and scored."""
+
+    metric: str  # a key of scores.METRICS
+    shots: int  # of MEGALODON's table
+    answer_tokens: int  # at most
+
+
+DATA_SETS: Dict[str, DataSet] = {
+    "narrative_qa": DataSet("f1", 0, 64),
+    "qasper": DataSet("f1", 2, 128),
+    "qmsum": DataSet("rouge", 1, 256),
+}
+
+
+class Evaluation(NamedTuple):
+    """What is asked, and how."""
+
+    data_set: str  # a key of DATA_SETS
+    questions: Path
+    examples: Optional[Path]  # that worked examples are drawn from
+    shots: int
+    answer_tokens: int
+    seed: int
+    limit: Optional[int]  # questions, from the first one
+
+
+def settings_of(evaluation: Evaluation, checkpoint: Path) -> Dict[str, Any]:
+    """What the answers depend on, files by their SHA-256."""
+    files = {"checkpoint": checkpoint, "questions": evaluation.questions, "examples": evaluation.examples}
+    sums = {f"{name}_sha256": sha256_of(file) for name, file in files.items() if file is not None and file.is_file()}
+    given = {name: getattr(evaluation, name) for name in ("data_set", "shots", "answer_tokens", "seed")}
+    return {**given, **sums}
+
+
+def evaluate(
+    evaluation: Evaluation, load: Callable[[], Any], answers: Path, settings: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Answer what ``answers`` does not hold yet, and score all.
+
+    Args:
+        evaluation: what is asked.
+        load: returns a :class:`fairseq_mega.models.text_generator.TextGenerator`; called once the data are found good.
+        answers: file of the answers so far.
+        settings: that they depend on.
+
+    Returns:
+        The mean scores in percent, and the number of questions as ``questions``.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if a file is broken or does not fit the options.
+    """
+    questions = Questions(evaluation.questions)
+    examples = None
+    if evaluation.shots > 0:
+        if evaluation.examples is None:
+            raise ValueError(f"--shots {evaluation.shots}: give --examples, the train.jsonl that they are drawn from")
+        examples = Lines(evaluation.examples)
+        if len(examples) < evaluation.shots:
+            raise ValueError(f"--shots {evaluation.shots}: {evaluation.examples} holds {len(examples)} questions only")
+    count = len(questions) if evaluation.limit is None else min(evaluation.limit, len(questions))
+    metric = DATA_SETS[evaluation.data_set].metric
+    lost = without_words(metric, questions.references[:count])
+    if lost:
+        logger.warning(
+            f"{lost} of {count} questions score 0 whatever is answered: in their references {metric} finds no word (it "
+            f"is made for English)"
+        )
+    file = AnswerFile(answers, settings)
+    unanswered = [place for place in range(count) if questions.numbers[place] not in file.answers]
+    if unanswered:
+        generator = load()
+        logger.info(f"{count - len(unanswered)} of {count} questions are answered already")
+        ask(evaluation, generator, (questions[place] for place in unanswered), examples, file)
+    found = [file.answers[number] for number in questions.numbers[:count]]
+    scores = score(metric, found, questions.references[:count])
+    return {**scores, "questions": count}
+
+
+def ask(
+    evaluation: Evaluation, generator: Any, questions: Iterable[Question], examples: Optional[Lines], file: AnswerFile
+) -> None:
+    """Put the answers to questions into a file, one by one; greedy, up to the end of the line."""
+    resets = any(model.decoder.document_symbol is not None for model in generator.models)
+    one_line = resets and generator.parts_lines  # to which a line is a document
+    shown = time.monotonic()
+    for question in questions:
+        shots = [] if examples is None else draw_shots(examples, evaluation.shots, evaluation.seed, question)
+        prompt = prompt_of(question, shots, one_line)
+        answer = generator.complete(prompt, evaluation.answer_tokens, stop_at_line_end=True, temperature=0.0)
+        file.add(question.number, answer.strip())
+        if time.monotonic() - shown >= SECONDS:
+            shown = time.monotonic()
+            logger.info(f"{len(file.answers)} questions answered")

@@ -1,0 +1,63 @@
+"""fairseq-mega-validate run on a split: how many examples it scored, and how many were right."""
+
+import contextlib
+import io
+import logging
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Sequence, TextIO, Tuple
+
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+
+Validate = Callable[[Sequence[str]], int]  # runs fairseq-mega-validate with these arguments; returns its exit status
+_CORRECT = re.compile(r"(\d+) of (\d+)")
+
+
+class Listener(io.TextIOBase):
+    """Keeps the output of fairseq-validate in a file, picks the result out, and shows how many examples were scored."""
+
+    def __init__(self, log: TextIO, split: str = "test", every: float = 20.0) -> None:
+        self.correct = ""
+        self.split = split
+        self.scored = 0
+        self._log, self._line = log, ""
+        self._every, self._shown = every, time.monotonic()
+
+    def write(self, text: str) -> int:
+        self._log.write(text)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            found = parse_statistics(line)
+            self.correct = found.get(f"{self.split}_correct", self.correct)
+            self.scored += int(found.get("nsentences", 0))
+        if time.monotonic() - self._shown >= self._every:
+            self._shown = time.monotonic()
+            print(f"  {self.scored:,} examples scored", file=sys.stderr)
+        return len(text)
+
+
+def score_split(validate: Validate, arguments: Sequence[str], log_file: Path, split: str) -> Tuple[int, int]:
+    """Score a split; return how many examples were right, and of how many.
+
+    Raises:
+        RuntimeError: if it failed, or scored nothing; its output is in ``log_file``.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    options = ["--valid-subset", split, "--no-progress-bar", "--log-format", "json", "--log-interval", "1"]
+    with open(log_file, "w", encoding="utf-8") as log:
+        listener = Listener(log, split)
+        try:
+            # Not a logging handler: the command takes all away that it finds, and logs to standard output.
+            root.handlers[:] = []
+            with contextlib.redirect_stdout(listener):
+                status = validate([*arguments, *options])
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
+    match = _CORRECT.fullmatch(listener.correct)
+    if status != 0 or match is None or int(match[2]) == 0:
+        raise RuntimeError(f"fairseq-mega-validate failed (exit status {status}); its output is in {log_file}")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,53 @@
+"""Look inside a checkpoint: parameters by part, training, and what each layer's moving average listens to.
+
+    fairseq-mega-inspect CHECKPOINT                    # as text
+    fairseq-mega-inspect CHECKPOINT --draw             # and as pictures: kernels, half-lives
+    fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
+    fairseq-mega-inspect CHECKPOINT --compare OTHER    # what differs between two
+    fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # tokens that a training step holds in so many GiB
+
+A checkpoint of the published code is read as well. Nothing in a file is executed.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Optional, Sequence
+
+from fairseq_mega.cli.commands import exit_status
+from fairseq_mega.lab.inspect.command import report, unread
+
+PROGRAM = "fairseq-mega-inspect"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--draw", action="store_true", help="draw kernels and half-lives")
+    what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
+    what.add_argument("--compare", type=Path, metavar="OTHER", help="name what differs in another checkpoint")
+    what.add_argument("--memory", type=float, nargs="+", metavar="GIB", help="how long a context a training step holds")
+    parser.add_argument("--symbols", type=int, default=32000, help="for --memory of an architecture (default: 32000)")
+    precision = "for --memory: of the training (default: fp32)"
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
+    parser.add_argument("--layer", type=int, metavar="N", help="for --attention, from 1 (default: the last)")
+    parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
+    parser.add_argument("--pictures", type=Path, default=Path(), metavar="FOLDER", help="for pictures (default: here)")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status, 1 after an error message."""
+    parser = build_parser()
+    options = parser.parse_args(argv)
+    problem = unread(options, parser)
+    if problem is not None:
+        parser.error(problem)
+    return exit_status(PROGRAM, lambda: report(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Parameters of a model by part, and what a checkpoint says of its training."""
+
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+from torch import Tensor
+
+from fairseq_mega.compat.checkpoints.names import FINGERPRINT, noun, trained_names
+from fairseq_mega.convert.options import flat_options
+
+MOST_NAMES = 12  # that are listed
+# The first pattern that a tensor's name matches says what it belongs to.
+PARTS = (
+    (r"\.ema\.|\.cema\.", "moving average"),
+    (r"\.cross_attention\.", "cross attention"),
+    (r"\.feed_forward\.", "feed-forward"),
+    (r"\.layers\.\d+\.", "gated attention"),
+    (r"\.embedding\.", "embeddings"),
+    (r"output|adaptive_softmax|head\.", "output"),
+    (r"final_norm", "final norm"),
+)
+COUNTERS = re.compile(r"(dictionary_fingerprints?|sample_scale|_float_tensor|version|num_batches_tracked|running_\w+)$")
+
+
+def part_of(name: str) -> str:
+    """Side and part of a tensor, such as "encoder gated attention"."""
+    part = next((part for pattern, part in PARTS if re.search(pattern, name)), "other")
+    side = name.split(".")[0]
+    return f"{side} {part}" if side in ("encoder", "decoder") else part
+
+
+def parameters_by_part(model: Dict[str, Tensor]) -> List[Tuple[str, int]]:
+    """Number of parameters of each part, the largest first; tensors that are one are counted once."""
+    counts: Dict[str, int] = {}
+    seen = set()
+    for name, tensor in model.items():
+        place = (tensor.data_ptr(), tensor.shape)
+        if COUNTERS.search(name) or place in seen:
+            continue
+        seen.add(place)
+        counts[part_of(name)] = counts.get(part_of(name), 0) + tensor.numel()
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
+    """What a checkpoint says of its model and its training, as names and values."""
+    options = flat_options(checkpoint)
+    history = (checkpoint.get("optimizer_history") or [{}])[-1]
+    extra = checkpoint.get("extra_state") or {}
+    chunks = {side: options.get(f"{side}_chunk_size") for side in ("encoder", "decoder")}
+    iterator = extra.get("train_iterator") or {}
+    found = [
+        ("architecture", options.get("arch")),
+        ("task", options.get("task")),
+        *((f"{side} chunk", _chunk(size)) for side, size in chunks.items()),
+        ("EMA truncation", options.get("truncation_length") or None),
+        ("tokens per sample", options.get("tokens_per_sample")),
+        ("source positions", options.get("max_source_positions")),
+        ("target positions", options.get("max_target_positions")),
+        ("positions", options.get("max_positions")),
+        *((noun(kind), _named(text)) for kind, text in trained_names(checkpoint, "the checkpoint").items()),
+        ("updates", history.get("num_updates")),
+        ("optimizer", history.get("optimizer_name") or None),
+        ("epoch", iterator.get("epoch")),
+        ("best score", extra.get("best")),
+        ("validation loss", extra.get("val_loss")),
+    ]
+    return [(name, str(value)) for name, value in found if value is not None]
+
+
+def _named(text: str) -> Optional[str]:
+    """Names in a few words: all of them where they are few, else how many; nothing of what stands for names alone."""
+    names = text.split("\n")
+    if text.startswith(FINGERPRINT):
+        return None
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names):,} symbols"
+
+
+def _chunk(size: Any) -> Any:
+    return "none: full attention" if isinstance(size, int) and size < 0 else size

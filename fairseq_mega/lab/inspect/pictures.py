@@ -1,0 +1,147 @@
+"""Pictures of moving averages and of attention."""
+
+import math
+from itertools import groupby, zip_longest
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_mega.lab.runs.fingerprints import digest
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
+
+from .averages import Average, reaches
+
+INK, FAINT, PAST = "#22272e", "#c9ced6", "#2f6db5"
+COLUMNS = 3
+TINY = 1e-12
+FEWEST = 17  # distances of a picture
+MARKED = (4, 16, 64, 256, 1024, 4096, 16384)  # distances with a number on the axis
+
+
+def draw_kernels(averages: Sequence[Average], title: str, output: Path) -> None:
+    """A panel for each layer: a row of colours for each feature, from those that look nearby to those that look far.
+
+    Distances grow by powers of two from the middle, to the left into the past, to the right into the future. A row is
+    scaled by its largest weight.
+    """
+    pyplot = load_pyplot()
+    rows = rows_of(averages)
+    columns = max(map(len, rows))
+    size = (4.4 * columns, 2.9 * len(rows) + 1.0)
+    figure, axes = pyplot.subplots(len(rows), columns, figsize=size, squeeze=False, layout="constrained")
+    distances, image = _distances(max(map(_visible, averages))), None
+    for row, line in zip(rows, axes):
+        for panel, average in zip_longest(line, row):
+            panel.set_visible(average is not None)
+            image = image if average is None else _draw_kernel(panel, average, distances)
+        line[0].set_ylabel("features, by reach", color=INK)
+    figure.suptitle(title, color=INK, fontsize=13)
+    where = {"ax": axes, "location": "bottom", "shrink": 0.4, "aspect": 40, "pad": 0.03}
+    bar = figure.colorbar(image, ticks=[-1, -0.5, 0, 0.5, 1], **where)
+    bar.set_label("weight of an input, relative to the feature's largest")
+    save(figure, output, digest([average.half_lives.tolist() for average in averages]))
+
+
+def rows_of(averages: Sequence[Average]) -> List[List[Average]]:
+    """The layers in rows of at most COLUMNS; those of an encoder and a decoder in rows of their own."""
+    rows = []
+    for _, side in groupby(averages, key=lambda average: average.layer.partition(" ")[0]):
+        layers = list(side)
+        rows += [layers[first : first + COLUMNS] for first in range(0, len(layers), COLUMNS)]
+    return rows
+
+
+def _draw_kernel(panel: Any, average: Average, distances: List[int]) -> Any:
+    sides = [average.past[:, distances].flip(1)]
+    if average.future.numel():
+        sides.append(average.future[:, distances])
+    picture = torch.cat(sides, 1)[reaches(average).argsort()]
+    picture = picture / picture.abs().amax(1, keepdim=True).clamp(min=TINY)
+    image = panel.imshow(picture.numpy(), aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    now = len(distances) - 1
+    marks = {distance: at for at, distance in enumerate(distances) if distance in MARKED}
+    ticks: Dict[float, str] = {now: "0", **{now - at: str(distance) for distance, at in marks.items()}}
+    if average.future.numel():
+        panel.axvline(now + 0.5, color=INK, linewidth=0.8)
+        ticks = {(now + 0.5 if at == now else at): name for at, name in ticks.items()}
+        ticks.update({now + 1 + at: str(distance) for distance, at in marks.items()})
+    panel.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
+    panel.set_yticks([])
+    panel.set_title(average.layer, fontsize=10, color=INK)
+    panel.set_xlabel("steps back | steps ahead" if average.future.numel() else "steps back", fontsize=8)
+    return image
+
+
+def _visible(average: Average) -> int:
+    """How many distances it takes until every feature's weights are below a hundredth of its largest one."""
+    weights = torch.stack([side.abs() for side in (average.past, average.future) if side.numel()]).amax(0)
+    seen = weights > 0.01 * weights.amax(1, keepdim=True).clamp(min=TINY)
+    return max(int(seen.any(0).nonzero().max()) + 1, FEWEST) if bool(seen.any()) else FEWEST
+
+
+def _distances(length: int) -> List[int]:
+    """Distances below a length, every one at first, then ever sparser: eight to a doubling."""
+    wanted = {0, *(round(2 ** (step / 8)) for step in range(8 * (int(math.log2(length)) + 1)))}
+    return sorted(distance for distance in wanted if distance < length)
+
+
+def draw_half_lives(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
+    """A histogram for each layer of the steps after which half of an input is left, one below the other."""
+    _draw_histograms({average.layer: average.half_lives for average in averages}, "half-life", chunk, title, output)
+
+
+def draw_periods(averages: Sequence[Average], chunk: Optional[int], title: str, output: Path) -> None:
+    """A histogram for each layer of the steps of a turn, of MEGALODON's layers."""
+    _draw_histograms({average.layer: average.periods for average in averages}, "period", chunk, title, output)
+
+
+def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], title: str, output: Path) -> None:
+    pyplot = load_pyplot()
+    figure, axes = pyplot.subplots(
+        len(steps), 1, sharex=True, figsize=(7.5, 0.75 * len(steps) + 1.6), squeeze=False, layout="constrained"
+    )
+    smallest, largest = (float(pick(torch.cat(list(steps.values())))) for pick in (torch.min, torch.max))
+    bins = np.geomspace(max(smallest, 1e-2) * 0.9, max(largest, chunk or 0, 2.0) * 1.1, 60)
+    for panel, (layer, values) in zip(axes.flat, steps.items()):
+        panel.hist(values.clamp(min=1e-2).numpy(), bins=bins, color=PAST)
+        median = float(values.median())
+        panel.axvline(median, color=INK, linewidth=1.2)
+        panel.text(1.0, 0.5, f"{median:.2g}", transform=panel.transAxes, ha="right", fontsize=9, color=INK)
+        if chunk:
+            panel.axvline(chunk, color="#c0392b", linewidth=1, linestyle="--")
+        panel.set_xscale("log")
+        panel.set_yticks([])
+        panel.set_ylabel(layer, rotation=0, ha="right", va="center", fontsize=9, color=INK)
+        for side in ("top", "right", "left"):
+            panel.spines[side].set_visible(False)
+        panel.spines["bottom"].set_color(FAINT)
+    dashed = f"; dashed: the chunk, {chunk}" if chunk else ""
+    axes[-1, 0].set_xlabel(f"{name} in steps (line and number: median{dashed})", fontsize=9)
+    axes[-1, 0].xaxis.set_major_formatter("{x:g}")
+    axes[-1, 0].xaxis.set_minor_formatter("{x:g}" if bins[-1] < 20 * bins[0] else "")
+    figure.suptitle(title, color=INK, fontsize=13)
+    save(figure, output)
+
+
+def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
+    """Attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``."""
+    pyplot = load_pyplot()
+    size = (min(1.8 + 0.32 * len(columns), 16), min(1.6 + 0.3 * len(rows), 16))
+    figure, panel = pyplot.subplots(figsize=size, layout="constrained")
+    image = panel.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=max(float(weights.max()), 1e-6), aspect="auto")
+    panel.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor", fontsize=9)
+    panel.set_yticks(range(len(rows)), rows, fontsize=9)
+    panel.xaxis.tick_top()
+    panel.tick_params(length=0)
+    panel.set_xticks([at - 0.5 for at in range(1, len(columns))], minor=True)
+    panel.set_yticks([at - 0.5 for at in range(1, len(rows))], minor=True)
+    panel.grid(which="minor", color="white", linewidth=0.8)
+    panel.tick_params(which="minor", length=0)
+    for spine in panel.spines.values():
+        spine.set_visible(False)
+    panel.set_xlabel(title, color=INK, fontsize=10)
+    figure.colorbar(image, ax=panel, shrink=0.7, aspect=30, label="weight")
+    save(figure, output)

@@ -1,0 +1,87 @@
+"""Retrieval: pairs of papers of the ACL Anthology Network, linked by a citation or not (Tay et al., 2021)."""
+
+import argparse
+from pathlib import Path
+from typing import Dict, Iterable, List, Optional
+
+import numpy as np
+
+from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, check_length
+from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    Example,
+    TextSplit,
+    byte_note,
+    byte_text,
+    write_text_task,
+)
+from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.tables import need_files, read_lines, read_table
+
+FILES = {
+    "train": "new_aan_pairs.train.tsv",
+    "valid": "new_aan_pairs.eval.tsv",
+    "test": "new_aan_pairs.test.tsv",
+}
+PUBLISHED = {"train": 147_086, "valid": 18_090, "test": 17_437}
+LABELS = {b"0": "0", b"0.0": "0", b"1": "1", b"1.0": "1"}
+
+DETAILS = f"""\
+{PUBLISHED["train"]}, {PUBLISHED["valid"]} and {PUBLISHED["test"]} pairs, out of the folder tsv_data of
+https://storage.googleapis.com/long-range-arena/lra_release.gz (8 GB, a packed tar), whose checksum is not published.
+Every byte of the tables' texts is a symbol, and of every text the first 4000 are taken; the first text of a pair goes
+to src-bin, the second to src1-bin. 3 GB made, about ten minutes on one core. Label 1: one paper cites the other."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of Retrieval."""
+    parser.add_argument(
+        "--tsv-dir", type=Path, required=True, metavar="DIR", help=f"folder that holds {', '.join(FILES.values())}"
+    )
+    add_length(parser)
+    add_limit(parser)
+
+
+def _paths(folder: Path) -> Dict[str, Path]:
+    return {split: folder / name for split, name in FILES.items()}
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse a folder without the tables."""
+    check_length(args)
+    need_files("--tsv-dir", _paths(args.tsv_dir))
+
+
+def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> TextSplit:
+    """The pairs of a table, read line by line: a training table is too large for the memory of some machines."""
+    wanted = None if which is None else set(which.tolist())
+
+    def examples() -> Iterable[Example]:
+        for number, (label, _, _, first, second) in read_table(path, 5):
+            if label not in LABELS:
+                raise ValueError(f"{path}: line {number} has the label {label[:20].decode('utf-8', 'replace')!r}")
+            if wanted is None or number - 1 in wanted:
+                yield Example((byte_text(first, length), byte_text(second, length)), LABELS[label])
+
+    return TextSplit(size if wanted is None else len(wanted), examples)
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the tables twice and write the pairs."""
+    paths, splits = _paths(args.tsv_dir), {}
+    notes: List[str] = ["the texts are taken as printed in the tables, b'...' included"]
+    for split, path in paths.items():
+        size = sum(1 for _ in read_lines(path))  # unpacked, where it is packed
+        if size != PUBLISHED[split]:
+            notes.append(f"{path.name} has {size} pairs; {PUBLISHED[split]} are commonly reported")
+        which = None if args.limit is None else kept(split, size, args.limit)
+        splits[split] = _split(path, size, which, args.length)
+    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, ("0", "1"))
+    notes += [*byte_note(args.length), *note_on_limit(args.limit)]
+    return Report("the tables of Long Range Arena (--tsv-dir)", statistics, records_of(paths), notes)
+
+
+DATASET = Dataset("aan", "pairs of papers as bytes (the task Retrieval)", DETAILS, add_options, check, make)

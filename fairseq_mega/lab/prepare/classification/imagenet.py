@@ -1,0 +1,146 @@
+"""ImageNet (ILSVRC-2012): its archives unpacked to a folder per class (Russakovsky et al., 2015)."""
+
+import argparse
+import io
+import tarfile
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+from fairseq_mega.data.image_folder import ImageFolder
+from fairseq_mega.lab.prepare.archives import DAMAGE, read_tar
+from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
+from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.tables import need_files
+from fairseq_mega.lab.runs.files import copy_stream
+
+CLASSES = 1000
+IMAGES = {"train": 1_281_167, "valid": 50_000}
+
+
+class Published(NamedTuple):
+    """An archive of image-net.org: its name and its MD5, as torchvision has it."""
+
+    name: str
+    md5: str
+
+
+ARCHIVES = {
+    "train": Published("ILSVRC2012_img_train.tar", "1d675b47d978889d74fa0da5fadfb00e"),
+    "val": Published("ILSVRC2012_img_val.tar", "29b22e2961454d5413ddabcf34fc5622"),
+    "devkit": Published("ILSVRC2012_devkit_t12.tar.gz", "fa75699e90414af021442c21a62c3abf"),
+}
+META, TRUTH = "meta.mat", "ILSVRC2012_validation_ground_truth.txt"  # in the development kit
+BYTES = 155_000_000_000
+WHERE = "https://image-net.org/download gives them to researchers who register there"
+
+DETAILS = f"""\
+{IMAGES["train"]:,} images to train on and {IMAGES["valid"]:,} to validate with, of {CLASSES:,} classes:
+train/CLASS/FILE and val/CLASS/FILE for --task image-classification. The archives are not downloaded:
+{WHERE}.
+{", ".join(archive.name for archive in ARCHIVES.values())} are read where they are,
+155 GB made beside them. Unpacking that was interrupted goes on with the classes that are missing. A folder that is
+unpacked already needs no preparation."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ImageNet."""
+    parser.add_argument("--archives", type=Path, required=True, metavar="DIR", help="folder with the three archives")
+    parser.add_argument(
+        "--any-archives", action="store_true", help="accept archives with other checksums than ImageNet's"
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse a folder without the archives."""
+    try:
+        need_files("--archives", {name: args.archives / archive.name for name, archive in ARCHIVES.items()})
+    except ValueError as error:
+        raise ValueError(f"{error} ({WHERE})") from error
+
+
+def classes_of_validation(devkit: Path) -> List[str]:
+    """The WordNet ID of each validation image, in the order of their numbers, from the development kit.
+
+    Raises:
+        DownloadError: if a file of it is missing, or it is damaged.
+    """
+    from scipy.io import loadmat
+
+    files = {Path(name).name: content for name, content in read_tar(devkit, lambda name: name.endswith((META, TRUTH)))}
+    try:
+        synsets = loadmat(io.BytesIO(files[META]), squeeze_me=True)["synsets"]
+        numbers = [int(line) for line in files[TRUTH].split()]
+    except (KeyError, ValueError) as error:
+        raise DownloadError(f"{devkit} is no development kit of ImageNet: {error}; get a new copy") from error
+    names = dict(zip(map(int, synsets["ILSVRC2012_ID"]), map(str, synsets["WNID"])))
+    return [names[number] for number in numbers]
+
+
+def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a file of an archive to a folder, under the last part of its name; what is no file is left out."""
+    stream = archive.extractfile(member) if member.isfile() else None
+    if stream is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        copy_stream(stream, folder / Path(member.name).name)
+
+
+def unpack_training(archive: Path, output: Path) -> None:
+    """Unpack an archive of archives, one for each class; a class that is whole is left as it is."""
+    with tarfile.open(archive) as outer:
+        members = [member for member in outer if member.isfile()]
+        for member in Progress("train", "classes", len(members)).follow(members):
+            folder = output / Path(member.name).stem
+            if folder.is_dir():
+                continue
+            partial = folder.with_name(f".{folder.name}")
+            with tarfile.open(fileobj=outer.extractfile(member)) as inner:
+                for image in inner:
+                    extract_file(inner, image, partial)
+            partial.rename(folder)
+
+
+def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
+    """Unpack images and put each into the folder of its class.
+
+    Raises:
+        DownloadError: for another number of images than there are classes given.
+    """
+    with tarfile.open(archive) as container:
+        members = sorted((member for member in container if member.isfile()), key=lambda member: member.name)
+        if len(members) != len(classes):
+            raise DownloadError(f"{archive} holds {len(members):,} images, its development kit knows {len(classes):,}")
+        offsets = sorted(zip(members, classes), key=lambda pair: pair[0].offset)  # the order of the archive is faster
+        for member, name in Progress("val", "images", len(members)).follow(offsets):
+            extract_file(container, member, output / name)
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Check the archives, and unpack them."""
+    work.free_space(0 if args.any_archives else BYTES)
+    paths = {name: args.archives / archive.name for name, archive in ARCHIVES.items()}
+    inputs: Records = {}
+    for name, path in paths.items():
+        say(f"{path.name}: {path.stat().st_size:,} bytes, comparing the checksum")
+        if not args.any_archives:
+            check_digests(path, {"md5": ARCHIVES[name].md5}, None, "The file is damaged or another one: get a new copy")
+        md5 = digests_of(path, "md5") if args.any_archives else {"md5": ARCHIVES[name].md5}
+        inputs[path.name] = {"bytes": path.stat().st_size, **md5}
+    try:
+        classes = classes_of_validation(paths["devkit"])
+        unpack_training(paths["train"], work.parts / "train")
+        unpack_validation(paths["val"], classes, work.output / "val")
+    except DAMAGE as error:
+        raise DownloadError(f"the archives in {args.archives} cannot be unpacked: {error}; get new copies") from error
+    splits: Dict[str, Dict[str, Any]] = {}
+    for split, place in (("train", work.parts), ("val", work.output)):
+        images = ImageFolder(place / split)
+        splits[split] = {"examples": len(images), "classes": len(images.classes)}
+    (work.parts / "train").rename(work.output / "train")
+    notes = ["archives of other checksums than ImageNet's may have been taken"] if args.any_archives else []
+    return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
+
+
+DATASET = Dataset("imagenet", "colour images, 1,000 classes (for image classifiers)", DETAILS, add_options, check, make)

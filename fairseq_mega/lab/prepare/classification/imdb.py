@@ -1,0 +1,131 @@
+"""Text: film reviews of IMDb as bytes, good or bad (Long Range Arena, Tay et al., 2021)."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Tuple
+
+import numpy as np
+
+from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
+from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, check_length
+from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    Example,
+    TextSplit,
+    byte_note,
+    byte_text,
+    write_text_task,
+)
+from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.tables import need_files, read_table
+
+ARCHIVE = Archive(
+    "http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz", {"md5": "7c2ac02c03563afcf9b574c7e56c153a"}
+)
+LABELS = ("0", "1")
+REVIEWS = 25_000  # of each of the two parts
+_MEMBER = re.compile(r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
+Review = Tuple[bytes, str]
+
+DETAILS = """\
+25000 reviews to train on and 25000 to test on; the benchmark has no validation part and takes the test reviews for it,
+so valid and test are the same. 84 MB to download, 200 MB made, about a minute on one core. Label 0 is bad, 1 is good.
+Every UTF-8 byte is a symbol, and of every review the first 4000 are taken."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of Text."""
+    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {ARCHIVE.name}, not downloaded")
+    for split in ("train", "test"):
+        parser.add_argument(
+            f"--tsv-{split}",
+            type=Path,
+            metavar="FILE",
+            help="the reviews as a table instead, plain or gzip: label (0, 1) TAB rating TAB text",
+        )
+    parser.add_argument(
+        "--held-out",
+        type=int,
+        default=0,
+        metavar="N",
+        help="take N reviews of train for valid (default: valid is test)",
+    )
+    add_length(parser)
+    add_limit(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    exactly_one(args, "--archive", "--tsv-train --tsv-test")
+    check_length(args)
+    if args.held_out < 0:
+        raise ValueError(f"--held-out is {args.held_out}: a number of reviews is needed, 0 for none")
+    if args.tsv_train is not None:
+        need_files("--tsv-train", {"train": args.tsv_train})
+        need_files("--tsv-test", {"test": args.tsv_test})
+
+
+def _from_archive(path: Path) -> Dict[str, List[Review]]:
+    found: Dict[str, List[Tuple[str, bytes]]] = {"train": [], "test": []}
+    for name, text in read_tar(path, lambda name: _MEMBER.fullmatch(name) is not None):
+        found[name.split("/")[1]].append((name, text))
+    for part, reviews in found.items():
+        if len(reviews) != REVIEWS:
+            raise ValueError(f"{path}: expected {REVIEWS} reviews below aclImdb/{part}, found {len(reviews)}")
+    return {
+        part: [(text, "1" if "/pos/" in name else "0") for name, text in sorted(reviews)]
+        for part, reviews in found.items()
+    }
+
+
+def _from_table(path: Path) -> List[Review]:
+    reviews = []
+    for number, (label, _, text) in read_table(path, 3):
+        if label not in (b"0", b"1"):
+            raise ValueError(f"{path}: line {number} has the label {label.decode('utf-8', 'replace')!r}, not 0 or 1")
+        reviews.append((text, label.decode()))
+    return reviews
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the reviews and write them."""
+    inputs: Dict[str, Dict[str, Any]]
+    if args.tsv_train is not None:
+        files = {"train": args.tsv_train, "test": args.tsv_test}
+        inputs = records_of(files)
+        parts = {part: _from_table(path) for part, path in files.items()}
+        origin = "tables of reviews (--tsv-train, --tsv-test)"
+    else:
+        path, inputs = obtain(ARCHIVE, args.archive, work.raw)
+        parts = _from_archive(path)
+        origin = f"the Large Movie Review Dataset v1.0, {ARCHIVE.url}"
+    notes = ["valid and test are the same reviews: the benchmark has no validation part"]
+    validated_on = "test"
+    if args.held_out:
+        order = np.random.default_rng(42).permutation(len(parts["train"]))
+        if args.held_out >= len(order):
+            raise ValueError(f"--held-out is {args.held_out} of {len(order)} reviews of train: give fewer")
+        train, validated_on = parts["train"], "valid"
+        parts["train"] = [train[number] for number in sorted(order[args.held_out :])]
+        parts["valid"] = [train[number] for number in sorted(order[: args.held_out])]
+        notes = [f"valid: {args.held_out} reviews of train, drawn with seed 42, and no longer in it"]
+    splits = {}
+    for split, part in (("train", "train"), ("valid", validated_on), ("test", "test")):
+        which = kept(split, len(parts[part]), args.limit, drawn_as=part)
+        splits[split] = _select([parts[part][number] for number in which], args.length)
+    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, LABELS)
+    return Report(origin, statistics, inputs, [*notes, *byte_note(args.length), *note_on_limit(args.limit)])
+
+
+def _select(reviews: List[Review], length: int) -> TextSplit:
+    def examples() -> Iterable[Example]:
+        return (Example((byte_text(text, length),), label) for text, label in reviews)
+
+    return TextSplit(len(reviews), examples)
+
+
+DATASET = Dataset("imdb", "film reviews as bytes (the task Text)", DETAILS, add_options, check, make)

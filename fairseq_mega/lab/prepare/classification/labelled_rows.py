@@ -1,0 +1,217 @@
+"""Rows of a label and a text in tables of one's own: tab-separated, or CSV whose first line names the columns."""
+
+import csv
+import re
+from pathlib import Path
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+
+from fairseq_mega.data.class_folders import listed
+from fairseq_mega.data.file_kinds import HEAD
+from fairseq_mega.data.json_lines import begins_array, begins_json, begins_object
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.tables import read_lines, read_table
+from fairseq_mega.lab.prepare.text_files import open_text
+from fairseq_mega.lab.runs.files import returns_end_no_line
+
+FIRST_LINES = ("auto", "names", "example")
+FIRST_LINE = (
+    "what the first line of each table is: names of its columns, or an example; auto: names where it has one for the "
+    "labels (label, class, ...) and one for the texts (text, sentence, ...) (default: %(default)s)"
+)
+LABELS = frozenset(
+    ("label", "labels", "class", "category", "target", "tag", "sentiment", "topic", "intent", "language")
+)
+TEXTS = frozenset(("text", "texts", "sentence", "document", "content", "body", "review", "comment", "message", "tweet"))
+_QUOTED = re.compile(rb'"(?:[^"]|"")*"\Z')
+_LONGEST = 1 << 30  # characters of a field of CSV
+
+
+class Header(NamedTuple):
+    """Names of the columns of a table, from its first line.
+
+    Attributes:
+        delimiter: between columns.
+        columns: how many there are.
+        label, text: which column holds which.
+        others: names of the columns that are not read.
+        is_spaced: whether a blank stands behind each delimiter.
+    """
+
+    delimiter: str
+    columns: int
+    label: int
+    text: int
+    others: List[str]
+    is_spaced: bool
+
+
+def _delimiters(line: bytes) -> str:
+    """Characters that may part the columns of a table: others than TAB belong to its texts where there is one."""
+    return "\t" if b"\t" in line else ",;"
+
+
+def _names(line: bytes, delimiter: str) -> List[str]:
+    return [name.strip().strip("\"'").lower() for name in line.decode("utf-8", "replace").split(delimiter)]
+
+
+def header_of(line: bytes) -> Optional[Header]:
+    """The header that a line is; None where it does not name one column of labels and one of texts."""
+    for delimiter in _delimiters(line):
+        names = _names(line, delimiter)
+        labels = [place for place, name in enumerate(names) if name in LABELS]
+        texts = [place for place, name in enumerate(names) if name in TEXTS]
+        if len(labels) == 1 and len(texts) == 1:
+            others = [name for place, name in enumerate(names) if place not in (labels[0], texts[0])]
+            spaced = line.count(f"{delimiter} ".encode()) == len(names) - 1
+            return Header(delimiter, len(names), labels[0], texts[0], others, spaced)
+    return None
+
+
+def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, bytes, bytes]]:
+    """Yield line number, label and text of each row.
+
+    Args:
+        first_line: one of FIRST_LINES.
+
+    Raises:
+        ValueError: naming the line that has another number of columns, or a file that is no table.
+        DownloadError: for a packed file that is damaged.
+    """
+    line = next((line for _, line in read_lines(path)), b"")
+    if begins_object(line) or begins_array(line) or _begins_json(path):
+        raise ValueError(
+            f"{path}: it is JSON, and lines of label TAB text are needed, or CSV; convert it, for example JSON lines "
+            f"with `(echo label,text; jq -r '[.label, .text] | @csv' {path}) >OUT.csv`"
+        )
+    if line.count(b"\r") > 1 and line.count(b"\t") != 1:
+        raise ValueError(f"{path}: {returns_end_no_line(path)}")
+    header = None if first_line == "example" else header_of(line)
+    if header is None and first_line == "auto":
+        _check_names(path, line)
+    if header is not None:
+        unread = f"; columns left out: {listed(list(map(repr, header.others)))}" if header.others else ""
+        say(f"{path}: the first line names the columns, and is left out{unread}")
+        yield from _named(path, header)
+        return
+    if b"\t" not in line and (b"," in line or b";" in line):
+        raise ValueError(
+            f"{path}: line 1 has no TAB: lines of label TAB text are needed, or CSV whose first line names the columns "
+            f"label and text"
+        )
+    unquoted = _unquoted(path, 0, int(first_line == "names"))
+    for number, (label, text) in read_table(path, 2):
+        label, text = unquoted(label), unquoted(text)
+        if number > 1 or first_line != "names":
+            _check_row(path, number, label, text, first_line)
+            yield number, label, text
+
+
+def _begins_json(path: Path) -> bool:
+    with open_text(path, errors="replace") as file:
+        return begins_json(file.read(HEAD).encode())
+
+
+def _check_names(path: Path, line: bytes) -> None:
+    """Raise ValueError for a first line that names several columns of labels or of texts, and no other column."""
+    for delimiter in _delimiters(line):
+        names = _names(line, delimiter)
+        if len(names) > 2 and LABELS.intersection(names) and TEXTS.intersection(names):
+            several = " and ".join(repr(name) for name in names if name in LABELS | TEXTS)
+            raise ValueError(
+                f"{path}: line 1 names the columns {several}, and one of labels and one of texts is needed: leave one "
+                f"of each, or give the others other names"
+            )
+
+
+def _named(path: Path, header: Header) -> Iterator[Tuple[int, bytes, bytes]]:
+    if header.delimiter == "\t":
+        unquoted = _unquoted(path, header.label, 1)
+        table = read_table(path, header.columns)
+        rows: Iterator[Tuple[int, List[bytes]]] = ((number, list(map(unquoted, fields))) for number, fields in table)
+    else:
+        rows = _read_csv(path, header)
+    next(rows)
+    for number, fields in rows:
+        _check_row(path, number, fields[header.label], fields[header.text])
+        yield number, fields[header.label], fields[header.text]
+
+
+def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
+    """Return the reader of a field of a tab-separated table: without its quotes, where these are marks of the table.
+
+    They are where each label stands in quotes, where one within a text is doubled, or, as spreadsheets write it, where
+    the fields with commas stand in quotes and no others, and no field contradicts.
+
+    Args:
+        label: the column of the labels.
+        skipped: rows at the beginning that are no examples.
+
+    Raises:
+        ValueError: if only some labels, or texts that contradict, stand in quotes.
+    """
+    bare = quoted = doubled = stray = 0  # number of the last such row
+    with_commas = plain = bare_commas = 0  # how many quoted fields have commas, have nothing special; and bare ones
+    opened, broken = 0, ""
+    for number, line in read_lines(path):
+        fields = line.split(b"\t")
+        if number <= skipped or label >= len(fields):
+            continue
+        if fields[label].strip():
+            quoted, bare = (number, bare) if _QUOTED.match(fields[label]) else (quoted, number)
+        for field in fields:
+            if field.count(b'"') % 2:
+                if not field.startswith(b'"') and field.endswith(b'"') and opened and not broken:
+                    broken = f"a text in quotes seems to begin in line {opened} and to end in line {number}"
+                opened = number if field.startswith(b'"') else 0
+            in_quotes = _QUOTED.match(field) is not None
+            if b'"' in field and not in_quotes:
+                stray = number
+            elif b'""' in field[1:-1]:
+                doubled = number
+            elif in_quotes:
+                with_commas, plain = with_commas + (b"," in field), plain + (b"," not in field)
+            else:
+                bare_commas += b"," in field
+    if broken:
+        say(f"note: {path}: {broken}, and each line is a row here: write CSV, or make blanks of line breaks in texts")
+    if quoted and (bare or stray):
+        raise ValueError(
+            f"{path}: line {quoted} has its label in quotes, and line {bare or stray} is not written so: write all "
+            f"fields in quotes, or none"
+        )
+    by_commas = with_commas > 1 and not plain and not bare_commas
+    if not quoted and (stray or not (doubled or by_commas)):
+        return lambda field: field
+    say(f"{path}: fields in double quotes are read without them")
+    return lambda field: field[1:-1].replace(b'""', b'"') if _QUOTED.match(field) else field
+
+
+def _check_row(path: Path, number: int, label: bytes, text: bytes, first_line: str = "auto") -> None:
+    """Raise ValueError for a row in the midst of a table that names the columns again, as where files were joined."""
+    if first_line != "example" and number > 1 and header_of(label + b"\t" + text) is not None:
+        raise ValueError(f"{path}: line {number} names the columns again: take it out of the midst of the table")
+
+
+def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
+    """Number of the last line, and fields of each record, which may have several lines."""
+    csv.field_size_limit(_LONGEST)
+    with open_text(path, errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file, delimiter=header.delimiter, strict=True, skipinitialspace=header.is_spaced)
+        last, several = 0, [(0, 0)]  # lines of a row that has more than one, and the number of the last
+        try:
+            for fields in reader:
+                if reader.line_num > last + 1:
+                    several.append((reader.line_num - last, reader.line_num))
+                last = reader.line_num
+                if fields and len(fields) != header.columns:
+                    raise ValueError(
+                        f"{path}: line {reader.line_num} has {len(fields)} columns, {header.columns} are needed; a "
+                        f"text with {header.delimiter!r} stands in double quotes"
+                    )
+                if fields:
+                    yield reader.line_num, [field.encode("utf-8", "surrogateescape") for field in fields]
+        except csv.Error as error:
+            raise ValueError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from error
+    if len(several) > 1:
+        lines, end = max(several)
+        say(f"{path}: {len(several) - 1:,} rows have several lines, the longest one {lines:,}, up to line {end:,}")

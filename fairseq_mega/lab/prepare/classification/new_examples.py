@@ -1,0 +1,167 @@
+"""New texts, recordings and images for a trained classifier, and its answers."""
+
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor, nn
+
+from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
+from fairseq_mega.data.class_folders import holds_text
+from fairseq_mega.data.clip_scale import ClipScale
+from fairseq_mega.data.file_kinds import HEAD, kind_of
+from fairseq_mega.data.image_augmentation import evaluation_transform
+from fairseq_mega.data.image_files import read_image
+from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.lab.prepare.classification.clips import fitted, is_silent
+from fairseq_mega.lab.prepare.classification.sound_files import read_sound
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.text_files import open_text
+from fairseq_mega.tasks.image_classification import ImageClassificationTask
+from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
+from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask, setting_of
+
+BYTE_ORDER_MARK = "\ufeff"
+Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and the model's input
+
+
+class TextReader:
+    """New texts as the inputs of a classifier of texts, cut as those of training were.
+
+    Says what the model cannot know from its training, and what it does not get to see.
+
+    Args:
+        task: of the classifier.
+    """
+
+    def __init__(self, task: LRATextTask) -> None:
+        self.task = task
+        folder = Path(task.cfg.data) / FIRST
+        self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")))
+        length = setting_of(Path(task.cfg.data), "length") if self.unit.name == "bytes" else None
+        self.length: Optional[int] = length if isinstance(length, int) else None
+        special = task.label_dictionary.nspecial
+        self.labels: List[str] = task.label_dictionary.symbols[special:]
+
+    def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
+        """Items of lines of text; in retrieval, two texts to a line, separated by TAB."""
+        for number, line in enumerate(lines, start=1):
+            kind = kind_of(line[:HEAD].encode("utf-8", "surrogateescape")) if number == 1 or "\0" in line else None
+            if kind is not None:
+                raise ValueError(f"line {number} of the input: it is {kind.name}; give lines of plain text in UTF-8")
+            line = line.rstrip("\r\n").lstrip(BYTE_ORDER_MARK)
+            if "\r" in line:
+                say(f"note: line {number} has carriage returns in it, which end no line ({TO_LINE_FEEDS})")
+            yield line, self._inputs(line, f"line {number}")
+
+    def read_file(self, path: Path) -> Item:
+        """Item of a file of text, whose last line end is none of it, as that of a line."""
+        with open_text(path, "surrogateescape", newline="") as file:
+            text = file.read().rstrip("\r\n")
+        return str(path), self._inputs(text, str(path))
+
+    def _inputs(self, text: str, place: str) -> Dict[str, Tensor]:
+        documents = text.split("\t") if self.task.documents == 2 else [text]
+        if len(documents) != self.task.documents:
+            raise ValueError(f"{place} has {len(documents)} texts: two, separated by TAB, are compared")
+        found = [self._tokens(document, place) for document in documents]
+        if not all(map(holds_text, documents)):
+            say(f"note: {place} holds no text: its label says nothing")
+        unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found)
+        if unknown and any("\udc80" <= character <= "\udcff" for character in text):
+            say(f"note: {place} is no UTF-8, and {unknown} of its symbols are in no text of training: encode it alike")
+        elif unknown:
+            symbols = sum(int((tokens >= self.task.dictionary.unk()).sum()) for tokens in found)
+            say(f"note: {unknown} of the {symbols} symbols of {place} are in no text of training")
+        return dict(zip(("src_tokens", "src1_tokens"), found))
+
+    def _tokens(self, text: str, place: str) -> Tensor:
+        """Tokens (1, L) as the task's data have them."""
+        dictionary = self.task.dictionary
+        symbols = self._symbols(text)
+        taken = symbols[: self.length]
+        tokens = dictionary.encode_line(" ".join(taken), add_if_not_exist=False).long()
+        first = [self.task.cls_index] if self.task.pooling == "cls" else []
+        tokens = torch.cat([tokens.new_tensor(first), tokens])[: self.task.longest]
+        read = min(len(taken), len(tokens) - len(first))
+        if read < len(symbols):
+            say(f"note: of the {len(symbols)} symbols of {place} the model reads the first {read}, as in training")
+        return tokens.unsqueeze(0)
+
+    def _symbols(self, text: str) -> List[str]:
+        if self.unit.name != "bytes":
+            return self.unit.encode(text).split()
+        return list(map(str, text.encode("utf-8", "surrogateescape")))  # line feeds are bytes like all others
+
+
+class ClipReader:
+    """New recordings as the inputs of a classifier of raw speech.
+
+    Args:
+        task: of the classifier.
+    """
+
+    def __init__(self, task: SpeechCommandsTask) -> None:
+        self.scale = ClipScale.load(Path(task.cfg.data) / FOLDER)
+        self.labels = self.scale.labels
+
+    def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
+        """Items of the recordings whose names stand on the lines."""
+        for line in lines:
+            yield self.read_file(Path(line.rstrip("\r\n")))
+
+    def read_file(self, path: Path) -> Item:
+        """Item of a file of sound, which is cut or filled up with silence."""
+        recording = read_sound(str(path), path.read_bytes())
+        samples = fitted(str(path), recording, self.scale.length)
+        if is_silent(recording):
+            say(f"note: {path} is silent from beginning to end: its label says nothing")
+        if len(recording) > len(samples):
+            say(f"note: of the {len(recording)} samples of {path} the model hears the first {len(samples)}")
+        return str(path), {"src_tokens": torch.from_numpy(self.scale.apply(samples)).unsqueeze(0)}
+
+
+class PictureReader:
+    """New images as the inputs of a classifier of colour images.
+
+    Args:
+        task: of the classifier, which knows its model. Classes have names where the data of its training or its own
+            are a folder per class.
+    """
+
+    def __init__(self, task: ImageClassificationTask) -> None:
+        self.labels = task.labels()
+        self.transform = evaluation_transform(task.size_of_model(), purpose="classifying images")
+
+    def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
+        """Items of the images whose names stand on the lines."""
+        for line in lines:
+            yield self.read_file(Path(line.rstrip("\r\n")))
+
+    def read_file(self, path: Path) -> Item:
+        """Item of an image: resized, its centre, as in validation."""
+        return str(path), {"images": self.transform(read_image(path)).unsqueeze(0)}
+
+
+def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
+    """Return the reader of new examples for a task; raises ValueError for a task that has none."""
+    if isinstance(task, LRATextTask):
+        return TextReader(task)
+    if isinstance(task, SpeechCommandsTask):
+        return ClipReader(task)
+    if isinstance(task, ImageClassificationTask):
+        return PictureReader(task)
+    raise ValueError(
+        f"{type(task).__name__}: classifiers of --task lra-text, speech_commands and image-classification can be asked"
+    )
+
+
+@torch.no_grad()
+def answers_to(model: nn.Module, inputs: Dict[str, Tensor], labels: Sequence[str]) -> List[Tuple[str, float]]:
+    """Labels with their probabilities, likeliest first; classes beyond the labels are named by number."""
+    device = next(model.parameters()).device
+    logits = model(**{key: value.to(device) for key, value in inputs.items()})
+    shares, classes = logits[0].float().softmax(dim=0).sort(descending=True)
+    names = (labels[number] if number < len(labels) else f"class-{number}" for number in classes.tolist())
+    return list(zip(names, shares.tolist()))

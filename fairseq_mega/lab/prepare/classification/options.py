@@ -1,0 +1,66 @@
+"""Options that several data sets have."""
+
+import argparse
+import os
+from typing import List
+
+from fairseq_mega.lab.prepare.classification.text_output import DEFAULT_LENGTH
+
+
+def add_length(parser: argparse.ArgumentParser) -> None:
+    """Add --length, for texts as bytes."""
+    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+
+
+def check_length(args: argparse.Namespace) -> None:
+    """Raise ValueError for a --length without a byte."""
+    if args.length < 1:
+        raise ValueError(f"--length is {args.length}: at least one byte is needed")
+
+
+def add_seed(parser: argparse.ArgumentParser, things: str) -> None:
+    """Add --seed."""
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help=f"seed of the {things} (default: %(default)s)")
+
+
+def check_seed(args: argparse.Namespace) -> None:
+    """Raise ValueError for a negative --seed."""
+    if args.seed < 0:
+        raise ValueError(f"--seed is {args.seed}: a number of at least 0 is needed")
+
+
+def parse_limit(text: str) -> List[int]:
+    """Parse the argument of --limit: N for every split, or N,N,N for train, valid and test."""
+    parts = text.split(",")
+    try:
+        values = [int(part) for part in parts]
+    except ValueError:
+        values = []
+    if len(values) not in (1, 3) or min(values) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: one whole number of at least 1 is needed, or three: TRAIN,VALID,TEST"
+        )
+    return values * 3 if len(values) == 1 else values
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add --limit."""
+    parser.add_argument(
+        "--limit",
+        type=parse_limit,
+        metavar="N[,N,N]",
+        help="keep so many examples of each split (or of train, valid and test), drawn with a fixed seed",
+    )
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add --workers, by default one process per usable core; the result does not depend on it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parser.add_argument("--workers", type=_at_least_one, default=cores, metavar="N", help="processes (default: cores)")
+
+
+def _at_least_one(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 is needed")
+    return value

@@ -1,0 +1,177 @@
+"""Labelled texts of one's own, as bytes."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Tuple
+
+import numpy as np
+
+from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
+from fairseq_mega.data.text_marks import told_marks
+from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
+from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, check_length
+from fairseq_mega.lab.prepare.classification.subsets import (
+    kept,
+    note_on_limit,
+    say_copies,
+    say_lost,
+    stratified_split,
+)
+from fairseq_mega.lab.prepare.classification.text_output import (
+    BYTE_SYMBOLS,
+    Example,
+    TextSplit,
+    byte_note,
+    byte_text,
+    write_text_task,
+)
+from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.tables import need_files
+from fairseq_mega.lab.prepare.text_files import not_utf8
+
+Texts = List[Tuple[bytes, str]]
+
+DETAILS = """\
+Tables with an example per line: label TAB text. A label is any word, a text any bytes without a line feed. A first line
+that names the columns, such as label TAB text or text TAB label, is left out; with such a line CSV is read, too. Of
+--train a tenth of every label is held out for each of --valid and --test that is not given. 1 MB of text makes 2 MB of
+data. Classify new texts with fairseq-mega-classify."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own texts."""
+    parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="table to learn from, plain or gzip")
+    for split in ("valid", "test"):
+        parser.add_argument(f"--{split}", type=Path, metavar="FILE", help="default: held out of --train")
+    parser.add_argument("--first-line", choices=FIRST_LINES, default="auto", help=FIRST_LINE)
+    add_length(parser)
+    add_limit(parser)
+
+
+def _given(args: argparse.Namespace) -> Dict[str, Path]:
+    return {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse files that are not there."""
+    check_length(args)
+    for split, path in _given(args).items():
+        need_files(f"--{split}", {split: path})
+
+
+def read_texts(path: Path, first_line: str = "auto") -> Texts:
+    """Return texts and labels of a table; raises ValueError naming the line where one of them cannot be used."""
+    found: Texts = []
+    others: List[int] = []  # lines that are no UTF-8
+    for number, field, text in labelled_rows(path, first_line):
+        label = _without_marks(field.decode("utf-8", "replace"))
+        if "\ufffd" in label and not _is_utf8(field):
+            raise ValueError(f"{path}: line {number} has a label that is no UTF-8: {not_utf8(path)}")
+        if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
+            raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
+        if b"\0" in text:
+            raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: mend the file")
+        if not holds_text(text.decode("utf-8", "replace")):
+            raise ValueError(f"{path}: line {number} has no text")
+        found.append((text, label))
+        if not _is_utf8(text):
+            others.append(number)
+    if not found:
+        raise ValueError(f"{path} is empty: give lines of label TAB text")
+    if all(len(label) > 2 and label[0] == label[-1] == "'" for _, label in found):
+        raise ValueError(
+            f"{path}: its labels stand in single quotes, which are taken as part of them, and of texts: take them out, "
+            f"or write double ones"
+        )
+    readable = [text.decode("utf-8", "replace") for text, _ in found]
+    for note in told_marks(path, readable):
+        say(note)
+    if others:
+        mixed = any(not text.isascii() and _is_utf8(text) for text, _ in found)
+        say(
+            f"note: {path} is no UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
+            f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path, mixed)}"
+        )
+    return found
+
+
+def _is_utf8(text: bytes) -> bool:
+    return text.decode("utf-8", "ignore").encode() == text
+
+
+def _without_marks(label: str) -> str:
+    """A label without what is invisible before and behind it."""
+    seen = [place for place, character in enumerate(label) if is_visible(character) and not character.isspace()]
+    return label[seen[0] : seen[-1] + 1] if seen else ""
+
+
+def check_first_row(path: Path, texts: Texts, others: List[Texts]) -> None:
+    """Raise ValueError if the first row may be names of columns.
+
+    It may where its label is that of no other row, and its text is short or begins one of the other files, too, or
+    they lack its label.
+    """
+    text, label = texts[0]
+    names = len(text.split()) <= 2 or any(other[0] == texts[0] for other in others)
+    names = names or (bool(others) and all(label != known for other in others for _, known in other))
+    if len(texts) > 2 and names and all(other != label for _, other in texts[1:]):
+        raise ValueError(
+            f"{path}: line 1 is {label!r} TAB {text.decode('utf-8', 'replace')!r}, a label that no other line has: if "
+            f"it names the columns, give --first-line names, which leaves it out; if not, --first-line example"
+        )
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Read the tables, hold out the splits that are not given, and write the texts."""
+    files = _given(args)
+    parts = {split: read_texts(path, args.first_line) for split, path in files.items()}
+    if args.first_line == "auto":
+        check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
+    labels = sorted({label for _, label in parts["train"]})
+    if len(labels) < 2:
+        raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: there is nothing to tell apart")
+    if told_alike(labels):
+        say(f"--train {args.train}: {told_alike(labels)}")
+    missing = [split for split in SPLITS if split not in files]
+    if missing:
+        numbers = np.array([labels.index(label) for _, label in parts["train"]])
+        rows = stratified_split(numbers, dict.fromkeys(missing, 0.1), labels)
+        parts = {**parts, **{split: [parts["train"][row] for row in which] for split, which in rows.items()}}
+    for split in files:
+        unknown = {label for _, label in parts[split]} - set(labels)
+        if unknown:
+            names = listed(sorted(unknown))
+            raise ValueError(
+                f"--{split} {files[split]} has labels that --train lacks: {names} (where one names a column, give "
+                f"--first-line names)"
+            )
+    say_copies(parts, "texts")
+    cut = sum(len(text) > args.length for split in SPLITS for text, _ in parts[split])
+    if cut:
+        say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
+    statistics = write_text_task(
+        work.output, {split: _select(parts[split], split, args) for split in SPLITS}, BYTE_SYMBOLS, labels
+    )
+    say_lost(statistics["train"]["labels"], labels)
+    notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
+    if missing:
+        notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
+    inputs: Dict[str, Dict[str, Any]] = records_of(files)
+    return Report("own texts", statistics, inputs, notes)
+
+
+def _select(texts: Texts, split: str, args: argparse.Namespace) -> TextSplit:
+    chosen = [texts[row] for row in kept(split, len(texts), args.limit)]
+
+    def examples() -> Iterable[Example]:
+        return (Example((byte_text(text, args.length),), label) for text, label in chosen)
+
+    return TextSplit(len(chosen), examples)
+
+
+DATASET = Dataset("own-texts", "labelled texts of your own", DETAILS, add_options, check, make)

@@ -1,0 +1,164 @@
+"""Files of sound as samples of one channel at 16 kHz: WAV by itself, other forms by the library soundfile."""
+
+import io
+import re
+from typing import Optional
+
+import numpy as np
+
+from fairseq_mega.data.class_folders import Wanted
+from fairseq_mega.data.file_kinds import HEAD, MP3, NO_TEXT, OGG, WAV, FileKind, kind_of
+from fairseq_mega.lab.prepare.classification.wave_files import (
+    FROM_A_PIPE,
+    UnknownCoding,
+    Wave,
+    WaveError,
+    parse_wave,
+    scaled_floats,
+)
+
+RATE = 16_000  # samples per second
+CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
+ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
+SOUNDS = Wanted("recordings", ENDINGS, lambda kind: kind.group == "sound")
+WAVES = Wanted("recordings", (".wav",), lambda kind: False)
+
+
+def read_sound(name: str, content: bytes) -> np.ndarray:
+    """Return the samples (n,) of a file of sound, in units of 16 bits: int16 where it has them, float32 otherwise.
+
+    Raises:
+        ValueError: naming the file and the command that converts it, if it has several channels or another rate, is
+            damaged, or is of a kind that cannot be read.
+    """
+    content = _without_tag(content)
+    kind = kind_of(content[:HEAD])
+    if kind is WAV:
+        try:
+            wave = parse_wave(content)
+        except UnknownCoding as error:
+            wave = _by_soundfile(name, content, kind, f"it {error}")
+        except WaveError as error:
+            raise ValueError(f"{name} {error}: {_mended(error)}") from error
+    elif kind is not None and kind.group == "sound":
+        wave = _by_soundfile(name, content, kind, f"it is {kind.name}")
+    else:
+        raise ValueError(f"{name} is no recording: {_of_no_sound(kind, content)}")
+    return _one_channel(name, wave)
+
+
+def _without_tag(content: bytes) -> bytes:
+    """Take off a tag ID3 that stands before another form of sound than MP3, whose readers do not expect one."""
+    if not content.startswith(b"ID3") or len(content) < 10:
+        return content
+    length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(content[6:10])))
+    kind = kind_of(content[10 + length :][:HEAD])
+    return content if kind is None or kind is MP3 or kind.group != "sound" else content[10 + length :]
+
+
+def read_wave(name: str, content: bytes) -> np.ndarray:
+    """Return the samples of a 16-bit mono WAV file at 16 kHz, (n,) int16; raises ValueError naming any other file."""
+    kind = kind_of(content[:HEAD])
+    if kind is not WAV:
+        raise ValueError(f"{name} cannot be read as WAV: {_of_no_sound(kind, content)}")
+    try:
+        wave = parse_wave(content)
+    except WaveError as error:
+        raise ValueError(f"{name} cannot be read as WAV: it {error}; {_mended(error)}") from error
+    if wave.samples.dtype != np.int16:
+        raise ValueError(f"{name}: one channel of 16 bits at {RATE} Hz is needed, {_found(wave)}")
+    return _one_channel(name, wave)
+
+
+def _one_channel(name: str, wave: Wave) -> np.ndarray:
+    if wave.samples.shape[1] != 1 or wave.rate != RATE:
+        raise ValueError(f"{name}: one channel at {RATE} Hz is needed, {_found(wave)}")
+    return wave.samples[:, 0]
+
+
+def _found(wave: Wave) -> str:
+    return f"found {wave.samples.shape[1]} of {wave.coding} at {wave.rate} Hz; convert it, for example with {CONVERT}"
+
+
+def _mended(error: WaveError) -> str:
+    """The remedy for a WAV file that contradicts itself."""
+    if "several recordings" in str(error):
+        return f"cut it into files of one each, with {CONVERT} for the first"
+    if "wrong sizes" in str(error):
+        return f"have its header written anew: {CONVERT.replace('-i', '-ignore_length 1 -i')}"
+    if "nearly silent" in str(error):
+        return f"if it is silence, write it in 16 bits: {CONVERT}"
+    return f"get a new copy, or convert what can be read of it: {CONVERT}"
+
+
+def _of_no_sound(kind: Optional[FileKind], content: bytes) -> str:
+    if kind is not None and kind is not NO_TEXT:
+        return f"it is {kind.name}; convert it: {CONVERT}" if kind.group == "sound" else f"it is {kind.name}"
+    return "it is empty" if not content else f"it has no header of a file of sound (it begins with {content[:12]!r})"
+
+
+def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> Wave:
+    """Read a file by the library soundfile; ``described`` says what it is."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: its own library is not there
+        raise ValueError(
+            f"{name}: {described}: install the library that may read it (pip install soundfile), or convert it: "
+            f"{CONVERT}"
+        ) from error
+    if _holds_several(content, kind):
+        raise ValueError(
+            f"{name}: {described}, and it holds several recordings, one behind the other, of which only the first "
+            f"would be read: cut it into files of one each, with {CONVERT} for the first"
+        )
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            exact = file.subtype == "PCM_16"
+            samples = file.read(dtype="int16" if exact else "float64", always_2d=True)
+            wanted, rate, coding, log = file.frames, file.samplerate, file.subtype_info, file.extra_info
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"{name}: {described}, and soundfile cannot read it ({_fault(error)}): get a new copy, or convert it: "
+            f"{CONVERT}"
+        ) from error
+    announced = _announced(content)
+    if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _has_its_end(content)):
+        raise ValueError(f"{name}: {described}, and it is cut off or damaged: get a new copy, or convert it: {CONVERT}")
+    samples = samples[: announced or None]
+    try:
+        return Wave(rate, samples if exact else scaled_floats(samples), coding)
+    except WaveError as error:
+        raise ValueError(f"{name} {error}: convert it: {CONVERT}") from error
+
+
+def _fault(error: Exception) -> str:
+    """Words of the library, without the address of the file in memory."""
+    return re.sub(r"Error opening <.*?>: ", "", str(error)).rstrip(".")
+
+
+def _holds_several(content: bytes, kind: FileKind) -> bool:
+    """Return whether a file begins again within itself, as where files were joined."""
+    if kind is MP3:  # the frame that says how many frames follow
+        return len(re.findall(rb"\xff[\xe2-\xfb]..(?:\0{9}|\0{17}|\0{32})(?:Xing|Info)\0", content, re.DOTALL)) > 1
+    return content.find(content[:8], 8) >= 0
+
+
+def _has_its_end(content: bytes) -> bool:
+    """Return whether the pages of an Ogg file follow each other up to one that is marked as the last."""
+    place = flags = 0
+    while content.startswith(b"OggS", place) and place + 27 <= len(content) and not flags & 4:
+        flags, count = content[place + 5], content[place + 26]
+        place += 27 + count + sum(content[place + 27 : place + 27 + count])
+    return bool(flags & 4) and place <= len(content)
+
+
+def _announced(content: bytes) -> int:
+    """Number of samples that the header of a SPHERE file announces; 0 in others."""
+    found = re.search(rb"\nsample_count -i (\d+)", content[:HEAD]) if content.startswith(b"NIST_1A") else None
+    return int(found.group(1)) if found else 0
+
+
+def _is_cut_off(log: str) -> bool:
+    """Return whether the library has found a file shorter than its header says, but for sizes that a pipe leaves."""
+    sizes = re.findall(r": (\d+) \(should be (\d+)\)", log)
+    return "truncated file" in log or any(int(there) < int(stated) < FROM_A_PIPE for stated, there in sizes)

@@ -1,0 +1,101 @@
+"""The division of examples into splits, and small random subsets of them."""
+
+from collections import defaultdict
+from typing import DefaultDict, Dict, List, Optional, Sequence, Set, Tuple
+
+import numpy as np
+import torch
+
+from fairseq_mega.data.class_folders import listed
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.splits import SPLITS
+
+
+def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
+    """Return which of ``size`` examples a split keeps, (n,) int64: all in order, or a random subset in random order.
+
+    Files are often sorted by label: the first examples of one would all be of one class. ``drawn_as`` draws as for
+    another split, so that two splits of the same examples keep the same ones, as far as their limits are equal.
+    """
+    if limit is None:
+        return np.arange(size)
+    order = np.random.default_rng((42, SPLITS.index(drawn_as or split))).permutation(size)
+    return order[: limit[SPLITS.index(split)]]
+
+
+def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str, np.ndarray]:
+    """Split ``size`` examples as torch's random_split does with a generator of this seed; the rest is test.
+
+    Returns:
+        per split the numbers of its examples, (n,) int64, in the drawn order.
+    """
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).numpy()
+    return dict(zip(SPLITS, np.split(order, [train, train + valid])))
+
+
+def stratified_split(
+    labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str], seed: int = 42
+) -> Dict[str, np.ndarray]:
+    """Hold out a share of the examples of every label, one at least, for each split named; the rest is train.
+
+    Args:
+        labels: (n,) integers, as many different ones as there are classes.
+        held_out: share by the name of the split.
+        names: of the labels 0, 1, ..., for messages.
+
+    Returns:
+        per split the numbers of its examples in random order, (m,) int64.
+
+    Raises:
+        ValueError: if a label has too few examples to give one to each split.
+    """
+    draw = np.random.default_rng(seed)
+    parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
+    counts = {names[label]: int(count) for label, count in zip(*np.unique(labels, return_counts=True))}
+    few = [f"{name!r} has {count}" for name, count in counts.items() if count <= len(held_out)]
+    if few:
+        raise ValueError(
+            f"labels with too few examples: {listed(few)}; {len(held_out) + 1} of each are needed to hold one out for "
+            f"{' and '.join(held_out)}: give more of them, or take the label out"
+        )
+    for label in np.unique(labels):
+        rows = draw.permutation(np.flatnonzero(labels == label))
+        for split, share in held_out.items():
+            count = max(1, int(share * len(labels[labels == label])))
+            parts[split].append(rows[:count])
+            rows = rows[count:]
+        parts["train"].append(rows)
+    return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
+
+
+def say_lost(counts: Dict[str, int], labels: Sequence[str]) -> None:
+    """Print the labels of which --limit has left no example to train on."""
+    lost = [repr(label) for label in labels if not counts.get(label)]
+    if lost:
+        say(f"--limit leaves no example to train on of {len(lost)} labels: {listed(lost)}")
+
+
+def say_copies(splits: Dict[str, List[Tuple[bytes, str]]], things: str) -> None:
+    """Print how many examples stand under several labels, and how many of valid and test are in train as well.
+
+    Args:
+        splits: content and label of each example.
+        things: name of the examples in the message.
+    """
+    labels: DefaultDict[bytes, Set[str]] = defaultdict(set)
+    for examples in splits.values():
+        for content, label in examples:
+            labels[content].add(label)
+    several = sum(len(found) > 1 for found in labels.values())
+    if several:
+        say(f"note: {things} that stand under several labels, of which a model can learn one: {several:,}")
+    learnt = {content for content, _ in splits["train"]}
+    for split in SPLITS[1:]:
+        known = sum(content in learnt for content, _ in splits[split])
+        if known:
+            say(f"note: {things} of {split} that train holds as well, which makes its score better: {known:,}")
+
+
+def note_on_limit(limit: Optional[List[int]]) -> List[str]:
+    """Return the note on --limit in SOURCE.json."""
+    return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]

@@ -1,0 +1,167 @@
+"""The folder of --out: unfinished work stays apart, a finished data set appears at once and is not made again."""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Dict, Iterator, List, Optional, Type
+
+from fairseq_mega.compat.checkpoints.locks import InUse, acquire
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.runs.files import write_json
+
+SOURCE = "SOURCE.json"
+UNFINISHED = "unfinished"
+RAW = "raw"
+
+
+class WorkFolder:
+    """A folder that will hold a data set made with certain settings.
+
+    ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, parts
+    that a later run can continue in ``parts``, anything else in ``scratch``. :meth:`publish` moves the data set into
+    ``DIR``, SOURCE.json last, so that its presence says that all is there.
+
+    Args:
+        out: the folder; made if absent.
+        settings: the options that the result depends on; JSON values.
+
+    Raises:
+        ValueError: the folder holds something else, another data set, or one of other settings; or another process is
+            at work in it.
+        OSError: it cannot be written to.
+    """
+
+    def __init__(self, out: Path, settings: Dict[str, Any]) -> None:
+        self.out, self.settings = out, settings
+        self.raw = out / RAW
+        self._unfinished = out / UNFINISHED
+        self.output = self._unfinished / "output"
+        self.parts = self._unfinished / "parts"
+        self.scratch = self._unfinished / "scratch"
+        self._lock: Optional[int] = None
+
+    def __enter__(self) -> "WorkFolder":
+        if self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"--out {self.out} is a file: give a folder")
+        foreign = sorted(self._foreign())
+        if foreign and not self.finished and not self.built:
+            raise ValueError(
+                f"--out {self.out} holds {', '.join(foreign[:3])} but no {SOURCE} of this command: give a new folder"
+            )
+        if not self.finished:
+            self._take_lock()
+        try:
+            self._claim()
+        except BaseException:
+            self._release_lock()
+            raise
+        return self
+
+    def _foreign(self) -> Iterator[str]:
+        if self.out.is_dir():
+            yield from (path.name for path in self.out.iterdir() if path.name not in (UNFINISHED, RAW))
+
+    def _take_lock(self) -> None:
+        self._unfinished.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
+        except InUse as holder:
+            raise ValueError(
+                f"--out {self.out}: another process is at work there ({str(holder) or 'it just began'}); wait for it"
+            ) from None
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _claim(self) -> None:
+        if self.finished or self.built:
+            self._compare(self._read(self.out / SOURCE if self.finished else self.output / SOURCE)["settings"])
+            return
+        record = self._unfinished / "settings.json"
+        if record.exists() and self.parts.is_dir() and any(self.parts.iterdir()):
+            self._compare(self._read(record))
+        for folder in (self.output, self.scratch):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        self.parts.mkdir(exist_ok=True)
+        write_json(record, self.settings)
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if not self.finished and not self.built:
+            for folder in (self.output, self.scratch):
+                shutil.rmtree(folder, ignore_errors=True)
+            if self.parts.is_dir() and not any(self.parts.iterdir()):
+                shutil.rmtree(self._unfinished, ignore_errors=True)
+            for folder in (self.raw, self.out):
+                with contextlib.suppress(OSError):  # only where nothing is kept for the next run
+                    folder.rmdir()
+        self._release_lock()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole data set is there."""
+        return (self.out / SOURCE).exists()
+
+    @property
+    def built(self) -> bool:
+        """Whether the data set is made, but perhaps not all of it in its place."""
+        return (self.output / SOURCE).exists()
+
+    def _read(self, path: Path) -> Dict[str, Any]:
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(content, dict) and (path.name != SOURCE or isinstance(content.get("settings"), dict)):
+                return content
+            problem = "it has no settings"
+        except ValueError as error:
+            problem = str(error)
+        raise ValueError(f"{path} was not written by this command ({problem}): give another --out")
+
+    def _compare(self, before: Dict[str, Any]) -> None:
+        """Raise ValueError naming the settings that differ."""
+        differing: List[str] = []
+        for name in sorted({*before, *self.settings}):
+            old, new = before.get(name), self.settings.get(name)
+            if not _same(old, new):
+                differing.append(f"{name} was {json.dumps(old)} and is {json.dumps(new)} now")
+        if differing:
+            raise ValueError(
+                f"--out {self.out} belongs to other settings ({'; '.join(differing)}): give another folder, or remove "
+                "that one"
+            )
+
+    def free_space(self, needed: int) -> None:
+        """Raise ValueError when fewer than ``needed`` bytes are free."""
+        free = shutil.disk_usage(self.out).free
+        if free < needed:
+            raise ValueError(
+                f"--out {self.out}: {free / 1e9:.1f} GB are free and {needed / 1e9:.1f} GB needed; "
+                "free some or give another folder"
+            )
+
+    def publish(self, source: Optional[Dict[str, Any]] = None) -> None:
+        """Move the data set into its place; ``source`` becomes SOURCE.json (None: it was written before)."""
+        if source is not None:
+            write_json(self.output / SOURCE, {**source, "settings": self.settings})
+        for path in sorted(self.output.iterdir()):
+            if path.name != SOURCE:
+                os.replace(path, self.out / path.name)
+        os.replace(self.output / SOURCE, self.out / SOURCE)
+        shutil.rmtree(self._unfinished, ignore_errors=True)
+        say(f"done: {self.out} (its origin: {self.out / SOURCE})")
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether two values of a setting agree; the size of a file that is gone by now is not known."""
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if isinstance(old, dict) and isinstance(new, dict) and new.get("bytes", 0) is None:
+        old = {**old, "bytes": None}
+    return bool(old == new)

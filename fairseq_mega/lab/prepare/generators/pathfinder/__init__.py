@@ -1,0 +1,82 @@
+"""Pathfinder: are the two marked ends on the same dashed contour? Images drawn by rule, 32 x 32 or 128 x 128 (Path-X).
+
+    image, label = draw_pathfinder(index=0, seed=1, rules=PATHFINDER32)
+
+The procedure is that of Linsley et al. (2018), the parameters are those of the Long Range Arena (Tay et al., 2021).
+Their random numbers are not published, so these images are not theirs. Two points that the published description leaves
+open are settled so: occupied areas are sets of pixels, those within the margin of a paddle's edge, and a paddle may not
+end where its successor would have no room (geometry.Stencils.clearance).
+"""
+
+from functools import partial
+from typing import Callable, Iterator, List, Optional, Tuple
+
+import numpy as np
+
+from fairseq_mega.lab.prepare.generators.ordered_blocks import in_order
+from fairseq_mega.lab.prepare.generators.pathfinder.layout import Contour, Layout, Paddle, lay_out
+from fairseq_mega.lab.prepare.generators.pathfinder.painting import paint
+from fairseq_mega.lab.prepare.generators.pathfinder.rules import PATHFINDER32, PATHFINDER128, PathfinderRules
+
+__all__ = [
+    "PATHFINDER32",
+    "PATHFINDER128",
+    "Contour",
+    "Layout",
+    "Paddle",
+    "PathfinderRules",
+    "draw_pathfinder",
+    "generate_pathfinder",
+    "lay_out",
+    "paint",
+]
+
+BLOCK = 64  # images that a process draws before it hands them over
+Example = Tuple[np.ndarray, int]
+
+
+def draw_pathfinder(index: int, seed: int, rules: PathfinderRules) -> Example:
+    """Draw image number `index` of the endless series that `seed` stands for.
+
+    Returns:
+        The image, (size, size) uint8, and the label: 1 where both markers lie on one contour, otherwise 0.
+
+    Raises:
+        ValueError: a negative index or seed, or rules that leave no room for two contours.
+    """
+    if index < 0 or seed < 0:
+        raise ValueError(f"index is {index} and seed is {seed}; neither may be negative")
+    layout = lay_out(index, seed, rules)
+    return paint(layout, rules), layout.label
+
+
+def generate_pathfinder(
+    rules: PathfinderRules,
+    first: int,
+    end: int,
+    seed: int,
+    workers: int = 1,
+    progress: Optional[Callable[[int, int], None]] = None,
+) -> Iterator[Example]:
+    """Yield images number `first` to `end` - 1 in order, the same ones for every number of workers.
+
+    Args:
+        progress: is called with the number of images so far and that of all, now and then.
+
+    Raises:
+        ValueError: as :func:`draw_pathfinder`, `end` before `first`, or no worker.
+    """
+    if end < first:
+        raise ValueError(f"end is {end}, before first, which is {first}; the images are first to end - 1")
+    starts = range(first, end, BLOCK)
+    bounds = ((start, min(start + BLOCK, end)) for start in starts)
+    done = 0
+    for block in in_order(partial(_draw_block, seed, rules), bounds, workers):
+        yield from block
+        done += len(block)
+        if progress is not None:
+            progress(done, end - first)
+
+
+def _draw_block(seed: int, rules: PathfinderRules, bounds: Tuple[int, int]) -> List[Example]:
+    return [draw_pathfinder(index, seed, rules) for index in range(*bounds)]

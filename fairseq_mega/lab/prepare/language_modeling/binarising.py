@@ -1,0 +1,68 @@
+"""fairseq-preprocess of the three parts of a text, which appear together, and signs of life meanwhile."""
+
+import shutil
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.runs.folder import Work
+from fairseq_mega.lab.runs.stages import say
+
+EVERY = 15.0  # seconds between signs of life
+
+
+def preprocess_words(text: Path, target: Path, workers: int, threshold: int = 0) -> List[str]:
+    """Arguments of fairseq-preprocess that binarise ``text``, the output of ``split``."""
+    parts = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
+    # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
+    processes = workers + 1 if workers > 1 else 1
+    words = ["--only-source", *parts, "--destdir", str(target), "--workers", str(processes)]
+    return [*words, "--thresholdsrc", str(threshold)] if threshold else words
+
+
+def binarise(work: Work, workers: int, threshold: int = 0) -> None:
+    """Make ``data-bin`` of ``text`` in a work folder.
+
+    Raises:
+        StageError: where fairseq fails.
+    """
+    partial, target = work.folder / "data-bin.partial", work.folder / "data-bin"
+    for folder in (partial, target):
+        shutil.rmtree(folder, ignore_errors=True)
+    text = work.folder / "text"
+
+    def progress() -> str:
+        if (partial / "dict.txt").exists():
+            return f"{megabytes(partial):.0f} MB written"
+        return f"counting the tokens of {megabytes(text):.0f} MB for the dictionary"
+
+    with signs_of_life("binarise", progress):
+        # Its worker processes would outlive it, waiting for work: they end with its group.
+        words = preprocess_words(text, partial, workers, threshold)
+        work.run("preprocess", ["fairseq-preprocess", *words], own_group=True)
+    partial.rename(target)
+
+
+def megabytes(folder: Path) -> float:
+    """Size of the files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+@contextmanager
+def signs_of_life(name: str, progress: Callable[[], str]) -> Iterator[None]:
+    """Say now and then how far something is that says nothing itself."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(EVERY):
+            say(f"{name}: {progress()}")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,69 @@
+"""Small made-up stand-ins for the corpora of language modelling, in the files that the real ones come in.
+
+They go through the same stages as the real ones. The numbers that come out mean nothing.
+"""
+
+import gzip
+import random
+import zipfile
+from pathlib import Path
+from typing import List
+
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.runs.files import written_whole
+
+SIZE = 20_000  # bytes of the text that stands for enwik8
+LINES = {"train": 400, "valid": 40, "test": 45}
+NOUNS = ("river", "tower", "ship", "law", "garden", "song", "engine", "<unk>")
+VERBS = ("follows", "carries", "describes", "crosses", "resembles")
+ENDINGS = (".", "; it is old .", "in 1913 .", "– or so they say .", "of Straße 5 .")
+
+
+def sentence(draw: random.Random) -> str:
+    """Return an English-like sentence."""
+    return f"the {draw.choice(NOUNS)} {draw.choice(VERBS)} the {draw.choice(NOUNS)} {draw.choice(ENDINGS)}"
+
+
+def wikitext_lines(split: str) -> List[str]:
+    """Return lines in the shape of WikiText: blank lines, headings, paragraphs of several sentences."""
+    draw = random.Random(split)
+    lines = []
+    for number in range(LINES[split]):
+        if number % 5 == 0:
+            lines.append(" ")
+        elif number % 5 == 1:
+            lines.append(f" = The {draw.choice(NOUNS)} = ")
+        else:
+            lines.append(f" {' '.join(sentence(draw) for _ in range(draw.randint(1, 6)))} ")
+    return lines
+
+
+def running_text(size: int) -> bytes:
+    """Return `size` bytes of lines, cut off in the middle of one; some lines are empty."""
+    draw = random.Random(size)
+    text = b""
+    while len(text) < size:
+        text += b"\n" if draw.random() < 0.1 else f"   {sentence(draw)}\n".encode()
+    return text[:size]
+
+
+def write_corpus(corpus: str, output: Path) -> None:
+    """Write the stand-in for wikitext-103, wikitext-2, enwik8, gcide or own (plain text) to the file `output`."""
+    with written_whole(output) as partial:
+        if corpus == "gcide":
+            with gzip.open(partial, "wb") as stream:
+                stream.write(running_text(SIZE))
+        elif corpus == "own":
+            partial.write_bytes(running_text(SIZE).rpartition(b"\n")[0] + b"\n")
+        else:
+            _write_zip(corpus, partial)
+
+
+def _write_zip(corpus: str, output: Path) -> None:
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as container:
+        if corpus == "enwik8":
+            container.writestr("enwik8", running_text(SIZE))
+            return
+        for split in SPLITS:
+            text = "".join(f"{line}\n" for line in wikitext_lines(split))
+            container.writestr(f"{corpus}/wiki.{split}.tokens", text)

@@ -1,0 +1,293 @@
+"""Documents of one's own for pre-training: JSON lines or plain text, held-out parts, and a vocabulary of them."""
+
+import argparse
+import itertools
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from fairseq_mega.data.class_folders import holds_text, listed
+from fairseq_mega.data.file_kinds import HEAD
+from fairseq_mega.data.json_lines import (
+    BAD_LINES,
+    ENDINGS,
+    Repeated,
+    Source,
+    bad_line,
+    begins_json,
+    begins_object,
+    check_not_all_bad,
+    text_of,
+    without_repeats,
+)
+from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
+from fairseq_mega.lab.prepare.checksums import record_of
+from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.tables import need_files, read_lines
+from fairseq_mega.lab.prepare.text_files import open_text
+from fairseq_mega.lab.runs.files import copy_stream, written_whole
+
+HELD_OUT = 20  # of so many documents one is to validate, and one to test
+MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
+TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
+LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of the text: by new pieces, and given ones
+
+DETAILS = f"""\
+A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
+text, in which blank lines part documents: what is in it counts, not its name. UTF-8, UTF-16 and UTF-32 with a
+byte-order mark, and gzip are read. Leaves train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
+megalodon_pretrain. One document of {HELD_OUT} is held out for each of valid and test. The vocabulary, which has a piece
+for every byte, is learnt from the first 20 MB, which takes a minute or two; with --vocabulary it is yours. Texts too
+large to be copied can be laid into such a folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own documents."""
+    parser.add_argument("--texts", type=Path, nargs="+", required=True, metavar="FILE", help="JSON lines or plain text")
+    parser.add_argument("--text-field", default="text", metavar="NAME", help="field of the text (default: %(default)s)")
+    bad = "what becomes of a line of JSON without a text (default: %(default)s)"
+    parser.add_argument("--bad-lines", choices=BAD_LINES, default="error", help=bad)
+    parser.add_argument("--vocab-size", type=int, default=8000, metavar="N", help="pieces (default: %(default)s)")
+    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="a sentencepiece model in place of a new one")
+    parser.add_argument("--limit", type=int, metavar="N", help="take the first N documents only")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse files that are not there, and a vocabulary without room for the bytes."""
+    for path in args.texts:
+        need_files("--texts", {"text": path})
+        DocumentFile(path, args.text_field, args.bad_lines)
+    if args.vocabulary is not None:
+        need_files("--vocabulary", {"vocabulary": args.vocabulary})
+        SubwordUnit(args.vocabulary)
+    if args.vocab_size < 300:
+        raise ValueError(f"--vocab-size {args.vocab_size}: at least 300 are needed, as every byte has a piece")
+    if args.limit is not None and args.limit < HELD_OUT:
+        raise ValueError(f"--limit {args.limit}: give {HELD_OUT} documents at least")
+
+
+class DocumentFile:
+    """The documents of a file, whatever its name: JSON lines, a JSON array, or plain text.
+
+    Args:
+        path: the file, plain or packed with gzip.
+        field: of a JSON object that holds the text.
+        bad_lines: one of BAD_LINES.
+
+    Attributes:
+        form: what the file is, in words.
+        marked_up: whether a plain text looks as if it were more than text: a table, or one with tags.
+        skipped: how many lines or entries were left out so far.
+        empty: how many texts had nothing to read, and were left out.
+    """
+
+    def __init__(self, path: Path, field: str, bad_lines: str) -> None:
+        self.source, self.skipped, self.empty = Source(path, field, bad_lines), 0, 0
+        with open_text(path, "surrogateescape") as file:
+            text = file.read(HEAD)
+        head = text.encode("utf-8", "surrogateescape")
+        if begins_object(head) or (path.suffix.lower() in ENDINGS and head.strip()[:1] not in (b"[", b"{")):
+            self.form = "JSON lines"
+        elif begins_json(head) or path.suffix.lower() in ENDINGS:
+            self.form = "JSON"
+        else:
+            self.form = "plain text"
+            _check_no_records(path, head.decode("utf-8", "replace"))
+        looks_so = path.suffix.lower() in MARKED_UP or TAGS.match(text) is not None
+        self.marked_up = self.form == "plain text" and looks_so
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the documents; raises ValueError for one without a text, and for what is no text at all."""
+        found = {"JSON lines": self._lines, "JSON": self._entries, "plain text": self._paragraphs}[self.form]()
+        texts = 0
+        for text in found:
+            if text is None:
+                self.skipped += 1
+            elif holds_text(text):
+                texts += 1
+                yield text
+            else:
+                self.empty += 1
+        check_not_all_bad(self.source.path, texts, self.skipped)
+
+    def _lines(self) -> Iterator[Optional[str]]:
+        for number, line in read_lines(self.source.path):
+            if not line.strip():
+                continue
+            found = text_of(line, self.source.field)
+            if isinstance(found, str):
+                yield found
+            elif self.source.bad_lines == "skip":
+                yield None
+            else:
+                raise ValueError(bad_line(self.source, number, found))
+
+    def _entries(self) -> Iterator[Optional[str]]:
+        path, field = self.source.path, self.source.field
+        with open_text(path) as file:
+            try:
+                content = json.load(file, object_pairs_hook=without_repeats)
+            except Repeated as error:
+                raise ValueError(f"{path}: it {error}, of which only the last would be read: mend it") from error
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ValueError(
+                    f"{path}: it begins as JSON, and is not ({error}); mend it, or write one object a line: `jq -c . "
+                    f"{path} >OUT.jsonl`"
+                ) from error
+        for number, entry in enumerate(content if isinstance(content, list) else [content], start=1):
+            found = text_of(json.dumps({field: entry} if isinstance(entry, str) else entry).encode(), field)
+            if isinstance(found, str):
+                yield found
+            elif self.source.bad_lines == "skip":
+                yield None
+            else:
+                raise ValueError(
+                    f"{path}, entry {number}: it {found}; a list of texts, or of objects such as "
+                    f'{{"{field}": "..."}}, is needed: mend it, or give --bad-lines skip to leave such entries out'
+                )
+
+    def _paragraphs(self) -> Iterator[str]:
+        path = self.source.path
+        lines: List[str] = []
+        with open_text(path) as file:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise ValueError(f"{path}, line {number}: it holds a NUL byte, which no text does: mend the file")
+                if line.strip():
+                    lines.append(line)
+                elif lines:
+                    yield "".join(lines).rstrip("\n")
+                    lines = []
+        if lines:
+            yield "".join(lines).rstrip("\n")
+
+
+def _check_no_records(path: Path, head: str) -> None:
+    """Raise ValueError for a file that seems plain text, and whose lines are data of some kind.
+
+    Args:
+        head: the beginning of the file; its last line may be cut.
+    """
+    whole = [line.strip() for line in head.splitlines(keepends=True) if line.strip() and line.endswith(("\r", "\n"))]
+    behind = list(itertools.dropwhile(lambda line: line.startswith(("#", "//")), whole))
+    form = ""
+    if head.startswith("\x1e"):
+        form = "a sequence of JSON texts, each behind the byte 1E"
+    elif whole and re.match(r"\{\s*'[^']*'\s*:", whole[0]):
+        form = "dictionaries of Python"
+    elif behind and behind != whole and all(begins_object(line.encode()) for line in behind):
+        form = "JSON lines behind a comment"
+    elif whole and all(map(_is_array, whole)):
+        form = "arrays of JSON, one a line"
+    elif len(whole) > 1 and all(line.startswith('"') and _parsed(line) is not None for line in whole):
+        form = "texts of JSON, one a line"
+    if form:
+        raise ValueError(
+            f'{path}: it holds {form}, not plain text: write an object with a field "text" on each line, and nothing '
+            f"else"
+        )
+
+
+def _parsed(line: str) -> Any:
+    """Content of a line of JSON; None where it is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_array(line: str) -> bool:
+    """Return whether a line is an array of JSON that holds a text."""
+    found = _parsed(line) if line.startswith("[") else None
+    return isinstance(found, list) and any(isinstance(entry, str) for entry in found)
+
+
+def taken(args: argparse.Namespace) -> Iterator[str]:
+    """All documents that are wanted; prints what was found in each file."""
+    left: Optional[int] = args.limit
+    for path in args.texts:
+        file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
+        if file.marked_up:
+            say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
+        for text in file:
+            if left == 0:
+                return
+            left = None if left is None else left - 1
+            count += 1
+            yield text
+        left_out = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
+        left_out += f", {file.empty:,} without anything to read left out" if file.empty else ""
+        say(f"{path}: {count:,} documents of {file.form}{left_out}")
+
+
+def tell_lost(vocabulary: Path, texts: List[str]) -> None:
+    """Print what a given model takes from texts: characters that are none of its pieces, and what it rewrites."""
+    unit = DocumentUnit(vocabulary)
+    unknown: Counter[str] = Counter()
+    for text in texts:
+        pieces, numbers = (unit.processor.encode(text, out_type=kind) for kind in (str, int))
+        for piece, number in zip(pieces, numbers):
+            if unit.processor.is_unknown(number):
+                unknown.update(piece)
+    if unknown:
+        count, characters = sum(unknown.values()), sum(map(len, texts))
+        rare = listed([repr(character) for character, _ in unknown.most_common()], 10)
+        say(f"note: {count:,} of {characters:,} characters become <unk> with --vocabulary {vocabulary}: {rare}")
+    changed = sum(unit.decode(unit.encode(text)) != text for text in texts)
+    if changed:
+        say(
+            f"note: {changed:,} of {len(texts):,} documents do not come back as they were from --vocabulary "
+            f"{vocabulary}: it loses line ends, blanks, capitals or characters; without the option pieces are learnt "
+            f"that lose nothing"
+        )
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Write the splits, and learn the vocabulary from the first part of the training text."""
+    counts: Dict[str, Dict[str, Any]] = {split: {"documents": 0, "characters": 0} for split in SPLITS}
+    learnt: List[str] = []
+    hashes: Dict[str, List[int]] = {split: [] for split in SPLITS}
+    room = LEARNT_FROM if args.vocabulary is None else TRIED
+    names = {0: "valid", 1: "test"}
+    paths = {split: work.output / f"{split}.jsonl" for split in SPLITS}
+    with written_whole(paths["train"]) as train, written_whole(paths["valid"]) as valid, written_whole(
+        paths["test"]
+    ) as test, train.open("w") as to_train, valid.open("w") as to_valid, test.open("w") as to_test:
+        files = {"train": to_train, "valid": to_valid, "test": to_test}
+        for number, text in enumerate(taken(args)):
+            split = names.get(number % HELD_OUT, "train")
+            files[split].write(json.dumps({"text": text}) + "\n")
+            hashes[split].append(hash(text))
+            counts[split]["documents"] += 1
+            counts[split]["characters"] += len(text)
+            if split == "train" and room > 0:
+                room -= len(text)
+                learnt += [text] if args.vocabulary is not None else text.splitlines()
+    if not all(part["documents"] for part in counts.values()):
+        found = sum(part["documents"] for part in counts.values())
+        raise ValueError(
+            f"--texts hold {found} documents: three at least are needed, to train, validate and test; blank lines "
+            f"part those of plain text"
+        )
+    trained = set(hashes["train"])
+    for split in SPLITS[1:]:
+        known = sum(document in trained for document in hashes[split])
+        if known:
+            say(f"note: documents of {split} that train holds as well, which makes its score better: {known:,}")
+    if args.vocabulary is None:
+        counts["train"]["pieces"] = train_model(learnt, work.output / Path(MODEL_FILE).stem, args.vocab_size, True)
+        (work.output / Path(MODEL_FILE).with_suffix(".vocab")).unlink()
+    else:
+        with args.vocabulary.open("rb") as stream:
+            copy_stream(stream, work.output / MODEL_FILE)
+        tell_lost(args.vocabulary, learnt)
+    return Report("own documents", counts, {path.name: record_of(path) for path in args.texts}, [])
+
+
+DATASET = Dataset("own-documents", "documents of one's own (for language models)", DETAILS, add_options, check, make)

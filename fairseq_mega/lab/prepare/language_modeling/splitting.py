@@ -1,0 +1,172 @@
+"""Write train, valid and test as lines of tokens, in the form that `fairseq-preprocess --only-source` takes."""
+
+import argparse
+import codecs
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+
+from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
+from fairseq_mega.data.byte_text import encode
+from fairseq_mega.data.file_kinds import kind_of_file
+from fairseq_mega.data.json_lines import looks_like_json
+from fairseq_mega.lab.prepare.language_modeling import made_up
+from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
+    ByteRange,
+    NothingLeft,
+    character_begin,
+    consecutive_ranges,
+    held_out_ranges,
+    read_ranges,
+    size_of,
+    whole,
+    word_begin,
+)
+from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
+from fairseq_mega.lab.prepare.language_modeling.text_counts import ByteCounter, TextCounts
+from fairseq_mega.lab.prepare.language_modeling.words import check_not_empty, check_words, read_words
+from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.text_files import not_utf8
+from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
+
+COUNTS = "counts.json"
+END_NO_LINE = f"which end no line here ({TO_LINE_FEEDS})"
+
+
+def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass blocks on and print now and then how many of ``total`` bytes were seen."""
+    return Progress(name, "MB", total / 1e6).follow(blocks, size=lambda block: len(block) / 1e6)
+
+
+def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
+    """Write the bytes of the ranges as decimal numbers; returns the counts and the number of different symbols."""
+    counter = ByteCounter()
+    with open(path, "rb") as source, written_whole(target) as partial, open(partial, "wb") as stream:
+        for block in counter.count(follow_bytes(name, size_of(ranges), read_ranges(source, ranges))):
+            stream.write(encode(block))
+    return counter.counts, counter.symbols
+
+
+def write_words(
+    path: Path, ranges: Sequence[ByteRange], target: Path, name: str, replace_invalid: bool
+) -> Tuple[TextCounts, int]:
+    """Write the words of the ranges, one blank between them; returns the counts and the number of different words."""
+    lines = tokens = 0
+    seen = set()
+
+    def rows() -> Iterator[bytes]:
+        nonlocal lines, tokens
+        for words in read_words(path, ranges, replace_invalid):
+            lines += 1
+            tokens += len(words) + 1
+            seen.update(words)
+            yield " ".join(words).encode("utf-8") + b"\n"
+
+    with written_whole(target) as partial, open(partial, "wb") as stream:
+        stream.writelines(follow_bytes(name, size_of(ranges), rows()))
+    return TextCounts(lines, tokens, size_of(ranges)), len(seen - {"<unk>"})
+
+
+def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None:
+    """Raise OSError or ValueError for the first file that cannot be cut into tokens."""
+    for path in paths:
+        if unit == "bytes":
+            check_not_empty(path)
+        else:
+            check_words(path, replace_invalid)
+        kind = kind_of_file(path)
+        if unit == "bytes" and kind is not None:
+            say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
+        if unit == "bytes" and kind is None and not is_utf8(path):
+            say(f"note: {path} is no UTF-8, and what is typed for its model is: {not_utf8(path)}")
+        feeds, returns = (0, 0) if kind is not None else line_ends(path)
+        if feeds >= returns > feeds / 10:
+            say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")
+        if looks_like_json(path):
+            say(
+                f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
+                f"use fairseq-mega-prepare own-documents"
+            )
+
+
+def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRange]]]:
+    """Return the file and the ranges that each split is made of."""
+    given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
+    if args.sizes is not None:
+        if len(given) > 1:
+            raise ValueError("--sizes cuts the file of --train alone: leave --valid and --test out")
+        return {split: (args.train, ranges) for split, ranges in consecutive_ranges(args.train, args.sizes).items()}
+    missing = [split for split in SPLITS if split not in given]
+    how = (args.train, missing, args.blocks, args.held_out, args.limit)
+    try:
+        cut = held_out_ranges(*how)
+    except NothingLeft:
+        place, name = (character_begin, "anywhere") if args.unit == "bytes" else (word_begin, "at white space")
+        try:
+            cut = held_out_ranges(*how, place)
+        except NothingLeft as error:
+            raise ValueError(
+                f"{args.train} {few_line_ends(args.train)}, nor is there white space enough: end its sentences with "
+                f"line feeds, or take it as --unit bytes ({error})"
+            ) from error
+        say(f"{args.train} {few_line_ends(args.train)}: its parts are cut {name}")
+    return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
+
+
+def is_utf8(path: Path) -> bool:
+    """Return whether a file is text in UTF-8 from beginning to end."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open(path, "rb") as stream:
+        try:
+            for block in blocks_of(stream):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def line_ends(path: Path) -> Tuple[int, int]:
+    """Numbers of line feeds, and of carriage returns that stand before none."""
+    feeds = returns = 0
+    last = b""
+    with open(path, "rb") as stream:
+        for block in blocks_of(stream):
+            feeds += block.count(b"\n")
+            returns += block.count(b"\r") - (last + block).count(b"\r\n")
+            last = block[-1:]
+    return feeds, returns
+
+
+def few_line_ends(path: Path) -> str:
+    """Say why there is no line for every part of a file."""
+    feeds, returns = line_ends(path)
+    if returns > feeds:
+        return f"has {feeds} line feeds and {returns} carriage returns, {END_NO_LINE}"
+    return f"has {feeds} line feeds, too few to be cut between lines"
+
+
+def command_split(args: argparse.Namespace) -> None:
+    """Write train, valid and test as lines of tokens, and their counts."""
+    if args.smoke:
+        made_up.write_corpus("own", args.train)
+    given = [path for path in (args.train, args.valid, args.test) if path is not None]
+    check_files(given, args.unit, args.replace_invalid)  # all of them, before anything is made
+    folder = args.output / "words" if args.unit == "subwords" else args.output
+    folder.mkdir(parents=True, exist_ok=True)
+    result: Dict[str, Any] = {"unit": args.unit, "splits": {}}
+    for split, (path, ranges) in split_ranges(args).items():
+        name = f"{split} ({args.unit} of {path.name})"
+        if args.unit == "bytes":
+            counts, symbols = write_bytes(path, ranges, folder / split, name)
+        else:
+            counts, symbols = write_words(path, ranges, folder / split, name, args.replace_invalid)
+        if counts.tokens == counts.lines:
+            raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
+        result["splits"][split] = {**counts._asdict(), "symbols": symbols}
+        say(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
+    if args.unit == "subwords":
+        for split, found in cut_words(folder, args.output, args.vocab_size).items():
+            result["splits"][split].update(found)
+            say(f"{split}: {found['tokens']} tokens as subwords, {found['symbols']} different")
+    write_json(args.output / COUNTS, result)

@@ -1,0 +1,50 @@
+"""Text files of others: gzip and marked UTF-16 and UTF-32 are read as they are, what is no text is named."""
+
+import io
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Iterator, Optional
+
+from fairseq_mega.data.file_kinds import HEAD, kind_of
+from fairseq_mega.lab.prepare.archives import DAMAGE, open_packed
+from fairseq_mega.lab.prepare.download import DownloadError
+
+
+@contextmanager
+def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None) -> Iterator[IO[str]]:
+    """Open a file for reading as text, unpacked from gzip and without its byte-order mark.
+
+    Args:
+        errors, newline: as Python's open has them.
+
+    Raises:
+        ValueError: that names the file, its kind and the remedy, if it is no text, or not in the encoding that it seems
+            to have; also while it is read.
+        DownloadError: for damage of a packed one.
+    """
+    try:
+        with open_packed(path) as stream:
+            assert isinstance(stream, io.BufferedReader)
+            kind = kind_of(stream.peek(HEAD)[:HEAD])
+            if kind is not None and not kind.marked:
+                raise ValueError(kind.told(path))
+            encoding = "utf-8-sig" if kind is None else kind.encoding[:-2]  # the mark says the order, and is left out
+            with io.TextIOWrapper(stream, encoding, errors, newline) as text:
+                yield text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
+    except DAMAGE as error:
+        raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
+
+
+def not_utf8(path: object, mixed: bool = False) -> str:
+    """The remedy for a plain text that is no UTF-8, whatever else it is; ``mixed`` where a part of it is UTF-8."""
+    if mixed:
+        return (
+            f"other lines are UTF-8, which a conversion of the whole file would damage: mend those that are not "
+            f"(`LC_ALL=C.UTF-8 grep -naxv '.*' {path}` lists them)"
+        )
+    return (
+        f"convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}` where it is western European, and "
+        f"otherwise from the encoding that it was written in"
+    )

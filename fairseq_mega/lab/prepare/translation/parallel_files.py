@@ -1,0 +1,108 @@
+"""Files of parallel text: line n of the target file translates line n of the source file."""
+
+from pathlib import Path
+from typing import List, Optional
+
+from fairseq_mega.data.file_kinds import check_plain
+from fairseq_mega.data.json_lines import begins_object
+from fairseq_mega.data.text_marks import told_marks
+from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
+from fairseq_mega.lab.prepare.text_files import not_utf8
+from fairseq_mega.lab.prepare.translation.corpus import Corpus
+from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
+from fairseq_mega.lab.runs.files import returns_end_no_line
+
+
+def read_lines(path: Path) -> List[str]:
+    r"""Read a text file as UTF-8, one line per `\n`; other line separators stay inside their line.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: bytes that are no UTF-8 (names file and line), or a file without text.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>")
+    check_plain(path)
+    raw = path.read_bytes().split(b"\n")
+    if raw[-1] == b"":
+        raw.pop()
+    lines = []
+    for number, line in enumerate(raw, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            mixed = any(not other.isascii() and other.decode("utf-8", "ignore").encode() == other for other in raw)
+            raise ValueError(
+                f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is no "
+                f"UTF-8; {not_utf8(path, mixed)}"
+            ) from None
+        lines.append(text.rstrip("\r"))
+    if begins_object(raw[0] if raw else b""):
+        raise ValueError(
+            f"{path}: it is JSON, and a sentence a line is needed: take it out, such as `jq -r .text {path}`"
+        )
+    if sum(line.count("\r") for line in lines) > len(lines):
+        raise ValueError(f"{path}: {returns_end_no_line(path)}")
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path}: the file holds no text ({len(lines)} lines); write one sentence per line")
+    return lines
+
+
+def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
+    """Read and clean the pairs of `prefix.source_lang` and `prefix.target_lang`, empty lines included.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: no UTF-8, no text, or files of different length.
+    """
+    paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
+    sides = [read_lines(path) for path in paths]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "
+            "be the translation of line n of the other; remove or fill up what is missing"
+        )
+    for path, lines in zip(paths, sides):
+        if all("\t" in line.strip() for line in lines if line.strip()):
+            print(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
+        print("".join(f"{note}\n" for note in told_marks(path, lines)), end="")
+    if sides[0] == sides[1]:
+        print(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
+    return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
+
+
+def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pair]) -> None:
+    """Write pairs, one per line, to the files `prefix.source_lang` and `prefix.target_lang`."""
+    for side, lang in enumerate((source_lang, target_lang)):
+        with open(f"{prefix}.{lang}", "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{pair[side]}\n" for pair in pairs)
+
+
+def write_corpus(corpus: Corpus, folder: Path, source_lang: str, target_lang: str, limit: Optional[int] = None) -> None:
+    """Write every split to `folder` as `<split>.<lang>`.
+
+    Args:
+        limit: keep at most this many training pairs and a twentieth of it in the other splits.
+
+    Raises:
+        ValueError: a split has too few pairs to learn from or to be scored.
+    """
+    for name in SPLITS:
+        pairs = corpus.splits[name]
+        if limit is not None:
+            kept = limit if name == "train" else max(limit // 20, MINIMUM_PAIRS[name])
+            pairs = corpus.splits[name] = pairs[:kept]
+        if len(pairs) < MINIMUM_PAIRS[name]:
+            remedy = "give more text" if name == "train" else f"give more text, or --{name} PREFIX"
+            raise ValueError(
+                f"too few {name} pairs: {len(pairs)} left, at least {MINIMUM_PAIRS[name]} needed "
+                f"(dropped: {describe_dropped(corpus)}); {remedy}"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SPLITS:
+        write_pairs(str(folder / name), source_lang, target_lang, corpus.splits[name])
+
+
+def describe_dropped(corpus: Corpus) -> str:
+    """Say how many pairs were dropped for which reason, the commonest first."""
+    return ", ".join(f"{count} {reason}" for reason, count in corpus.dropped.most_common()) or "none"

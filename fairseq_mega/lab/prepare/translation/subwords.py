@@ -1,0 +1,115 @@
+"""Cut parallel text into the pieces of a joint sentencepiece model."""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Iterable, List, Optional, Set, Tuple
+
+import sentencepiece
+
+from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
+from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.translation.parallel_files import read_lines
+
+
+def encode_pairs(
+    model: Path, inputs: List[Path], outputs: List[Path], max_pieces: int, drop_long: bool
+) -> Tuple[List[Tuple[List[str], ...]], int]:
+    """Encode the parallel files `inputs`, cleaned as the model says, to `outputs`, pieces separated by spaces.
+
+    Returns:
+        The pieces of the pairs that were kept, and how many pairs were left out.
+
+    Raises:
+        ValueError: files of different length, or a line of more than `max_pieces` pieces and not `drop_long`.
+    """
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    steps = steps_of_model(model)
+    sides = [processor.encode([clean(line, steps) for line in read_lines(path)], out_type=str) for path in inputs]
+    if len({len(side) for side in sides}) > 1:
+        counts = ", ".join(f"{path} {len(side)}" for path, side in zip(inputs, sides))
+        raise ValueError(f"the numbers of lines differ ({counts}): line n must translate line n")
+    kept = []
+    for number, row in enumerate(zip(*sides)):
+        lengths = [len(pieces) for pieces in row]
+        if max(lengths) <= max_pieces:
+            kept.append(row)
+        elif not drop_long:
+            raise ValueError(
+                f"{inputs[lengths.index(max(lengths))]}, line {number + 1}: {max(lengths)} pieces, more than "
+                f"the {max_pieces} allowed; cut the line into sentences"
+            )
+    for path, side in zip(outputs, zip(*kept) if kept else [()] * len(outputs)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(" ".join(pieces) + "\n" for pieces in side)
+    total = len(sides[0]) if sides else 0
+    return kept, total - len(kept)
+
+
+def describe_unknown(lines: Iterable[List[str]], known: Set[str]) -> str:
+    """Say how many characters become ``<unk>``, as their pieces are not among those of the training text."""
+    unknown: Counter = Counter()
+    characters = 0
+    for pieces in lines:
+        for piece in pieces:
+            text = piece.replace("\u2581", "")
+            characters += len(text)
+            if piece not in known:
+                unknown.update(text or " ")
+    if not unknown:
+        return f"no character of {characters} becomes <unk>"
+    examples = " ".join(character for character, _ in unknown.most_common(10))
+    return f"{sum(unknown.values())} characters of {characters} become <unk>: {examples}"
+
+
+def model_of(given: Optional[Path], text: Path, output: Path) -> Path:
+    """Return a given model, or a copy of it that names the cleaning which the text has had and the model lacks.
+
+    Raises:
+        FileNotFoundError: if it is not there.
+    """
+    assert given is not None
+    if not given.is_file():
+        raise FileNotFoundError(f"--model {given}: no such file; without --model one is trained")
+    steps = steps_of_folder(text)
+    if not steps or steps_of_model(given) == steps:
+        return given
+    model = output / "joint.model"
+    output.mkdir(parents=True, exist_ok=True)
+    model.write_bytes(given.read_bytes())
+    mark_model(model, steps)
+    print(f"{model}: a copy of {given} for text cleaned as that of {text} is; use it in place of that file", flush=True)
+    return model
+
+
+def command_subwords(options: argparse.Namespace) -> None:
+    """Train a joint sentencepiece model (`<output>/joint.model`) and cut parallel text into its pieces."""
+    langs = (options.source_lang, options.target_lang)
+    if options.model is None:
+        model = options.output / "joint.model"
+        lines = [line for lang in langs for line in read_lines(options.text / f"train.{lang}")]
+        steps = steps_of_folder(options.text)
+        size = train_model(lines, options.output / "joint", options.vocab_size, cleaning=steps)
+        print(f"{model}: {size} pieces, {options.vocab_size} asked for{reason(size, options.vocab_size)}", flush=True)
+    else:
+        model = model_of(options.model, options.text, options.output)
+    known: Set[str] = set()
+    for split in SPLITS:
+        inputs, outputs = ([d / f"{split}.{lang}" for lang in langs] for d in (options.text, options.output))
+        is_train = split == "train"
+        limit = options.max_train_pieces if is_train else options.max_pieces
+        kept, dropped = encode_pairs(model, inputs, outputs, limit, drop_long=is_train)
+        lines_of_pieces = [pieces for pair in kept for pieces in pair]
+        if is_train:
+            known.update(piece for pieces in lines_of_pieces for piece in pieces)
+        print(f"{split}: {len(kept)} pairs, {dropped} left out as longer than {limit} pieces", flush=True)
+        if not is_train:
+            print(f"{split}: {describe_unknown(lines_of_pieces, known)}", flush=True)
+    write_steps(options.output, steps_of_model(model))
+
+
+def reason(size: int, wanted: int) -> str:
+    """Say why a model has more pieces than were asked for."""
+    return ", as every character has one and longer pieces need some, too" if size > wanted else ""

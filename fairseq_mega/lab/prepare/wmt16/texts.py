@@ -1,0 +1,110 @@
+"""Plain text out of the archives: unpacked, counted, and joined for training."""
+
+import re
+import tarfile
+from pathlib import Path
+from typing import IO, Dict, Iterable, List, Sequence, Tuple
+
+from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.unpacking import check_expansion
+from fairseq_mega.lab.prepare.wmt16.line_pool import TextError
+from fairseq_mega.lab.prepare.wmt16.sources import LANGUAGES, TRAIN, TRAINING, Corpus
+from fairseq_mega.lab.runs.files import count_lines, written_whole
+
+SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
+
+
+def read_sgm(text: str) -> List[str]:
+    """Return the segments of an SGM test set, one string per ``<seg>``, white space within reduced to spaces.
+
+    Entities are left as they stand, as Moses' input-from-sgm and sacreBLEU do.
+    """
+    return [" ".join(segment.split()) for segment in SEGMENT.findall(text)]
+
+
+def _wanted(corpora: Iterable[Corpus], archive: str) -> Dict[str, Tuple[Corpus, str, int]]:
+    """Map base name to (corpus, language, preference) for the members wanted from ``archive``."""
+    return {
+        name: (corpus, language, rank)
+        for corpus in corpora
+        if corpus.archive == archive
+        for language, names in corpus.files.items()
+        for rank, name in enumerate(names)
+    }
+
+
+def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
+    """Write ``output/<corpus>.<language>``, plain UTF-8 text, for each of ``corpora`` stored in ``archive``.
+
+    Bytes that are no UTF-8 become U+FFFD and are reported. Raises :class:`TextError` when a file is not in the
+    archive, and :class:`DownloadError` when the archive cannot be read.
+    """
+    wanted = _wanted(corpora, archive.name)
+    best: Dict[Tuple[str, str], int] = {}
+    output.mkdir(parents=True, exist_ok=True)
+    unpacked = 0
+    try:
+        with tarfile.open(archive, "r|gz") as tar:
+            for member in tar:
+                unpacked += member.size
+                check_expansion(archive, unpacked)  # before any of it is read
+                found = wanted.get(member.name.rpartition("/")[2])
+                if found is None or not member.isfile():
+                    continue
+                corpus, language, rank = found
+                stream = tar.extractfile(member)
+                if stream is None or best.get((corpus.name, language), rank) < rank:
+                    continue
+                best[corpus.name, language] = rank
+                _write_text(stream, member.name, output / f"{corpus.name}.{language}")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
+    for corpus in corpora:
+        for language, names in corpus.files.items():
+            if corpus.archive == archive.name and (corpus.name, language) not in best:
+                raise TextError(f"{archive} has none of {', '.join(names)}; it is not the archive of {corpus.url}")
+
+
+def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
+    damaged = 0
+    with written_whole(path) as partial, open(partial, "wb") as target:
+        if member.endswith(".sgm"):
+            target.writelines(f"{line}\n".encode() for line in read_sgm(stream.read().decode("utf-8", "replace")))
+        else:
+            for line in stream:
+                text = line.rstrip(b"\n").decode("utf-8", "replace").encode("utf-8") + b"\n"
+                damaged += text.rstrip(b"\n") != line.rstrip(b"\n")
+                target.write(text)
+    if damaged:
+        say(f"{member}: {damaged} lines hold bytes that are no UTF-8, replaced by U+FFFD")
+
+
+def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
+    """Raise :class:`TextError` unless both sides of every corpus have the lines they should have."""
+    for corpus in corpora:
+        counts = {language: count_lines(output / f"{corpus.name}.{language}") for language in LANGUAGES}
+        english, german = counts["en"], counts["de"]
+        if english != german:
+            raise TextError(f"{corpus.name}: {english} English and {german} German lines; the archive is damaged")
+        difference = abs(english - corpus.lines)
+        if english == 0 or difference > (0 if corpus.exact else corpus.lines // 100):
+            raise TextError(
+                f"{corpus.name}: expected {corpus.lines} lines, found {english} in {corpus.archive}; fetch it "
+                f"again from {corpus.url}"
+            )
+        say(f"{corpus.name}: {english} pairs" + (f" (the shared task counts {corpus.lines})" if difference else ""))
+
+
+def concatenate(output: Path) -> int:
+    """Join the training corpora, in their order, into ``output/train.<language>``; return the number of pairs."""
+    for language in LANGUAGES:
+        with written_whole(output / f"{TRAIN}.{language}") as partial, open(partial, "wb") as target:
+            for corpus in TRAINING:
+                with open(output / f"{corpus.name}.{language}", "rb") as source:
+                    for line in source:
+                        target.write(line)
+    for corpus in TRAINING:
+        for language in LANGUAGES:
+            (output / f"{corpus.name}.{language}").unlink()
+    return count_lines(output / f"{TRAIN}.{LANGUAGES[0]}")

@@ -1,0 +1,27 @@
+"""The command line of the quick start."""
+
+import shlex
+import sys
+from typing import List, Optional
+
+from fairseq_mega.lab.quickstart import options as command_line
+from fairseq_mega.lab.runs.script import run_script
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the quick start; returns the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    options = command_line.parse(given)
+    command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
+
+    def work() -> None:
+        if options.task == command_line.TRANSLATION:
+            from fairseq_mega.lab.quickstart.translation import Translation
+
+            Translation(options, command).run()
+        else:
+            from fairseq_mega.lab.quickstart.language_model import LanguageModel  # what loads a model takes seconds
+
+            LanguageModel(options).run()
+
+    return run_script(command_line.PROGRAM, work)

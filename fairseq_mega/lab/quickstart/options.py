@@ -1,0 +1,145 @@
+"""The options of scripts/quickstart.sh, refused before anything is fetched or installed where they cannot work.
+
+Needs the standard library only.
+"""
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+from fairseq_mega.lab.prepare.splits import HELD_OUT, MINIMUM_PAIRS
+from fairseq_mega.lab.runs.files import count_lines, existing_parent, in_the_way_of, returns_end_no_line
+from fairseq_mega.lab.runs.options import ROOT, Parser, add_environment, for_script
+
+TRANSLATION, LM = "translation", "lm"
+PROGRAM = "quickstart.sh"
+DESCRIPTION = """\
+Sets up a virtual environment, fetches real text, trains a MEGA model for some minutes, scores it on held-out text and
+shows what it can do. Without a GPU it takes the CPU, in bfloat16 where that is fast. Finished stages are skipped when
+it is started again, and a training goes on.
+
+  --task translation   English to German, from the help of LibreOffice: BLEU, examples, and the line to type for
+                       interactive translation; within 20 minutes on 2 idle CPU cores, 25 on busy ones, installation
+                       included
+  --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a text of its own;
+                       within 10 minutes"""
+HEAD = 4096  # bytes that tell what a file is
+NEEDED, NEEDED_BY_SMOKE = 300e6, 50e6  # bytes of --work-dir: checkpoints for the most part
+TRAIN_MINUTES = {TRANSLATION: "15, or what is left of 25 after setting up", LM: "5"}
+
+
+def build_parser() -> Parser:
+    """Describe the command line."""
+    parser = Parser(PROGRAM, "[OPTION]...", DESCRIPTION)
+    add = parser.add_argument
+    add("--task", default=TRANSLATION, metavar="TASK", help="translation or lm (default: translation)")
+    add("--work-dir", metavar="DIR", help="folder for everything made (default: outputs/quickstart of the checkout)")
+    add(
+        "--text",
+        metavar="TEXT",
+        help="learn from your own text: a file for --task lm; else the prefix of two files, TEXT.SOURCE and "
+        "TEXT.TARGET, one sentence per line",
+    )
+    add("--valid", metavar="PREFIX", help="your validation text (default: held out from the end of --text)")
+    add("--test", metavar="PREFIX", help="your test text (default: held out from the end of --text)")
+    add("--source-lang", default="en", metavar="LANG", help="ending of the source files (default: en)")
+    add("--target-lang", default="de", metavar="LANG", help="ending of the target files (default: de)")
+    add("--packages", metavar="DIR", help="folder that holds, or gets, the packages of Debian with the text")
+    minutes = "; ".join(f"{task}: {value}" for task, value in TRAIN_MINUTES.items())
+    add("--train-minutes", metavar="N", help=f"time of the training (default: {minutes})")
+    add("--updates", metavar="N", help="train N updates, however long that takes within 1 hour or --train-minutes")
+    add("--precision", default="auto", metavar="P", help="auto, fp32 or bf16 (default: auto, bf16 where it is fast)")
+    add_environment(parser)
+    add("--cpu", action="store_true", help="use no GPU")
+    add("--smoke", action="store_true", help="every stage with a little text and a toy model, in under two minutes")
+    return parser
+
+
+def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """Read and check the command line; ends with exit status 1 after a message."""
+    parser = build_parser()
+    options = parser.read(arguments)
+    parser.one_of("task", options.task, (TRANSLATION, LM))
+    parser.one_of("precision", options.precision, ("auto", "fp32", "bf16"))
+    minutes, updates = options.train_minutes, options.updates
+    if minutes is not None and not (re.fullmatch(r"\d+(\.\d+)?", minutes) and float(minutes) > 0):
+        parser.die(f"--train-minutes is '{minutes}'; give a number of minutes above 0")
+    if updates is not None and not re.fullmatch(r"[1-9]\d*", updates):
+        parser.die(f"--updates is '{updates}'; give a whole number above 0")
+    (check_translation if options.task == TRANSLATION else check_lm)(parser, options)
+    folder = "quickstart" if options.task == TRANSLATION else "quickstart-lm"
+    options.work_dir = Path(options.work_dir or ROOT / "outputs" / folder).absolute()
+    options.packages = Path(options.packages or options.work_dir / "packages").absolute()
+    check_folder(parser, options.work_dir, NEEDED_BY_SMOKE if options.smoke else NEEDED)
+    return options
+
+
+def check_folder(parser: Parser, folder: Path, needed: float) -> None:
+    """Check that the folder can be written to, and that the disk has room for what comes into it."""
+    above = in_the_way_of(folder)
+    if above is not None:
+        problem = "may not be written to" if above.is_dir() else "is a file"
+        parser.die(f"--work-dir {folder} cannot be made: {above} {problem}")
+    free = shutil.disk_usage(existing_parent(folder)).free
+    if not (folder / "settings").exists() and free < needed:
+        parser.die(f"--work-dir {folder} needs {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there")
+
+
+def check_translation(parser: Parser, options: argparse.Namespace) -> None:
+    """Check the languages, and that the text is there."""
+    source, target = options.source_lang, options.target_lang
+    if source == target:
+        parser.die(f"--source-lang and --target-lang are both '{source}'; they must differ")
+    if options.text is None:
+        if options.valid or options.test:
+            parser.die("--valid and --test need --text PREFIX, the text to learn from")
+        if (source, target) != ("en", "de"):
+            parser.die(
+                f"the LibreOffice help is read as en to de, not {source} to {target}; "
+                f"give your own text with --text PREFIX"
+            )
+    remedy = f"a text prefix P stands for the files P.{source} and P.{target}, one sentence per line"
+    for name in MINIMUM_PAIRS:
+        prefix = options.text if name == "train" else getattr(options, name)
+        if prefix is None:
+            continue
+        for language in (source, target):
+            parser.file(f"{prefix}.{language}", remedy)
+        check_pairs(parser, options, name, [Path(f"{prefix}.{language}") for language in (source, target)])
+
+
+def check_pairs(parser: Parser, options: argparse.Namespace, name: str, paths: Sequence[Path]) -> None:
+    """Check that each line can have its translation, and that there are enough; what they hold is looked at later."""
+    for path in paths:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        if b"\0" in head:
+            parser.die(f"{path} holds NUL bytes, as text in UTF-16 and packed files do: give plain text in UTF-8")
+        if head.count(b"\r") - head.count(b"\r\n") > head.count(b"\n"):
+            parser.die(f"{path}: {returns_end_no_line(path)}")
+    counts = [count_lines(path) for path in paths]
+    if counts[0] != counts[1]:
+        parser.die(
+            f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}: line n of one must be the translation "
+            "of line n of the other"
+        )
+    least = MINIMUM_PAIRS[name]
+    if name == "train" and not (options.valid and options.test):
+        least = HELD_OUT * MINIMUM_PAIRS["test"]  # some are held out
+    if counts[0] < least:
+        parser.die(f"{paths[0]} has {counts[0]} lines, and {least} are needed at least: give more text")
+
+
+def check_lm(parser: Parser, options: argparse.Namespace) -> None:
+    """Check that the text is there, and that nothing of a translation is asked for."""
+    if options.valid or options.test:
+        parser.die("--valid and --test belong to --task translation: of the text of --task lm parts are held out")
+    if options.text is not None:
+        parser.file(options.text, "give --text FILE, a text to learn from")
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    """Check the command line, and print what the script needs of it."""
+    print(for_script(parse(arguments)))

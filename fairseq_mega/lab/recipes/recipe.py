@@ -1,0 +1,194 @@
+"""A recipe: everything about one number of a table, and a configuration of fairseq-hydra-train.
+
+Below ``recipe`` stands what fairseq does not know: which number it is, what the paper found, how it is evaluated. All
+other groups are fairseq's, with every option that is not at fairseq's own default. A file holds what differs from the
+files that its ``defaults`` name, as hydra merges them: tables entry by entry, the later file first.
+"""
+
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple, get_origin
+
+import yaml
+
+FOLDER = Path(__file__).resolve().parent
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML has it: a command reads all recipes
+Config = Dict[str, Dict[str, Any]]
+GROUPS = (  # in the order of the file
+    *("common", "task", "model", "criterion", "dataset", "optimizer", "optimization", "lr_scheduler", "checkpoint"),
+    "distributed_training",
+)
+FAIRSEQ = "fairseq"  # the file with fairseq's own defaults, which ours need not repeat
+HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # without it fairseq-hydra-train works in a folder of its own
+LINE = 120  # characters of a line that is printed
+PARTS = "base"  # folder of files that several recipes share
+EVALUATIONS = (
+    *("classifier", "images", "language-model", "translation"),
+    "script",  # trains and evaluates by itself
+    "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
+)
+
+
+class RecipeError(ValueError):
+    """A recipe, or a wish about one, that cannot be followed; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a file says.
+
+    Attributes:
+        name: its path in the folder of recipes, without the ending.
+        number: which number of which table it is, in words.
+        report: of :mod:`fairseq_mega.lab.report`, which prints the number beside the paper's.
+        cell: the settings that tell it from the other numbers of the report.
+        source: where its settings are published.
+        paper: metrics to the paper's values; empty, or null in the file, where the paper has a plot only.
+        preset: architecture whose values its model repeats or revises.
+        seeds: of the trainings whose mean the number is.
+        machine: what the paper's authors trained on.
+        precision: what they computed with, where it is known.
+        data: the data set, a name of :data:`fairseq_mega.lab.reproduce.datasets.DATASETS`.
+        evaluate: ``kind``, one of EVALUATIONS, and its settings.
+        config: fairseq's groups to options to values.
+        notes: differences from the publication.
+        values_from: whose values ``paper`` has, where the paper of the table has none.
+        rates: peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
+            validation set. By default the one of ``config``.
+    """
+
+    name: str
+    number: str
+    report: str
+    cell: Dict[str, Any]
+    source: str
+    paper: Dict[str, float]
+    preset: str
+    seeds: List[int]
+    machine: str
+    precision: str
+    data: str
+    evaluate: Dict[str, Any]
+    config: Config
+    notes: str = ""
+    values_from: str = ""
+    rates: List[float] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the published batch comes from."""
+        return int(self.config["distributed_training"]["distributed_world_size"])
+
+    @property
+    def script(self) -> Optional[str]:
+        """The command that trains and evaluates, where that is not the runner."""
+        return self.evaluate["command"] if self.evaluate["kind"] == "script" else None
+
+    @property
+    def measured(self) -> bool:
+        """Whether the number is a training's speed, for which no data are read and nothing is trained."""
+        return bool(self.evaluate["kind"] == "speed")
+
+    @property
+    def updates(self) -> int:
+        """Of the published training."""
+        return int(self.config["optimization"]["max_update"])
+
+
+def _read(path: Path) -> Dict[str, Any]:
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path}: this is no YAML ({error})") from error
+    if not isinstance(found, dict):
+        raise RecipeError(f"{path}: a recipe has an entry 'recipe', beside fairseq's groups: see those in {FOLDER}")
+    return found
+
+
+def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
+    """Return the content of a file on top of the files that it inherits from."""
+    found = _read(path)
+    result: Dict[str, Any] = {}
+    inherited = found.pop("defaults", ["_self_"])
+    if not isinstance(inherited, list) or inherited[-1:] != ["_self_"]:
+        raise RecipeError(f"{path}: 'defaults' is {inherited}: give a list of files that ends with _self_")
+    for entry in inherited[:-1]:
+        name = re.fullmatch(r"/([\w/.-]+)@_global_", str(entry))
+        if name is None:
+            raise RecipeError(f"{path}: 'defaults' has {entry!r}: give /NAME@_global_, a file of {FOLDER}")
+        parent = FOLDER / f"{name[1]}.yaml"
+        if parent in within or not parent.is_file():
+            problem = "inherits from itself" if parent in within else f"does not exist in {FOLDER}"
+            raise RecipeError(f"{path}: 'defaults' has {entry}: this {problem}")
+        if name[1] != FAIRSEQ:
+            result = merge(result, _merged(parent, (*within, parent)))
+    return merge(result, found)
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return one table on top of another: tables in them are merged, all other values replaced."""
+    result = dict(under)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
+
+
+def load(path: Path, name: Optional[str] = None) -> Recipe:
+    """Read a recipe and what it inherits; ``name`` is by default its path in the folder of recipes.
+
+    Raises:
+        RecipeError: naming the file and the entry that is missing, unknown or of another type.
+        OSError: if it cannot be read.
+    """
+    found = _merged(path, ())
+    if not isinstance(found.get("recipe"), dict):
+        raise RecipeError(f"{path}: a recipe has an entry 'recipe', beside fairseq's groups: see those in {FOLDER}")
+    if found.pop("hydra", None) != HYDRA:
+        raise RecipeError(f"{path}: 'hydra' has to be {HYDRA}: begin with defaults: [/base/recipe@_global_, _self_]")
+    about = found.pop("recipe")
+    check_entries(path, "the file", found, GROUPS, {})
+    check_entries(path, "'recipe'", about, [key for key in ENTRIES if key not in OPTIONAL], ENTRIES, optional=OPTIONAL)
+    about["paper"] = {metric: value for metric, value in about["paper"].items() if value is not None}
+    kind = about["evaluate"].get("kind")
+    if kind not in EVALUATIONS:
+        raise RecipeError(f"{path}: 'evaluate' has the kind {kind!r}: give one of {', '.join(EVALUATIONS)}")
+    return Recipe(name=name or name_of(path), config=found, **about)
+
+
+def as_yaml(recipe: Recipe) -> str:
+    """Return the text of a file that says all of a recipe by itself: :func:`load` and fairseq-hydra-train read it."""
+    about = {entry: getattr(recipe, entry) for entry in ENTRIES if entry not in OPTIONAL or getattr(recipe, entry)}
+    whole = {"defaults": [f"/{FAIRSEQ}@_global_", "_self_"], "recipe": about}
+    whole.update({group: recipe.config[group] for group in GROUPS}, hydra=HYDRA)
+    body = yaml.safe_dump(whole, sort_keys=False, width=LINE, allow_unicode=True, default_flow_style=None)
+    return f"# @package _global_\n# {recipe.name}\n{body}"
+
+
+OPTIONAL = ("notes", "values_from", "rates")
+ENTRIES = {  # to the type of its value
+    entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
+}
+
+
+def check_entries(
+    path: Path, where: str, found: Mapping[str, Any], wanted: Any, types: Mapping[str, Any], optional: Any = ()
+) -> None:
+    """Raise a RecipeError unless exactly the wanted entries are there, each of its type (default: a table)."""
+    missing = [key for key in wanted if key not in found]
+    unknown = [key for key in found if key not in wanted and key not in optional]
+    if missing or unknown:
+        said = [
+            f"{verb} {', '.join(keys)}" for verb, keys in (("lacks", missing), ("has the unknown", unknown)) if keys
+        ]
+        raise RecipeError(f"{path}: {where} {' and '.join(said)}")
+    for key, value in found.items():
+        if not isinstance(value, types.get(key, dict)):
+            raise RecipeError(f"{path}: '{key}' of {where} is {value!r}, of another type than in the other recipes")
+
+
+def name_of(path: Path) -> str:
+    """Path in the folder of recipes without the ending, or that of a file elsewhere."""
+    path = path.resolve()
+    return (path.relative_to(FOLDER) if FOLDER in path.parents else path).with_suffix("").as_posix()

@@ -1,0 +1,104 @@
+"""The classifiers that scripts/compare_classifiers.sh trained: a table, and a plot of their validation accuracies."""
+
+import argparse
+from pathlib import Path
+from typing import List, Sequence, Tuple
+
+from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
+from fairseq_mega.lab.runs.fingerprints import digest
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.results import ResultError, read_results
+from fairseq_mega.lab.runs.text_tables import markdown
+
+BENCHMARK = "compare-classifiers"
+TITLES = {
+    "mega": "MEGA",
+    "mega-n0": "MEGA without EMA (N = 0)",
+    "transformer": "Transformer, full attention",
+    "megalodon": "MEGALODON (our interpretation)",
+}
+COLUMNS = (
+    *("task", "model", "learning rate", "seed", "parameters", "updates x examples", "test accuracy"),
+    *("best validation accuracy", "examples/s in training", "peak GiB"),
+)
+
+
+def schedule(result: Result) -> Tuple[int, float]:
+    """Updates and peak learning rate of a training."""
+    return result["settings"]["updates"], float(result["settings"]["lr"])
+
+
+def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
+    """Tasks as in MEGA's Table 2, MEGA first, rising updates, learning rates and seeds."""
+    task = list(TASKS).index(result["settings"]["task"])
+    return task, list(TITLES).index(result["label"]), schedule(result), result["seed"]
+
+
+def title(result: Result) -> str:
+    """Name of a model with its chunk."""
+    chunk = "" if result["label"] == "transformer" else f", chunk {result['settings']['chunk']}"
+    return TITLES[result["label"]] + chunk
+
+
+def row(result: Result) -> List[str]:
+    """Cells of a line of the table."""
+    scores, settings = result["scores"], result["settings"]
+    seconds, memory = scores.get("seconds_per_epoch"), scores.get("peak_memory_gib")
+    return [
+        TASKS[settings["task"]].title,
+        title(result),
+        str(settings["lr"]),
+        str(result["seed"]),
+        f"{settings['parameters']:,}",
+        f"{settings['updates']:,} x {settings['batch']}",
+        f"{scores['test_accuracy']:.2f} % of {result['examples']:,}",
+        f"{scores['best_valid_accuracy']:.2f} %",
+        "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}",
+        "-" if memory is None else f"{memory:.2f}",
+    ]
+
+
+def plot(results: Sequence[Result], output: Path) -> None:
+    """Validation accuracy over updates, a panel per task: a model has its colour, a schedule its dashes."""
+    tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
+    figure, axes = load_pyplot().subplots(1, len(tasks), figsize=(5 * len(tasks), 4.8), squeeze=False)
+    for panel, task in zip(axes[0], tasks):
+        found = [result for result in results if result["settings"]["task"] == task]
+        schedules = sorted({schedule(result) for result in found})
+        named = set()
+        for result in found:
+            updates, rate = schedule(result)
+            name = f"{title(result)}, {updates:,} updates, lr {rate:g}"
+            panel.plot(
+                [point["updates"] for point in result["curve"]],
+                [point["accuracy"] for point in result["curve"]],
+                color=f"C{list(TITLES).index(result['label'])}",
+                linestyle=("-", "--", ":", "-.")[schedules.index((updates, rate)) % 4],
+                label=None if name in named else name,
+            )
+            named.add(name)
+        panel.set(title=TASKS[task].title, xlabel="updates", ylabel="validation accuracy, %")
+        panel.grid(True, alpha=0.3)
+        panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)
+    save(figure, output, digest(results) if output.suffix == ".png" else None)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``classifiers``."""
+    parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table, and draw the plot."""
+    results = sorted((result for folder in options.results for result in read_results(folder, BENCHMARK)), key=order)
+    if not results:
+        where = ", ".join(map(str, options.results))
+        raise ResultError(f"no result of {BENCHMARK} in {where}: run scripts/compare_classifiers.sh")
+    print(markdown(COLUMNS, list(map(row, results))))
+    if options.plot:
+        plot(results, options.plot)
+
+
+REPORT = Report("Print the classifiers of scripts/compare_classifiers.sh as a Markdown table.", add_options, run)

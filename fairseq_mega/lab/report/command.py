@@ -1,0 +1,100 @@
+"""Tables and plots of result files, the scores of translations, and the tables of the documentation.
+
+fairseq-mega-report --check               # whether every table of the documentation is that of its results
+fairseq-mega-report --write               # make them anew
+fairseq-mega-report --html page.html      # everything on one page
+fairseq-mega-report table2 results --format markdown   # one REPORT; each has its own --help
+"""
+
+import argparse
+import sys
+from typing import Dict, Optional, Sequence
+
+from fairseq_mega.cli.commands import add_described
+from fairseq_mega.lab.benchmarks import kernels_report as kernels
+from fairseq_mega.lab.evaluate import translations
+from fairseq_mega.lab.report import (
+    classifiers,
+    curves,
+    decoding,
+    figure4,
+    figure5,
+    figure6,
+    language_models,
+    lra_tables,
+    megalodon_classifiers,
+    megalodon_language_models,
+    megalodon_speed,
+    miniature,
+    pathfinder_page,
+    repository,
+    state_report,
+    table1,
+    table5,
+    table6,
+    table7,
+)
+from fairseq_mega.lab.runs.report import Report
+
+PROGRAM = "fairseq-mega-report"
+REPORTS: Dict[str, Report] = {
+    "recipes": state_report.REPORT,
+    "table1": table1.REPORT,
+    "table2": lra_tables.TABLE2,
+    "table3": lra_tables.TABLE3,
+    "table4": lra_tables.TABLE4,
+    "table5": table5.REPORT,
+    "table6": table6.REPORT,
+    "table7": table7.REPORT,
+    "figure4": figure4.REPORT,
+    "figure5": figure5.REPORT,
+    "figure6": figure6.REPORT,
+    "megalodon-table4": megalodon_classifiers.TABLE4,
+    "megalodon-table5": megalodon_language_models.TABLE5,
+    "megalodon-table6": megalodon_classifiers.TABLE6,
+    "megalodon-table7": megalodon_classifiers.TABLE7,
+    "megalodon-table8": megalodon_language_models.TABLE8,
+    "megalodon-figure4": megalodon_speed.REPORT,
+    "megalodon-figure5": megalodon_language_models.FIGURE5,
+    "miniature": miniature.REPORT,
+    "curves": curves.REPORT,
+    "classifiers": classifiers.REPORT,
+    "language-models": language_models.REPORT,
+    "kernels": kernels.REPORT,
+    "decoding": decoding.REPORT,
+    "pathfinder-page": pathfinder_page.REPORT,
+    "translations": translations.REPORT,
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all reports."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    repository.add_options(parser)
+    commands = parser.add_subparsers(dest="report", metavar="REPORT")
+    for name, report in REPORTS.items():
+        add_described(commands, name, report.description, report.add_options)
+    return parser
+
+
+def main(given: Optional[Sequence[str]] = None) -> int:
+    """Run a report; returns the exit status, 1 after an error message or where a document differs."""
+    parser = build_parser()
+    options = parser.parse_args(given)
+    options.given = list(sys.argv[1:] if given is None else given)
+    wanted = options.write or options.check or options.html is not None
+    if wanted == (options.report is not None):
+        parser.error("give one of --check, --write, --html FILE, or the name of a REPORT (--help lists them)")
+    try:
+        if wanted:
+            return repository.run(options)
+        REPORTS[options.report].run(options)
+    except (OSError, ValueError) as error:
+        print(f"{options.report or PROGRAM}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

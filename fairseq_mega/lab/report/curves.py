@@ -1,0 +1,74 @@
+"""Training curves from fairseq's logs (--log-format json): losses, and the score on the validation set."""
+
+import argparse
+from pathlib import Path
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.report import Report
+
+Points = Dict[int, float]  # by update; what was trained again after an interruption counts
+PANELS = ("training loss, bits", "validation loss, bits", "validation score")
+FEW = 20  # points
+SCORES = ("valid_accuracy", "valid_bleu", "valid_ppl")
+
+
+def read_curves(lines: Iterable[str]) -> Dict[str, Points]:
+    """The points of each panel in a log; lines that are cut off are left out."""
+    curves: Dict[str, Points] = {panel: {} for panel in PANELS}
+    for line in lines:
+        found = parse_statistics(line)  # whose names tell what a line of fairseq's --log-file does not say
+        add(curves[PANELS[0]], found, "num_updates", "loss")
+        add(curves[PANELS[1]], found, "valid_num_updates", "valid_loss")
+        score = next((key for key in SCORES if key in found), "")
+        add(curves[PANELS[2]], found, "valid_num_updates", score)
+    return curves
+
+
+def add(points: Points, statistics: Dict[str, str], updates: str, key: str) -> None:
+    """Add a point, if the line holds one."""
+    if updates in statistics and key in statistics:
+        points[int(float(statistics[updates]))] = float(statistics[key])
+
+
+def draw(logs: Sequence[Path], output: Path) -> List[str]:
+    """Draw a curve for each log; returns a line about each.
+
+    Raises:
+        OSError: if a log cannot be read.
+        ValueError: if one holds no training.
+    """
+    found: List[Tuple[str, Dict[str, Points]]] = []
+    for log in logs:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            curves = read_curves(lines)
+        if not any(curves.values()):
+            raise ValueError(f"{log} holds no training: give a log of fairseq-train with --log-format json")
+        found.append((log.parent.name or log.stem, curves))
+    panels = [panel for panel in PANELS if any(curves[panel] for _, curves in found)]
+    figure, axes = load_pyplot().subplots(1, len(panels), figsize=(5 * len(panels), 4), squeeze=False)
+    for axis, panel in zip(axes[0], panels):
+        for name, curves in found:
+            updates = sorted(curves[panel])
+            marker = "." if len(updates) < FEW else None  # a line of one point cannot be seen
+            axis.plot(updates, [curves[panel][update] for update in updates], marker=marker, label=name)
+        axis.set(xlabel="updates", ylabel=panel)
+        axis.grid(True, alpha=0.3)
+    axes[0, 0].legend(fontsize="x-small")
+    save(figure, output)
+    return [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``curves``."""
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="train.log of one or several runs")
+    parser.add_argument("--output", type=Path, required=True, help="image to write")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the plot."""
+    print("\n".join([*draw(options.logs, options.output), f"plot: {options.output}"]))
+
+
+REPORT = Report("Plot training curves from fairseq's JSON logs.", add_options, run)

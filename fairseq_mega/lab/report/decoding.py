@@ -1,0 +1,58 @@
+"""A plot of decoding: tokens per second at several positions of a text, one line per model."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.results import read_result
+
+
+def speeds(scores: Dict[str, float]) -> Dict[str, List[Tuple[int, float]]]:
+    """Position and tokens per second of one text, by model, from the scores of a result file.
+
+    Raises:
+        ValueError: where there are none.
+    """
+    found: Dict[str, List[Tuple[int, float]]] = {}
+    for name, value in scores.items():
+        measured = re.fullmatch(r"(.+) position=(\d+) seconds", name)
+        if measured is not None:
+            found.setdefault(measured[1], []).append((int(measured[2]), 1.0 / value))
+    if not found:
+        raise ValueError("there is no measurement of decoding: give a file of the benchmark `decoding`")
+    return {name: sorted(points) for name, points in found.items()}
+
+
+def plot_speeds(scores: Dict[str, float], output: Path) -> None:
+    """Draw the speeds to an image file; the axis of positions is logarithmic.
+
+    Raises:
+        SystemExit: without matplotlib.
+        ValueError: where no score is one of decoding.
+    """
+    lines = speeds(scores)
+    figure, axes = load_pyplot().subplots(figsize=(7, 4))
+    for name, points in lines.items():
+        axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+    axes.set(xlabel="position in the text", ylabel="tokens per second", xscale="symlog", ylim=(0, None))
+    axes.grid(True, alpha=0.3)
+    axes.legend()
+    save(figure, output)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``decoding``."""
+    add = parser.add_argument
+    add("--json", type=Path, required=True, help="result file of python -m fairseq_mega.lab.benchmarks decoding")
+    add("--output", type=Path, required=True, help="image to write, for instance decoding.png")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the plot."""
+    plot_speeds(read_result(options.json)["scores"], options.output)
+
+
+REPORT = Report("Plot the tokens per second of decoding at several positions of a text.", add_options, run)

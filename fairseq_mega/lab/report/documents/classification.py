@@ -1,0 +1,78 @@
+"""Tables of the classifiers of long sequences: small ones that were compared, and the speed of the paper's."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.report import miniature
+from fairseq_mega.lab.report.classifiers import BENCHMARK, TITLES
+from fairseq_mega.lab.report.lra_tables import PAPER2, SPEED_NAMES
+from fairseq_mega.lab.runs.results import Result, read_result, read_results
+from fairseq_mega.lab.runs.text_tables import Table
+
+from .numbers import amount, bold_best
+
+SPEED_TITLES = {
+    "transformer-explicit": "Transformer, attention written out",
+    "transformer": "Transformer, torch's fused attention",
+    "mega": "MEGA, full attention",
+    "mega-chunk": "MEGA-chunk, C = {chunk}",
+}
+
+
+def cells(folder: Path, words: Sequence[str]) -> Table:
+    """The recipes of the Long Range Arena in miniature, from a folder with a file for each cell."""
+    (name,) = words
+    return miniature.table(miniature.results_in(folder / name))
+
+
+def miniatures(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each task, schedule and seed below a folder, a column for each model with results."""
+    (name,) = words
+    found: Dict[Tuple[Any, ...], Dict[str, Result]] = {}
+    for place in sorted({path.parent for path in (folder / name).rglob("*.json")}):
+        for result in read_results(place, BENCHMARK):
+            settings = result["settings"]
+            schedule = (settings["updates"], settings["batch"], float(settings["lr"]), result["seed"])
+            key = (list(TASKS).index(settings["task"]), *schedule, result["examples"])
+            found.setdefault(key, {})[result["label"]] = result
+    labels = [label for label in TITLES if any(label in models for models in found.values())]
+    rows: List[List[str]] = []
+    tasks: List[str] = []
+    for (index, updates, batch, rate, seed, examples), models in sorted(found.items()):
+        task = list(TASKS)[index]
+        if task not in tasks:
+            tasks.append(task)
+            paper = {"mega": "mega_chunk", "transformer": "transformer"}
+            values = [paper_values("table2", paper[label], [task])[0] if label in paper else "" for label in labels]
+            rows.append([f"{TASKS[task].title}, the paper, fully trained", "", "", *values, ""])
+        accuracies = [models[label]["scores"]["test_accuracy"] if label in models else None for label in labels]
+        schedule_title = f"{updates:,} x {batch}"
+        texts = ["" if value is None else f"{value:.2f}" for value in accuracies]
+        cells = bold_best(texts, accuracies, max)
+        rows.append([f"{TASKS[task].title}, seed {seed}", schedule_title, f"{rate:g}", *cells, f"{examples:,}"])
+    titles = [TITLES[label] for label in labels]
+    return Table(["task", "updates x examples", "rate", *titles, "test examples"], rows)
+
+
+def speed(folder: Path, words: Sequence[str]) -> Table:
+    """Speed and memory of the models that the benchmark ``lra-speed`` measured, and the paper's."""
+    (name,) = words
+    result = read_result(folder / name)
+    scores, settings = result["scores"], result["settings"]
+    papers = {model: " / ".join(PAPER2[title][-2:]) for title, model in SPEED_NAMES.items()}
+    rows = []
+    for model in settings["models"].split(","):
+        texts = settings["batch"] / scores[f"{model} seconds"]
+        ratios = f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x"
+        parameters, memory = f"{scores[f'{model} parameters']:,.0f}", f"{scores[f'{model} memory_mib']:,.0f}"
+        title = SPEED_TITLES.get(model, model).format(chunk=settings["chunk"])
+        arch = settings.get("architectures", {}).get(model)  # files from before it was recorded do not tell
+        title += f" (`{arch}`)" if arch else ""
+        # The paper's Transformer writes its attention out.
+        paper = papers.get(
+            "transformer" if model == "transformer-explicit" else model if model != "transformer" else ""
+        )
+        rows.append([title, parameters, amount(texts), memory, ratios, paper or ""])
+    return Table(["model", "parameters", "texts/s", "peak MiB", "speed / memory", "in the paper's Table 2"], rows)

@@ -1,0 +1,24 @@
+"""The longest contexts of training steps, by the formula of ``fairseq-mega-inspect --memory``."""
+
+from pathlib import Path
+from typing import Sequence
+
+from fairseq_mega.lab.inspect.memory import GIB, model_of
+from fairseq_mega.lab.runs.text_tables import Table
+
+MEMORIES = (16, 24, 40, 80)  # GiB
+
+
+def longest(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each word ARCHITECTURE:SYMBOLS, with ``:bf16`` behind it for autocast to bfloat16."""
+    rows = []
+    for word in words:
+        name, symbols, *precision = word.split(":")
+        step, _ = model_of(name, int(symbols), precision == ["bf16"])
+        numbers = [f"{step.context(memory * GIB):,}" for memory in MEMORIES]
+        state, token = f"{step.state / GIB:.1f} GiB", f"{step.token / 1024:,.0f} KiB"
+        shown = f"`{name}`" + (", bfloat16" if precision else "")
+        rows.append([shown, f"{int(symbols):,}", state, token, *numbers])
+    return Table(
+        ["`--arch`", "symbols", "training state", "per token", *(f"{memory} GiB" for memory in MEMORIES)], rows
+    )

@@ -1,0 +1,115 @@
+"""All generated tables and marked numbers of a checkout: made anew, or compared with what stands there."""
+
+from itertools import zip_longest
+from pathlib import Path
+from typing import List, NamedTuple, Optional
+
+from fairseq_mega.lab.runs.text_tables import Table, markdown
+
+from . import marked
+from .markers import Call, replace
+from .registry import TABLES
+
+
+class Place(NamedTuple):
+    """A generated table, the document and the marker that it belongs to."""
+
+    document: Path
+    call: Call
+    table: Table
+    text: str  # that stands there now
+
+
+def documents(root: Path) -> List[Path]:
+    """The Markdown files of a checkout.
+
+    Raises:
+        FileNotFoundError: if this is none.
+    """
+    found = [*sorted(root.glob("*.md")), *sorted(root.glob("examples/**/*.md"))]
+    if root / "README.md" not in found or not (root / "examples").is_dir():
+        raise FileNotFoundError(f"{root} holds no README.md and examples: give --root, the folder of a checkout")
+    return found
+
+
+def build(document: Path, call: Call) -> Table:
+    """Make a table of a document.
+
+    Raises:
+        ValueError: naming document and table, if it is unknown or a result is missing or damaged.
+    """
+    where = f"{document}: table {str(call)!r}"
+    if call.name not in TABLES:
+        raise ValueError(f"{where} is unknown: give {', '.join(sorted(TABLES))}")
+    try:
+        table = TABLES[call.name](document.parent, call.words)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{where}: {error!r}" if isinstance(error, KeyError) else f"{where}: {error}") from error
+    if not table.rows:
+        raise ValueError(f"{where} has no row: its results are missing")
+    return table
+
+
+def fill(document: Path) -> "tuple[str, str, List[Place]]":
+    """The text of a document as it stands, the text that its results ask for, and its tables."""
+    places: List[Place] = []
+
+    def filled(call: Call, text: str) -> str:
+        table = build(document, call)
+        places.append(Place(document, call, table, text))
+        return markdown(table.columns, table.rows)
+
+    old = document.read_text(encoding="utf-8")
+    try:
+        new = replace(old, filled)
+    except ValueError as error:
+        named = str(error).startswith(str(document))
+        raise ValueError(str(error) if named else f"{document}: {error}") from error
+    return old, marked.fill(document, new), places
+
+
+def places_of(root: Path) -> List[Place]:
+    """All generated tables of a checkout."""
+    return [place for document in documents(root) for place in fill(document)[2]]
+
+
+def write(root: Path) -> List[Path]:
+    """Make all tables and numbers anew; returns the documents that have changed."""
+    changed = []
+    for document in documents(root):
+        old, new, _ = fill(document)
+        if new != old:
+            document.write_text(new, encoding="utf-8")
+            changed.append(document)
+    return changed
+
+
+def differences(root: Path) -> List[str]:
+    """A line for every row and every number that differs from its results."""
+    found = []
+    for place in places_of(root):
+        wanted = markdown(place.table.columns, place.table.rows).splitlines()
+        name = place.document.relative_to(root)
+        for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
+            if stands != should:
+                found.append(
+                    f"{name}: table '{place.call.name}', {row_title(row, should)}: {said(stands)}, not {said(should)}"
+                )
+    for document in documents(root):
+        found += [
+            f"{document.relative_to(root)}: {number.key} of {number.file}: {number.stands}, not {number.should}"
+            for number in marked.numbers_of(document)
+            if number.stands != number.should
+        ]
+    return found
+
+
+def row_title(row: int, line: Optional[str]) -> str:
+    """Which row it is, in words."""
+    first = "" if line is None else line.split("|")[1].strip()
+    return "head" if row == 0 else f"row {row - 1}" + (f" ({first})" if first else "")
+
+
+def said(line: Optional[str]) -> str:
+    """A line of a table in a message."""
+    return "nothing" if line is None else f"'{line}'"

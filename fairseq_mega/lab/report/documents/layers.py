@@ -1,0 +1,73 @@
+"""Tables of ``python -m fairseq_mega.lab.benchmarks layer``: a layer's time and memory beside others'."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.text_tables import Table
+
+from .numbers import by_subject, mebibytes, milliseconds, points_of, ratio
+
+TITLES = {
+    "transformer": "Transformer",
+    "explicit-transformer": "Transformer, attention written out",
+    "mega": "MEGA, full attention",
+    "mega-chunk": "MEGA, chunks of {chunk}",
+    "published-chunk": "MEGA, chunks of {chunk}, as published",
+    "megalodon-chunk": "MEGALODON, chunks of {chunk}",
+    "megalodon-published": "MEGALODON, chunks of {chunk}, as published",
+}
+PRECISIONS = {
+    "float32": "float32",
+    "autocast": "bfloat16 under autocast",
+    "bfloat16": "bfloat16 throughout",
+    "float16": "float16 throughout",
+}
+
+
+def title(model: str, chunk: Any) -> str:
+    """A model in words; one that is unknown here keeps its name."""
+    return TITLES.get(model, model).format(chunk=chunk)
+
+
+def by_length(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each length of one result file, with the speed beside the first model's."""
+    (name,) = words
+    result = read_result(folder / name)
+    found = by_subject(result["scores"], "L")
+    chunk = result["settings"]["chunk_size"]
+    columns = ["L", *(title(model, chunk) for model in found), "peak memory, MiB, in this order"]
+    rows = []
+    for length in points_of(found):
+        base = next(iter(found.values())).get(length)
+        cells, memory = [], []
+        for number, points in enumerate(found.values()):
+            point = points.get(length)
+            memory.append("-" if point is None else f"{point['memory_mib']:.0f}")
+            speed = f" ({ratio(base['seconds'] / point['seconds'])})" if base and point and number else ""
+            cells.append("-" if point is None else milliseconds(point["seconds"]) + speed)
+        rows.append([f"{length:,}", *cells, " / ".join(memory)])
+    return Table(columns, rows)
+
+
+def by_precision(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each model, a column for each length of several result files, whose precisions and shapes differ."""
+    columns = [""]
+    cells: Dict[str, Dict[int, str]] = {}
+    chunks: Dict[str, List[int]] = {}
+    for name in words:
+        result = read_result(folder / name)
+        settings, found = result["settings"], by_subject(result["scores"], "L")
+        precision = PRECISIONS.get(settings.get("dtype", "float32"), settings.get("dtype", ""))
+        for length in points_of(found):
+            for model, points in found.items():
+                chunks.setdefault(model, []).append(settings["chunk_size"])
+                if length in points:
+                    time, memory = milliseconds(points[length]["seconds"]), mebibytes(points[length]["memory_mib"])
+                    cells.setdefault(model, {})[len(columns)] = f"{time}, {memory}"
+            columns.append(f"[L = {length:,}, d = {settings['embed_dim']}, {precision}]({name})")
+    rows = []
+    for model, found_cells in cells.items():
+        chunk = " or ".join(f"{size:,}" for size in sorted(set(chunks[model])))
+        rows.append([title(model, chunk), *(found_cells.get(place, "") for place in range(1, len(columns)))])
+    return Table(columns, rows)

@@ -1,0 +1,87 @@
+"""Tables of ``python -m fairseq_mega.lab.benchmarks kernels``, and of the defects planted in the kernels."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.text_tables import Table
+
+from .numbers import mebibytes, milliseconds, ratio
+
+BASELINES = ("DxNxL", "explicit", "torch")  # of the benchmark: written out, as published
+COMPILED = ("blocks", "native", "scan", "fused")  # what is chosen on a CPU before what else is compiled
+TITLES = {"fft": "torch FFT", "torch_fft": "torch FFT", "DxNxL": "D x N x L, as published"}
+Measured = Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]
+
+
+def measured(folder: Path, words: Sequence[str], *keys: str) -> Measured:
+    """The measurements of a result file by entries of a row or of its shape, then by path."""
+    (name,) = words
+    found: Measured = {}
+    for row in read_result(folder / name)["rows"]:
+        if "seconds" in row:
+            key = tuple(row[key] if key in row else row["shape"][key] for key in keys)
+            found.setdefault(key, {})[row["path"]] = row
+    return found
+
+
+def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
+    """The measurement of the first of the names that is there, or nothing."""
+    return next((paths[name] for name in names if name in paths), None)
+
+
+def by_length(folder: Path, words: Sequence[str]) -> Table:
+    """How much faster than its baseline a compiled operator is, by length, and its share of the memory."""
+    found = measured(folder, words, "title", "length")
+    lengths = sorted({length for _, length in found})
+    rows = []
+    for title in dict.fromkeys(title for title, _ in found):
+        cells, shares, names = [], [], ("", "")
+        for length in lengths:
+            paths = found.get((title, length), {})
+            fast, base = first(paths, COMPILED), first(paths, BASELINES)
+            if fast is None or base is None:
+                cells.append("")
+                continue
+            names = (fast["path"], base["path"])
+            cells.append(ratio(base["seconds"] / fast["seconds"]))
+            shares.append(fast["memory_mib"] / max(base["memory_mib"], 1e-9))
+        if shares:
+            memory = f"{min(shares):.2f} to {max(shares):.2f}"
+            rows.append([f"{title}: {names[0]} against {names[1]}", *cells, memory])
+    return Table(["forward and backward", *(f"L = {length:,}" for length in lengths), "memory"], rows)
+
+
+def by_shape(folder: Path, words: Sequence[str]) -> Table:
+    """Time, speed beside the baseline and memory of each path, a row for each shape."""
+    found = measured(folder, words, "batch", "width", "n", "length")
+    names = list(dict.fromkeys(name for paths in found.values() for name in paths))
+    names.sort(key=lambda name: (name in BASELINES, name not in COMPILED))
+    rows = []
+    for shape, paths in found.items():
+        base = first(paths, BASELINES)
+        cells = []
+        for name in names:
+            row = paths.get(name)
+            if row is None:
+                cells.append("")
+                continue
+            speed = "" if base is None or row is base else f" ({ratio(base['seconds'] / row['seconds'])})"
+            cells.append(f"{milliseconds(row['seconds'])}{speed}, {mebibytes(row['memory_mib'])}")
+        rows.append([", ".join(f"{size:,}" for size in shape), *cells])
+    return Table(["B, D, N, L", *(TITLES.get(name, name) for name in names)], rows)
+
+
+PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gate", "timestep_norm": "timestep norm"}
+
+
+def planted_defects(folder: Path, words: Sequence[str]) -> Table:
+    """How many planted defects the tests noticed, a row for each operator."""
+    (name,) = words
+    found: Dict[str, Dict[str, Any]] = json.loads((folder / name).read_text(encoding="utf-8"))
+    rows: List[List[str]] = [
+        [PLANTED.get(operator, operator), f"{count['noticed']} of {count['tried']}", str(count["planted"])]
+        for operator, count in found.items()
+    ]
+    return Table(["operator", "noticed of those tried", "of all"], rows)

@@ -1,0 +1,48 @@
+"""The tables that a document can ask for, by name."""
+
+from pathlib import Path
+from typing import Callable, Dict, Sequence
+
+from fairseq_mega.lab.runs.text_tables import Table
+
+from . import (
+    classification,
+    contexts,
+    decoding,
+    language_models,
+    layers,
+    operators,
+    papers,
+    precisions,
+    shared_sequences,
+    sizes,
+    translation,
+)
+
+# Takes the folder of the document, and the words after the name: result files or folders, relative to it.
+Builder = Callable[[Path, Sequence[str]], Table]
+
+TABLES: Dict[str, Builder] = {
+    "benchmarks": papers.benchmarks,
+    "paper-table4": papers.speech,
+    "paper-table6": papers.images,
+    "paper-table7": papers.translation,
+    "megalodon-figure4": papers.speed,
+    "layer-lengths": layers.by_length,
+    "layer-precisions": layers.by_precision,
+    "operator-lengths": operators.by_length,
+    "operator-shapes": operators.by_shape,
+    "contexts": contexts.longest,
+    "megalodon-sizes": sizes.megalodon,
+    "planted-defects": operators.planted_defects,
+    "decoding": decoding.decoding,
+    "training-lengths": decoding.training_lengths,
+    "shared-sequences": shared_sequences.memory,
+    "language-models": language_models.comparison,
+    "remembered-tokens": language_models.remembered,
+    "miniature": classification.cells,
+    "miniature-classifiers": classification.miniatures,
+    "classifier-speed": classification.speed,
+    "test-sets": translation.test_sets,
+    "precisions": precisions.of_seeds,
+}

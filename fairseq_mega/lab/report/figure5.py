@@ -1,0 +1,61 @@
+"""MEGA's Figure 5: the attention functions, and validation curves on Pathfinder with them."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import torch
+
+from fairseq_mega.lab.evaluate.lra_runs import Result, mega
+from fairseq_mega.lab.report.lra_figure import figure_report
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.ops.attention.reference import laplace
+
+
+def functions(low: float = -1.0, high: float = 2.0) -> Dict[str, List[Tuple[float, float]]]:
+    """Points of the functions that an attention's scores go through, one by one: laplace, and relu2 that it replaces.
+
+    Source: MEGA, Eq. 16 and Figure 5.
+    """
+    x = torch.linspace(low, high, 301, dtype=torch.float64)
+    values = {"laplace": laplace(x), "relu2": x.relu().square()}
+    return {name: list(zip(x.tolist(), y.tolist())) for name, y in values.items()}
+
+
+def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[str], List[Result]]:
+    """Draw the functions, and one validation curve per seed of each; return lines and results as figure4.
+
+    Raises:
+        ValueError: if there is no result.
+    """
+    found = {function: mega(results, "pathfinder", chunk, function) for function in ("laplace", "relu2", "softmax")}
+    used = [run for runs in found.values() for run in runs]
+    if not used:
+        raise ValueError(f"no result of MEGA on Pathfinder with --chunk {chunk}")
+    figure, (left, panel) = load_pyplot().subplots(1, 2, figsize=(11, 4), gridspec_kw={"width_ratios": (4, 7)})
+    for number, (function, points) in enumerate(functions().items()):
+        left.plot(*zip(*points), color=f"C{number}", label=function)
+    left.set(xlabel="score", ylabel="weight", ylim=(-0.1, 2.1), title="Attention functions")
+    left.grid(True, alpha=0.3)
+    left.legend()
+    lines = ["Pathfinder, validation accuracy: last, best, largest fall from one validation to the next"]
+    for number, (function, runs) in enumerate(found.items()):
+        for run in runs:
+            curve: List[Dict[str, Any]] = run["curve"]
+            accuracies = [point["accuracy"] for point in curve]
+            name = f"{function}, seed {run['seed']}"
+            style = {"color": f"C{number}", "marker": "." if len(curve) < 20 else None, "alpha": 0.8}
+            panel.plot([point["updates"] for point in curve], accuracies, label=name, **style)
+            fall = max((before - after for before, after in zip(accuracies, accuracies[1:])), default=0.0)
+            lines.append(f"{name:<18} {accuracies[-1]:>7.2f} {max(accuracies):>7.2f} {max(fall, 0.0):>7.2f}")
+    panel.set(xlabel="updates", ylabel="validation accuracy, %", title="Pathfinder")
+    panel.grid(True, alpha=0.3)
+    panel.legend()
+    save(figure, output)
+    return lines, used
+
+
+REPORT = figure_report(
+    "Plot MEGA's Figure 5: validation curves on Pathfinder.",
+    figure5,
+    "attention chunk (default: -1, full attention)",
+)

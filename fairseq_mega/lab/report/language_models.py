@@ -1,0 +1,65 @@
+"""Result files of language models as a table: perplexity and bits per token over contexts and chunks."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.results import read_results
+from fairseq_mega.lab.runs.text_tables import markdown
+
+BENCHMARK = "compare-language-models"  # of scripts/compare_language_models.sh
+COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexity", "bits per token", "tokens/s")
+
+
+def context_of(settings: Dict[str, Any]) -> str:
+    """The text before a token that it can see."""
+    if settings.get("longest_segment") is not None:
+        mean = f"{settings['mean_segment']:,.0f}"
+        return f"segments of {mean} tokens, all of them seen" if settings.get("segments") != 1 else "the whole text"
+    block, window = settings["trained_chunk_or_block"], settings.get("context_window")
+    return f"blocks of {block}" if window is None else f"the last {window} to {block}"
+
+
+def order(result: Dict[str, Any]) -> Any:
+    """Models by name, contexts from short to long."""
+    settings = result["settings"]
+    return result["label"], settings.get("mean_segment") or settings.get("context_window") or 0
+
+
+def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
+    """Cells of the table."""
+    found = []
+    for result in sorted(results, key=order):
+        settings, scores = result["settings"], result["scores"]
+        streamed = settings.get("longest_segment") is not None
+        found.append(
+            [
+                result["label"],
+                f"{settings['parameters']:,}",
+                context_of(settings),
+                str(settings.get("chunk_size", settings["trained_chunk_or_block"])) if streamed else "-",
+                f"{result['examples']:,}",
+                f"{scores['perplexity']:.2f}",
+                f"{scores['bits_per_token']:.4f}",
+                f"{scores['tokens_per_second']:,.0f}",
+            ]
+        )
+    return found
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``language-models``."""
+    parser.add_argument("results", type=Path, help="folder of result files")
+    parser.add_argument("--benchmark", default="language-modeling", help="name in the result files")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table."""
+    results = read_results(options.results, options.benchmark)
+    if not results:
+        raise ValueError(f"{options.results} holds no result of {options.benchmark!r}")
+    print(markdown(COLUMNS, rows(results)))
+
+
+REPORT = Report("Print results of cli.evaluate_lm as a Markdown table over contexts and chunks.", add_options, run)

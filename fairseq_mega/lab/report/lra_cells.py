@@ -1,0 +1,85 @@
+"""Cells and lines about runs of the Long Range Arena and of speech."""
+
+import statistics
+from typing import Dict, List, Sequence
+
+from fairseq_mega.lab.evaluate.lra_runs import REMEDY, Result, name_of, partial, stuck
+from fairseq_mega.lab.runs.provenance import machine_of
+from fairseq_mega.lab.runs.text_tables import Table, aligned
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Mean, and from two values on the standard deviation."""
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ±{statistics.stdev(values):.{digits}f}"
+
+
+def cell(results: Sequence[Result]) -> str:
+    """Test accuracy of the seeds of one setting; a star where a training was shorter than the paper's."""
+    if not results:
+        return "-"
+    star = "*" if any(map(partial, results)) else ""
+    return spread([result["scores"]["test_accuracy"] for result in results]) + star
+
+
+def learned(results: Sequence[Result]) -> str:
+    """The share of the seeds that left chance."""
+    return f"{sum(not stuck(result) for result in results)}/{len(results)}" if results else "-"
+
+
+def average(cells: Sequence[Sequence[Result]]) -> str:
+    """Mean over tasks, if each was measured."""
+    if not all(cells):
+        return "-"
+    means = [statistics.mean(result["scores"]["test_accuracy"] for result in results) for results in cells]
+    return f"{statistics.mean(means):.2f}" + ("*" if any(partial(result) for some in cells for result in some) else "")
+
+
+def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[str]) -> List[List[str]]:
+    """Two rows under the paper's, or one that says there is nothing yet."""
+    if not any(cells):
+        return [[name, "not yet", *["-"] * (len(cells) - 1), *last]]
+    return [[name, *map(cell, cells), *last], ["  runs that left chance", *map(learned, cells), *[""] * len(last)]]
+
+
+def run_table(results: Sequence[Result]) -> Table:
+    """A row per setting: its runs, their early accuracy, time and memory, and what they were trained on."""
+    titles = ["seeds", "updates", "of", "early valid.", "at epoch", "s per epoch", "peak GiB", "parameters"]
+    rows = []
+    groups: Dict[str, List[Result]] = {}
+    for result in results:
+        groups.setdefault(name_of(result), []).append(result)
+    for name, group in groups.items():
+        cells = [",".join(str(result["seed"]) for result in group)]
+        for key in ("updates", "published_updates"):
+            cells.append("/".join(f"{value:,}" for value in sorted({result["settings"][key] for result in group})))
+        cells.append(f"{statistics.mean(result['scores']['early_valid_accuracy'] for result in group):.2f}")
+        cells.append("/".join(map(str, sorted({result["settings"]["early_epoch"] for result in group}))))
+        for key, digits in (("seconds_per_epoch", 1), ("peak_memory_gib", 2)):
+            values = [result["scores"][key] for result in group if key in result["scores"]]
+            cells.append(f"{statistics.mean(values):,.{digits}f}" if values else "-")
+        rows.append([name, *cells, f"{group[0]['settings']['parameters']:,}", machine_of(group[0])])
+    return Table(["Runs", *titles, "on"], rows)
+
+
+def run_lines(results: Sequence[Result]) -> List[str]:
+    """The runs for a terminal."""
+    table = run_table(results)
+    lines = [aligned(row[0], row[1:-1], first=42) + f"  on {row[-1]}" for row in table.rows]
+    return ["", aligned(table.columns[0], table.columns[1:-1], first=42), *lines]
+
+
+def notes(results: Sequence[Result]) -> List[str]:
+    """Warnings of runs that are stuck at chance or were shorter than the paper's."""
+    lines = []
+    for result in filter(stuck, results):
+        accuracy = result["scores"]["best_valid_accuracy"]
+        text = f"STUCK AT CHANCE: {name_of(result)}, seed {result['seed']}: best validation accuracy {accuracy:.2f} %"
+        settings = result["settings"]
+        short = f" (after {settings['updates']:,} of {settings['published_updates']:,} updates: too early to tell)"
+        lines.append(text + (short if partial(result) else ""))
+    if lines:
+        lines.append(REMEDY)
+    if any(map(partial, results)):
+        lines.append("* fewer updates than in the paper, see the runs: not comparable with the paper's numbers")
+    return lines

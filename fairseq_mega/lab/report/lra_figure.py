@@ -1,0 +1,33 @@
+"""A plot of results of the Long Range Arena as a report."""
+
+import argparse
+from pathlib import Path
+from typing import Callable, List, Sequence, Tuple
+
+from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, Result
+from fairseq_mega.lab.report.lra_cells import notes, run_lines
+from fairseq_mega.lab.runs.report import Report, add_results, given_results, warn_of_smoke
+
+Draw = Callable[[Sequence[Result], int, Path], Tuple[List[str], List[Result]]]
+
+
+def figure_report(description: str, draw: Draw, chunk_help: str) -> Report:
+    """The report of a plot.
+
+    Args:
+        description: for the help.
+        draw: plots results for an attention chunk to a file; returns the lines to print and the results in the plot.
+        chunk_help: what the option --chunk chooses.
+    """
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add_results(parser)
+        parser.add_argument("--chunk", type=int, default=-1, help=chunk_help)
+        parser.add_argument("--output", type=Path, required=True, help="image to write")
+
+    def run(options: argparse.Namespace) -> None:
+        lines, used = draw(given_results(options, BENCHMARK), options.chunk, options.output)
+        print("\n".join([*lines, *run_lines(used), *notes(used), f"plot: {options.output}"]))
+        warn_of_smoke(options)
+
+    return Report(description, add_options, run)

@@ -1,0 +1,90 @@
+"""The Long Range Arena in miniature: a table of the models beside each other, from the files of the cells."""
+
+import argparse
+from pathlib import Path
+from typing import List, Sequence
+
+from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.runs.report import Report, add_results, show
+from fairseq_mega.lab.runs.results import Result, ResultError, read_results
+from fairseq_mega.lab.runs.text_tables import Table
+
+MODELS = {
+    "transformer": "Transformer",
+    "s4d": "S4D",
+    "mega": "MEGA",
+    "mega_chunk": "MEGA-chunk",
+    "megalodon_chunk": "MEGALODON-chunk",
+}
+
+
+def model_of(result: Result) -> str:
+    """Key of the model in MODELS: the last part of the recipe's name."""
+    return str(result["settings"]["recipe"].rpartition("/")[2])
+
+
+def cell(result: Result) -> str:
+    """Mean and deviation of the test accuracy, with the rate that was chosen."""
+    scores, rate = result["scores"], result["settings"]["lr"]
+    spread = f" ± {scores['deviation']:.2f}" if "deviation" in scores else ""
+    return f"{scores['test_accuracy']:.2f}{spread} ({rate:g})"
+
+
+def parameters(results: Sequence[Result]) -> str:
+    """The sizes of a model, which differ by the tasks' symbols and classes."""
+    sizes = sorted({result["settings"]["parameters"] for result in results})
+    return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+
+
+def table(results: Sequence[Result]) -> Table:
+    """A line for each model, a column for each task."""
+    tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
+    rows: List[List[str]] = []
+    for model, title in MODELS.items():
+        own = {result["settings"]["task"]: result for result in results if model_of(result) == model}
+        if own:
+            cells = [cell(own[task]) if task in own else "-" for task in tasks]
+            rows.append([title, parameters(list(own.values())), *cells])
+    return Table(["model", "parameters", *(TASKS[task].title for task in tasks)], rows)
+
+
+def results_in(folder: Path) -> List[Result]:
+    """The cells of the miniature in a folder.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        ResultError: if it has none, or one is damaged.
+    """
+    results = [result for result in read_results(folder, "cell") if result["settings"]["report"] == "miniature"]
+    if not results:
+        raise ResultError(f"no cell of the miniature in {folder}: run fairseq-mega-reproduce miniature")
+    return results
+
+
+def notes(results: Sequence[Result]) -> List[str]:
+    """What the numbers are, and which runs are missing."""
+    runs = [run for result in results for run in result["runs"]]
+    rates, seeds = (sorted({run[key] for run in runs}) for key in ("lr", "seed"))
+    said = f"Test accuracy, mean and standard deviation over the seeds {', '.join(map(str, seeds))}, at the rate (in "
+    said += (
+        f"parentheses, of {', '.join(f'{rate:g}' for rate in rates)}) of the best mean accuracy on the validation set."
+    )
+    missing = [name for result in results for name in result["missing"]]
+    return [said, *([f"Missing: {', '.join(missing)}"] if missing else [])]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of cells, and the form of the table."""
+    add_results(parser)
+    parser.set_defaults(format="markdown")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table."""
+    results = results_in(options.results)
+    show(options, [table(results)], (), notes(results))
+    if any(result["settings"]["data"] == "made up" for result in results):
+        print("SMOKE RUN on made-up data: these numbers mean nothing")
+
+
+REPORT = Report("Print the Long Range Arena in miniature.", add_options, run)

@@ -1,0 +1,84 @@
+"""The papers' figures and training curves, drawn for the page where there are results for them."""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence
+
+from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.recipes.catalogue import find
+from fairseq_mega.lab.report import curves, figure4, figure5, figure6
+from fairseq_mega.lab.report.recipe_states import Result
+from fairseq_mega.lab.runs.plotting import load_pyplot
+
+from .parts import picture
+
+FULL = -1
+
+
+def draw_figure4(results: Sequence[Result], output: Path) -> None:
+    """Figure 4; raises ValueError without results."""
+    figure4.figure4(classifiers("mega", results), FULL, output)
+
+
+def draw_figure5(results: Sequence[Result], output: Path) -> None:
+    """Figure 5; raises ValueError without results."""
+    figure5.figure5(classifiers("mega", results), FULL, output)
+
+
+def draw_figure6(results: Sequence[Result], output: Path) -> None:
+    """Figure 6; raises ValueError without results."""
+    (recipe, *_) = find("figure6")
+    left, right = recipe.evaluate["contexts"]
+    own = [result for result in results if result["settings"]["recipe"] == recipe.name]
+    context, chunks = figure6.curves(own, left["chunk_size"][0], right["segments"][0])
+    if not context or not chunks:
+        raise ValueError("no result of Figure 6")
+    figure6.plot(context, chunks, output)
+
+
+FIGURES: Dict[str, Callable[[Sequence[Result], Path], None]] = {
+    "Figure 4: accuracy over the moving average's dimensions and over the chunk": draw_figure4,
+    "Figure 5: validation curves on Pathfinder": draw_figure5,
+    "Figure 6: perplexity over the context and over the chunk": draw_figure6,
+}
+
+
+def below(folder: str, results: Sequence[Result]) -> List[Result]:
+    """The results of the recipes in a folder, a paper's or a table's."""
+    return [result for result in results if result["settings"]["recipe"].startswith(f"{folder}/")]
+
+
+def classifiers(paper: str, results: Sequence[Result]) -> List[Result]:
+    """A paper's results of the Long Range Arena and of speech."""
+    own = below(paper, results)
+    return [result for result in own if result["settings"].get("task") in TASKS and "chunk" in result["settings"]]
+
+
+def figures(results: Sequence[Result], work: Path) -> List[str]:
+    """Each figure as a picture, or what it lacks, as HTML; ``work`` takes files that are not needed afterwards."""
+    parts = []
+    for number, (title, draw) in enumerate(FIGURES.items()):
+        output = work / f"figure{number}.svg"
+        try:
+            with readable_text():
+                draw(results, output)
+        except ValueError as error:
+            parts.append(f"<h3>{title}</h3>\n<p>Not run yet: {error}.</p>")
+        else:
+            parts.append(picture(output, title))
+    return parts
+
+
+def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
+    """The curves of all trainings below some folders as HTML."""
+    logs = sorted(log for folder in folders for log in folder.rglob("train.log"))
+    if not logs:
+        return ["<p>No log of a training was given (--runs FOLDER).</p>"]
+    output = work / "curves.svg"
+    with readable_text():
+        curves.draw(logs, output)
+    return [picture(output, "Training curves")]
+
+
+def readable_text() -> Any:
+    """Let pictures hold text as text, which is smaller and can be searched."""
+    return load_pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": "fairseq_mega"})

@@ -1,0 +1,51 @@
+"""HTML of tables and pictures."""
+
+import base64
+import html
+import re
+from pathlib import Path
+
+from fairseq_mega.lab.runs.text_tables import Table
+
+LONGEST_NUMBER = 22  # characters; longer cells are words
+TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+def cell(text: str) -> str:
+    """A cell of Markdown: bold, code, and the text of a link, whose target is a file that the page has not."""
+    text = html.escape(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
+
+
+def table(found: Table) -> str:
+    """A table that scrolls by itself where the screen is narrow; words stand to the left, numbers to the right."""
+    words = [max(len(row[column]) for row in found.rows) > LONGEST_NUMBER for column in range(len(found.columns))]
+    kinds = [' class="text"' if text else "" for text in words]
+    heads = "".join(f'<th scope="col"{kind}>{cell(text)}</th>' for kind, text in zip(kinds, found.columns))
+    rows = []
+    for first, *others in found.rows:
+        below = ' class="below"' if first.startswith("  ") else ""
+        cells = "".join(f"<td{kind}>{cell(text)}</td>" for kind, text in zip(kinds[1:], others))
+        rows.append(f'<tr><th scope="row"{below}>{cell(first)}</th>{cells}</tr>')
+    body = "\n".join(rows)
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+
+
+def picture(path: Path, title: str) -> str:
+    """An image as part of the page."""
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    text = html.escape(title)
+    source = f"data:{TYPES[path.suffix]};base64,{data}"
+    return f'<figure><img alt="{text}" src="{source}"><figcaption>{text}</figcaption></figure>'
+
+
+def folded(title: str, text: str) -> str:
+    """What is shown when it is asked for."""
+    return f"<details><summary>{html.escape(title)}</summary>\n{text}\n</details>"
+
+
+def section(name: str, title: str, *parts: str) -> str:
+    """A section that the head of the page leads to."""
+    content = "\n".join(parts)
+    return f'<section id="{name}">\n<h2>{html.escape(title)}</h2>\n{content}\n</section>'

@@ -1,0 +1,112 @@
+"""The page as a whole: no other file belongs to it, and no server."""
+
+import tempfile
+from itertools import groupby
+from pathlib import Path
+from typing import List, Sequence
+
+from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.report import megalodon_classifiers, megalodon_language_models, table5, table6, table7
+from fairseq_mega.lab.report.documents.filling import documents, places_of
+from fairseq_mega.lab.report.lra_tables import table2, table3, table4
+from fairseq_mega.lab.report.recipe_states import Result, State, benchmark_table, state_table, states
+from fairseq_mega.lab.runs.environment import git_revision
+from fairseq_mega.lab.runs.provenance import provenance, revision_of
+from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.text_tables import Table
+
+from .figures import below, classifiers, figures, training_curves
+from .parts import folded, picture, section, table
+
+STYLE = Path(__file__).with_name("style.css")
+SECTIONS = {
+    "benchmarks": "Benchmarks",
+    "tables": "The papers' tables",
+    "figures": "The papers' figures",
+    "curves": "Training curves",
+    "measured": "Measured here",
+}
+
+
+def write_page(output: Path, root: Path, runs: Sequence[Path]) -> None:
+    """Write the page of a checkout and of some folders of runs.
+
+    Raises:
+        OSError, ValueError: if results are missing or damaged.
+    """
+    for folder in runs:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"--runs {folder} does not exist: give the folder of fairseq-mega-reproduce")
+    documents(root)  # a checkout, or an error
+    found = states([root / "examples", *runs])
+    results = [result for state in found for result in state.results]
+    with tempfile.TemporaryDirectory() as work:
+        parts = {
+            "benchmarks": benchmarks(found, results),
+            "tables": paper_tables(results),
+            "figures": figures(results, Path(work)),
+            "curves": training_curves(runs, Path(work)),
+            "measured": measured(root),
+        }
+    content = "\n".join(section(name, title, *parts[name]) for name, title in SECTIONS.items())
+    links = " ".join(f'<a href="#{name}">{title}</a>' for name, title in SECTIONS.items())
+    revision = revision_of({"git_revision": git_revision(root)})
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8"><title>fairseq_mega: results</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style></head>\n<body>\n"
+        f"<h1>fairseq_mega: results</h1>\n<p>MEGA and MEGALODON, revision {revision}.</p>\n<nav>{links}</nav>\n"
+        f"{content}\n</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def benchmarks(found: Sequence[State], results: Sequence[Result]) -> List[str]:
+    """What is done of each benchmark, and of each recipe."""
+    parts = [table(benchmark_table(found)), folded("Every recipe", table(state_table(found)))]
+    return parts + ([folded("Every result", table(provenance(results)))] if results else [])
+
+
+def paper_tables(results: Sequence[Result]) -> List[str]:
+    """The tables of both papers, the papers' values beside ours."""
+
+    def read(name: str) -> Table:
+        paper = megalodon_language_models.PAPERS[f"megalodon-{name}"]
+        return megalodon_language_models.table(below(f"megalodon/{name}", results), paper)
+
+    megalodon_images = table6.table(below("megalodon/table4", results), megalodon_classifiers.IMAGES)
+    arena, full, megalodon = classifiers("mega", results), -1, classifiers("megalodon", results)
+    found = [
+        ("MEGA, Table 2: the Long Range Arena", table2(arena)),
+        ("MEGA, Table 3: attention functions", table3(arena, full)),
+        ("MEGA, Table 4: raw speech", table4(arena, TASKS["speech"].chunk)),
+        ("MEGA, Table 5: language models", table5.table(below("mega/table5", results))),
+        ("MEGA, Table 6: ImageNet", table6.table(below("mega/table6", results))),
+        ("MEGA, Table 7: translation", table7.table(below("mega/table7", results))),
+        ("MEGALODON, Table 4: ImageNet", megalodon_images),
+        ("MEGALODON, Table 5: PG-19", read("table5")),
+        ("MEGALODON, Table 6: the Long Range Arena", megalodon_classifiers.table6(megalodon)),
+        ("MEGALODON, Table 7: raw speech", megalodon_classifiers.table7(megalodon)),
+        ("MEGALODON, Table 8: WikiText-103", read("table8")),
+    ]
+    note = "<p>The paper: means of 5 seeds. Measured: the checkpoint of best validation score; * fewer updates.</p>"
+    return [note, *(f"<h3>{title}</h3>\n{table(rows)}" for title, rows in found)]
+
+
+def measured(root: Path) -> List[str]:
+    """The tables and plots of all documents, each with the results that it is made of."""
+    parts = []
+    for document, places in groupby(places_of(root), lambda place: place.document):
+        parts.append(f"<h3>{document.relative_to(root)}</h3>")
+        for place in places:
+            if place.call.name == "benchmarks":
+                continue
+            parts.append(table(place.table))
+            files = [document.parent / word for word in place.call.words if word.endswith(".json")]
+            sources = [read_result(file) for file in files if place.call.name != "planted-defects"]
+            if sources:
+                parts.append(folded("measured with", table(provenance(sources))))
+        parts += [picture(path, path.stem) for path in sorted(document.parent.glob("results/*.png"))]
+    return parts

@@ -1,0 +1,62 @@
+"""Draw a page of Pathfinder images that shows the task: label 1 above, label 0 below."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, draw_pathfinder
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.report import Report
+
+RULES = {32: PATHFINDER32, 128: PATHFINDER128}
+ROWS = (1, 0)  # labels
+
+
+def sample(size: int, columns: int, seed: int) -> Dict[int, List[Any]]:
+    """The first `columns` images of each label."""
+    images: Dict[int, List[Any]] = {label: [] for label in ROWS}
+    index = 0
+    while min(map(len, images.values())) < columns:
+        image, label = draw_pathfinder(index, seed, RULES[size])
+        images[label].append(image)
+        index += 1
+    return {label: found[:columns] for label, found in images.items()}
+
+
+def draw(images: Dict[int, List[Any]], output: Path) -> None:
+    """Draw one row of images per label to an image file."""
+    columns = len(images[ROWS[0]])
+    figure, panels = load_pyplot().subplots(len(ROWS), columns, figsize=(2.2 * columns, 4.8), squeeze=False)
+    for label, row in zip(ROWS, panels):
+        for panel, image in zip(row, images[label]):
+            panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            panel.set_axis_off()
+            panel.set_title("label 1: one contour" if label else "label 0: two contours", fontsize=9)
+    save(figure, output)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``pathfinder-page``."""
+    add = parser.add_argument
+    add("--size", type=int, choices=sorted(RULES), default=32, help="pixels of a side (default: 32; Path-X: 128)")
+    add("--columns", type=int, default=5, help="images of each label (default: 5)")
+    add("--seed", type=int, default=1, help="of the series of images (default: 1)")
+    add("--out", type=Path, required=True, help="image to write")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the page.
+
+    Raises:
+        ValueError: for an option out of range.
+        OSError: where the image cannot be written.
+    """
+    for option, least in (("columns", 1), ("seed", 0)):
+        value = getattr(options, option)
+        if value < least:
+            raise ValueError(f"--{option} is {value}; give {least} or more")
+    draw(sample(options.size, options.columns, options.seed), options.out)
+    print(f"page: {options.out}")
+
+
+REPORT = Report(__doc__ or "", add_options, run)

@@ -1,0 +1,179 @@
+"""What has become of every recipe: the paper's value, ours over the seeds, failed seeds, and where ours come from."""
+
+import json
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
+
+from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.evaluate.lra_runs import TASKS, partial, stuck
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.report.lra_cells import spread
+from fairseq_mega.lab.report.megalodon_speed import points_of
+from fairseq_mega.lab.runs.provenance import machine_of, revision_of
+from fairseq_mega.lab.runs.results import Result, read_result
+from fairseq_mega.lab.runs.text_tables import Table
+
+COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
+SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
+SPEED = "tokens_per_second"  # depends on the machine
+FAILED = "failed.json"  # of a run's folder: why the runner gave it up
+BY_SCRIPT = "its script tells"  # of a recipe that the runner does not train
+COLUMNS = ("recipe", "paper", "ours", "seeds", "failed seeds", "machine", "revision", "date", "data")
+
+
+class State(NamedTuple):
+    """A recipe, its results, and the seeds whose runs failed or never left chance."""
+
+    recipe: Recipe
+    results: List[Result]
+    failed: Set[int]
+
+
+def find_results(folders: Iterable[Path]) -> List[Result]:
+    """All results of recipes in some folders and those below them, each once; made-up data count for nothing.
+
+    Raises:
+        ResultError: if one is damaged.
+    """
+    found: Dict[str, Result] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*.json")):
+            if COPIES & set(path.relative_to(folder).parts) or '"recipe"' not in path.read_text(encoding="utf-8"):
+                continue
+            result = read_result(path)
+            made_up = result["benchmark"].endswith("-smoke") or result["settings"].get("data") == "made up"
+            if result["settings"].get("recipe") in catalogue() and not made_up:
+                for one in of_each_seed(result):
+                    name = json.dumps([one["settings"]["recipe"], one["seed"], one["scores"]], sort_keys=True)
+                    found.setdefault(name, one)
+    return list(found.values())
+
+
+def of_each_seed(result: Result) -> List[Result]:
+    """The results in a file: one, or those of the seeds of a cell at the learning rate that was chosen."""
+    if "runs" not in result:
+        return [result]
+    published = catalogue()[result["settings"]["recipe"]].updates
+    settings = {"published_updates": published, **result["settings"]}
+    chosen = [run for run in result["runs"] if run["lr"] == settings["lr"]]
+    return [{**result, **run, "settings": settings} for run in chosen]
+
+
+def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
+    """Recipes to the seeds of which the runner says that they failed."""
+    found: Dict[str, Set[int]] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob(FAILED)):
+            failure = json.loads(path.read_text(encoding="utf-8"))
+            if failure["smoke"]:
+                continue
+            found.setdefault(failure["recipe"], set()).add(failure["seed"])
+    return found
+
+
+def states(folders: Sequence[Path]) -> List[State]:
+    """All recipes, in the order of the tables."""
+    results, failures = find_results(folders), find_failures(folders)
+    found = []
+    for name, recipe in catalogue().items():
+        own = of_one_precision([result for result in results if result["settings"]["recipe"] == name])
+        failed = set(failures.get(name, ()))
+        failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and at_chance(result)}
+        failed |= {int(seed) for result in own for run in result.get("missing", ()) for seed in SEED.findall(run)}
+        found.append(State(recipe, own, failed))
+    return found
+
+
+def of_one_precision(results: Sequence[Result]) -> List[Result]:
+    """The results in the precision of most of them, of equally many in the more exact one; seeds are not mixed."""
+    by_precision: Dict[str, List[Result]] = {name: [] for name in precision.SETS}
+    for result in results:
+        by_precision.setdefault(result["settings"].get("precision", "fp32"), []).append(result)
+    return max(by_precision.values(), key=len)
+
+
+def at_chance(result: Result) -> bool:
+    """Whether a classifier's training never left chance."""
+    return "best_valid_accuracy" in result["scores"] and stuck(result)
+
+
+def short(result: Result) -> bool:
+    """Whether a training had fewer updates than the paper's."""
+    return "published_updates" in result["settings"] and partial(result)
+
+
+def paper_of(recipe: Recipe) -> str:
+    """The paper's scores, of which a plot has none, and whose they are where they are another paper's."""
+    scores = [f"{value:.2f}" for metric, value in recipe.paper.items() if metric != SPEED]
+    source = f", {recipe.values_from}" if recipe.values_from else ""
+    return " / ".join(scores) + source if scores else ("plot" if "figure" in recipe.report else "-")
+
+
+def ours_of(state: State) -> str:
+    """Mean and deviation over the seeds of every metric; a star where trainings were shorter than the paper's."""
+    cells = []
+    if state.recipe.measured and state.results:
+        points = points_of(state.results[-1])
+        return ", ".join(f"{point.tokens_per_second:,.0f} tokens/s at {length:,}" for length, point in points.items())
+    for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
+        by_seed = {result["seed"]: result["scores"][metric] for result in state.results if metric in result["scores"]}
+        cells += [spread(list(by_seed.values()))] if by_seed and metric != SPEED else []
+    absent = "not run" if state.recipe.script is None else BY_SCRIPT
+    return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent
+
+
+def seeds_of(state: State) -> str:
+    """How many of the recipe's seeds have a result."""
+    return f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
+
+
+def several(texts: Iterable[str]) -> str:
+    """Different texts, each once."""
+    return ", ".join(dict.fromkeys(texts)) or "-"
+
+
+def state_table(found: Sequence[State]) -> Table:
+    """A row for each recipe."""
+    rows = []
+    for state in found:
+        failed = ", ".join(map(str, sorted(state.failed))) or ("none" if state.results else "-")
+        rows.append(
+            [
+                *(state.recipe.name, paper_of(state.recipe), ours_of(state), seeds_of(state), failed),
+                several(map(machine_of, state.results)),
+                several(map(revision_of, state.results)),
+                several(result["date"][:10] for result in state.results),
+                several(str(result["settings"].get("data", "-")) for result in state.results),
+            ]
+        )
+    return Table(COLUMNS, rows)
+
+
+def benchmark_table(found: Sequence[State]) -> Table:
+    """A row for each task of a table or figure, whose recipes share a folder."""
+    rows = []
+    for folder, group in groupby(found, lambda state: state.recipe.name.rpartition("/")[0]):
+        members = list(group)
+        measured = [state for state in members if state.results]
+        done = sum(len({result["seed"] for result in state.results}) >= len(state.recipe.seeds) for state in members)
+        absent = "not run yet" if members[0].recipe.script is None else BY_SCRIPT
+        begun = f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent
+        ours = "; ".join(f"{names_of(state)[1]} {ours_of(state)}" for state in measured)
+        papers = [f"{names_of(state)[1]} {paper_of(state.recipe)}" for state in members if state.recipe.paper]
+        paper = "; ".join(papers) or paper_of(members[0].recipe)
+        rows.append([names_of(members[0])[0], f"`{folder}`: {len(members)}", paper, ours or "-", begun])
+    return Table(["benchmark", "recipes", "paper", "ours", "state"], rows)
+
+
+def names_of(state: State) -> Tuple[str, str]:
+    """The table and task of a recipe, and what tells it from its neighbours."""
+    words = state.recipe.number.split(", ")
+    if words[0] == "MEGALODON":
+        words[:2] = [" ".join(words[:2])]
+    table, task, *rest = words[1:] if words[0] == "MEGA" else words
+    if state.recipe.report.startswith("figure"):
+        table = " ".join(table.split()[:2])  # its panels share their recipes
+    return f"{table}, {task}", ", ".join(rest).partition(" (")[0]

@@ -1,0 +1,1 @@
+"""The runner of recipes: from the data to the table."""

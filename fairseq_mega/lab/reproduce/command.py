@@ -1,0 +1,136 @@
+"""Repeat the numbers of the papers: prepare the data, train, evaluate, record, and print them beside the paper's.
+
+A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all of a table's (table2, figure4 of MEGA,
+megalodon/table5). A name without a paper is MEGA's where both papers have such a table. All that is
+needed is checked first. The same command given again goes on where it was stopped: a finished stage is skipped, and a
+result is never taken for that of other settings, other data or another seed. Arguments after -- go to fairseq-train.
+"""
+
+import argparse
+import re
+import shlex
+import sys
+from typing import Dict, List, NoReturn, Optional, Sequence
+
+from fairseq_mega.cli.usage import UNKNOWN, Parser
+from fairseq_mega.lab.recipes.command_line import arguments
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
+from fairseq_mega.lab.reproduce import cells, launchers, listing, options, runner
+from fairseq_mega.lab.reproduce.processed_archives import fetch_processed
+from fairseq_mega.lab.reproduce.storage import check_disk
+from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
+from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.commands import StageError
+
+PROGRAM = "fairseq-mega-reproduce"
+LACKING = re.compile(r"argument (\S+): expected .* arguments?")
+
+
+class OneLineParser(Parser):
+    """A parser whose errors have the form of the runner's own."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error in one line and end with exit status 1."""
+        lacking, unknown = LACKING.fullmatch(message), message.startswith(UNKNOWN)
+        if lacking is not None:
+            message = f"{lacking[1].split('/')[0]} needs a value; see --help"
+        elif unknown:
+            message = f"unknown option '{message[len(UNKNOWN) :].split()[0]}'; see --help"
+        self.exit(1, f"{self.prog}: error: {message}\n")
+
+
+def visible_gpus() -> int:
+    """How many GPUs torch sees."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str]) -> int:
+    """Do what the options say; returns the exit status, 1 where a run failed.
+
+    Raises:
+        RecipeError, ValueError, OSError, StageError: whose messages are for the user.
+    """
+    recipes, seeds = options.chosen(given), options.seeds_of(given)
+    if given.yaml or given.print:
+        options.check_printed(given, extra)
+    if given.yaml:
+        print("---\n".join(map(as_yaml, recipes)), end="")
+        return 0
+    if given.print:
+        for recipe in recipes:
+            print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *without_user_dir(recipe)]))
+        return 0
+    wishes = options.wishes_of(given, extra, visible_gpus)
+    trained = [recipe for recipe in recipes if recipe.script is None]
+    runner.check_wishes(trained, wishes)
+    if given.list:
+        print("\n".join(listing.listing(recipes, seeds, wishes)))
+        return 0
+    if given.recipes and len(trained) < len(recipes):
+        own = [f"{recipe.name}: {recipe.script}" for recipe in recipes if recipe.script is not None]
+        raise RecipeError(f"some recipes have a command of their own: give that instead ({'; '.join(own)})")
+    recipes = trained
+    if given.path is not None:
+        return score_checkpoint(recipes, given, wishes)
+    if wishes.gpus == 0 and given.gpus is None and not given.smoke:
+        raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
+    fetch_processed(recipes, wishes)
+    elsewhere = given.launcher != "local"
+    runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
+    return reproduce(recipes, seeds, wishes, given, command)
+
+
+def reproduce(
+    recipes: Sequence[Recipe], seeds: List[int], wishes: Wishes, given: argparse.Namespace, command: Sequence[str]
+) -> int:
+    """Prepare the data of all recipes, then do or launch their runs, then print the tables."""
+    digests: Dict[str, str] = {}
+    for name, folder in runner.folders(recipes, wishes).items():
+        digests[name] = runner.prepare(name, folder, wishes)
+    runs = runner.same_work(runner.runs_of(recipes, seeds, wishes, digests))
+    if given.launcher == "print":
+        launchers.print_commands(runs, wishes, command)
+        return 0
+    check_disk(runs, wishes.out)
+    if given.launcher == "slurm":
+        parameters = dict(options.parameter(text) for text in given.slurm)
+        print(f"jobs {', '.join(launchers.submit(runs, wishes, parameters))}; the same command without --launcher then")
+        return 0
+    outcomes = runner.perform_all(runs, wishes, shlex.join([PROGRAM, *command]), only_train=given.only_train)
+    if not given.only_train:
+        cells.write_cells(runs, wishes, shlex.join([PROGRAM, *command]))
+    failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
+    status = 0 if given.only_train else print_tables(runs, given, wishes)
+    if failed:
+        print(f"{PROGRAM}: error: {len(failed)} of {len(runs)} runs failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else status
+
+
+def without_user_dir(recipe: Recipe) -> List[str]:
+    """The recipe's line of fairseq-train without the plugin, which stands in front."""
+    words = arguments(recipe.config, recipe.preset)
+    place = words.index("--user-dir")
+    return words[:place] + words[place + 2 :]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = OneLineParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
+    options.add_options(parser)
+    words, extra = options.split_extra(given)
+    try:
+        return run(parser.parse_intermixed_args(words), extra, given)
+    except (OSError, ValueError, StageError) as error:
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: interrupted; the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

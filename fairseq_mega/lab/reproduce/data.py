@@ -1,0 +1,45 @@
+"""What the runner knows of a data set: whether it is there, how it is made, and what tells it from others."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, List, NamedTuple, Sequence
+
+from fairseq_mega.lab.runs.fingerprints import digest_of_data
+
+from .released import Step
+from .wishes import Wishes
+
+
+class Examined(NamedTuple):
+    """What tells a data set from others of its kind, and what a user should know before a model is trained on it."""
+
+    digest: str
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set.
+
+    Attributes:
+        task: key of ``missing.FILES`` for a classification task; of texts and translations the folder's name.
+        steps: names and commands that make it in a folder.
+        check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
+        files: that fairseq reads, by their paths in the folder.
+    """
+
+    task: str
+    steps: Callable[[Path, Wishes], List[Step]]
+    check: Callable[[Path, Wishes], None]
+    files: Sequence[str]
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether all files are there; a work folder of fairseq-mega-prepare must be finished."""
+        return all((folder / name).is_file() for name in self.files) and not (folder / "unfinished").exists()
+
+    def check_readers(self) -> None:
+        """Raise a RecipeError where what reads the data in a training is not installed."""
+
+    def examine(self, folder: Path) -> Examined:
+        """Look at a data set that is there."""
+        return Examined(digest_of_data([folder / name for name in self.files if (folder / name).is_file()], folder))

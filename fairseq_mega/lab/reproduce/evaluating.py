@@ -1,0 +1,185 @@
+"""The evaluation of a trained run: the commands of each kind, and the result files that they write."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq_mega.lab.runs.commands import PYTHON, Execute
+from fairseq_mega.lab.runs.log_progress import Progress
+from fairseq_mega.lab.runs.results import read_result, write_result
+
+from .runs import Run
+from .training import MODULE as RESULTS
+from .training import variables
+from .wishes import Wishes
+
+TITLES = {  # benchmarks by kind of evaluation
+    "classifier": "lra",
+    "images": "imagenet",
+    "translation": "wmt16-newstest2014",
+}
+GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console import generate; sys.exit(generate())"]
+
+
+def benchmark_of(run: Run) -> str:
+    """The name in the result files, from which the report takes them."""
+    title = TITLES.get(run.recipe.evaluate["kind"], run.recipe.report)
+    return title + ("-smoke" if run.smoke else "")
+
+
+def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], command: str) -> None:
+    """Score a trained run on the test split, or measure its speed; write its result files to :func:`results_of`.
+
+    Raises:
+        StageError: if a command fails.
+    """
+    kinds = {
+        "classifier": classifier,
+        "images": images,
+        "language-model": language_model,
+        "translation": translation,
+        "speed": speed,
+    }
+    kinds[run.recipe.evaluate["kind"]](run, wishes, execute, variables(wishes, devices), command)
+
+
+def results_of(run: Run) -> Path:
+    """Folder of the result files of a run for its report."""
+    return run.folder / "results" / run.recipe.report
+
+
+def settings_words(settings: Dict[str, Any]) -> List[str]:
+    """--setting NAME=VALUE for each of the settings."""
+    return [word for key, value in settings.items() for word in ("--setting", f"{key}={value}")]
+
+
+def classifier(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """Accuracy of the checkpoint of best validation accuracy."""
+    schedule = run.config["lr_scheduler"]
+    total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
+    words = scoring_words(run, wishes, command, "best", run.name, {"schedule_updates": int(total)})
+    execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
+
+
+def images(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """Accuracy of the best and of the last checkpoint on the validation images: those of the test have no labels."""
+    for name in ("best", "last"):
+        words = scoring_words(run, wishes, command, name, f"{run.name}.{name}", {"checkpoint": name})
+        words += ["--split", "valid", "--score", "top1_accuracy"]
+        execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
+
+
+def scoring_words(
+    run: Run, wishes: Wishes, command: str, checkpoint: str, label: str, more: Dict[str, Any]
+) -> List[str]:
+    """Arguments of ``lra_results test``.
+
+    Args:
+        checkpoint: "best" or "last".
+        label: of the result, and the name of its file.
+        more: settings to keep beside those of every run.
+    """
+    settings = {**run.recipe.cell, "published_updates": run.recipe.updates, **more}
+    settings.update(precision=wishes.used_precision, gpus=run.gpus, recipe=run.recipe.name)
+    path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    return [
+        *(str(run.data), "--task", run.config["task"]["_name"], "--path", str(path)),
+        *("--log", str(run.folder / "train.log"), "--train-command", str(run.folder / "train.command")),
+        *("--json", str(results_of(run) / f"{label}.json"), "--label", label, "--benchmark", benchmark_of(run)),
+        *("--command", command, "--seed", str(run.seed)),
+        *("--batch", str(run.examples), "--test-batch", str(run.config["dataset"]["batch_size"])),
+        *("--early-epoch", str(run.recipe.evaluate["early_epoch"]), *["--cpu"] * (run.gpus == 0)),
+        *settings_words(settings),
+    ]
+
+
+def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
+    words = [
+        *(str(run.data), "--path", str(run.folder / "checkpoints" / "checkpoint_best.pt")),
+        *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
+        *("--device", "cuda" if run.gpus else "cpu"),
+    ]
+    score_contexts(words, run.recipe.evaluate, execute, env, run.folder / "test.log")
+
+
+def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path) -> None:
+    """Score a language model, named by ``words``, over the wanted contexts and chunks."""
+    for context in wanted["contexts"]:
+        options = [word for key, values in context.items() for word in (option(key), ",".join(map(str, values)))]
+        if "chunk_nums" in wanted:
+            at_a_time = max(context["chunk_size"]) * wanted["chunk_nums"]
+            options += ["--chunk-nums", str(wanted["chunk_nums"]), "--max-tokens", str(at_a_time)]
+        execute([*PYTHON, "fairseq_mega.lab.evaluate.language_model", *words, *options], log, env)
+
+
+def speed(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """Tokens per second of a device and peak memory over the lengths of the recipe."""
+    wanted, name, found = run.recipe.evaluate, run.recipe.name, run.folder / "speed.json"
+    words = [
+        *("lm-length", "--models", name, "--lengths", ",".join(map(str, wanted["lengths"]))),
+        *("--symbols", str(wanted["symbols"]), "--repeat", str(wanted["repeat"]), "--time-limit", "inf"),
+        *("--device", "cuda" if run.gpus else "cpu", "--threads", str(wishes.workers), "--json", str(found)),
+        *("--dtype", "bfloat16" if wishes.used_precision == "bf16" else "float32", *["--smoke"] * run.smoke),
+    ]
+    execute([*PYTHON, "fairseq_mega.lab.benchmarks", *words], run.folder / "test.log", env)
+    result = read_result(found)
+    scores = {key[len(name) + 1 :]: value for key, value in result["scores"].items()}
+    for length in wanted["lengths"]:
+        scores[f"L={length} tokens_per_second"] = length / scores[f"L={length} seconds"]
+    own = {"benchmark": benchmark_of(run), "label": run.name, "scores": scores, "command": command}
+    write_result(results_of(run) / f"{run.name}.json", {**result, **own})
+
+
+def option(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def translation(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
+    """BLEU of the best checkpoint and of the averaged last ones."""
+    wanted, checkpoints = run.recipe.evaluate, run.folder / "checkpoints"
+    average = ["--dir", str(checkpoints), "--last-epochs", str(wanted["average"])]
+    average += ["--output", str(run.folder / "checkpoint_average.pt")]
+    log = run.folder / "test.log"
+    execute([*PYTHON, "fairseq_mega.cli.average_checkpoints", *average], log, env)
+    paths = {"best": checkpoints / "checkpoint_best.pt", "average": run.folder / "checkpoint_average.pt"}
+    for name, path in paths.items():
+        output, progress = run.folder / f"generate.{name}.txt", Progress(sentences=sentences(run))
+        if not output.exists():
+            execute([*GENERATE, *generate_words(run, path)], run.folder / f"generate.{name}.log", env, progress, output)
+        execute([*PYTHON, "fairseq_mega.lab.report", "translations", *score_words(run, name, command)], log, env)
+
+
+def sentences(run: Run) -> int:
+    """Of newstest2014, or of what is made up in its place."""
+    return 45 if run.smoke else 3003
+
+
+def generate_words(run: Run, path: Path) -> List[str]:
+    """Arguments of fairseq-generate."""
+    wanted, task = run.recipe.evaluate, run.config["task"]
+    return [
+        *(str(run.data), "--task", "translation", "--source-lang", task["source_lang"]),
+        *("--target-lang", task["target_lang"], "--gen-subset", "test", "--path", str(path)),
+        *("--beam", str(wanted["beam"]), "--lenpen", str(wanted["lenpen"]), "--batch-size", str(wanted["batch_size"])),
+        *("--max-len-a", "0", "--max-len-b", str(wanted["max_len_b"]), "--remove-bpe"),
+        *("--required-batch-size-multiple", "1", "--num-workers", "0", *["--cpu"] * (run.gpus == 0)),
+    ]
+
+
+def score_words(run: Run, name: str, command: str) -> List[str]:
+    """Arguments of the report that scores a translation."""
+    source, target = (run.config["task"][f"{side}_lang"] for side in ("source", "target"))
+    folder, label = run.data.parent, f"{run.name}.{name}"
+    settings = {**run.recipe.cell, "checkpoint": name, "max_update": run.updates, "seed": run.seed}
+    settings.update(averaged_epochs=run.recipe.evaluate["average"], precision=json.dumps(run.recipe.precision))
+    return [
+        *(str(run.folder / f"generate.{name}.txt"), "--expect", str(sentences(run))),
+        *("--source-lang", source, "--target-lang", target, "--source", str(folder / "raw" / f"newstest2014.{source}")),
+        *("--reference", str(folder / "raw" / f"newstest2014.{target}"), "--detokenize", "en", "--compound-split"),
+        *("--tokenized-reference", str(folder / "tokenized" / f"newstest2014.{target}"), "--examples", "3"),
+        *([] if run.smoke else ["--sacrebleu-test-set", "wmt14/full"]),
+        *("--json", str(results_of(run) / f"{label}.json"), "--benchmark", benchmark_of(run), "--label", label),
+        *("--seed", str(run.seed), "--command", command, *settings_words(settings)),
+    ]

@@ -1,0 +1,96 @@
+"""The list of recipes: what is done of each, the paper's value, ours, and the time that is left."""
+
+import statistics
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.published import NEEDS_WEIGHTS
+from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.text_tables import Table, terminal
+
+from .datasets import DATASETS
+from .estimates import RATES_SAID, duration, span
+from .evaluating import results_of
+from .runner import digest_of, folders, runs_of
+from .runs import Run
+from .storage import bytes_of_recipe, size_of
+from .wishes import Wishes
+
+COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left")
+SUMMARY = "Table 1 is a summary of others: fairseq-mega-report table1 RESULTS"
+
+
+def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> List[str]:
+    """A line for each recipe, under a head and above what the numbers are."""
+    rows: List[List[str]] = []
+    digests: Dict[str, Optional[str]] = {}
+    places = folders(recipes, wishes) if any(recipe.script is None for recipe in recipes) else {}
+    for recipe in recipes:
+        if recipe.script is not None:
+            rows.append(row(recipe, [], wishes))
+            continue
+        if recipe.measured:
+            rows.append(row(recipe, runs_of([recipe], seeds, wishes, {}), wishes))
+            continue
+        if recipe.data not in digests:
+            folder = places[recipe.data]
+            there = wishes.processed is not None or DATASETS[recipe.data].is_there(folder)
+            digests[recipe.data] = digest_of(recipe.data, folder, wishes) if there else None
+        found = digests[recipe.data]
+        runs = [] if found is None else runs_of([recipe], seeds, wishes, {recipe.data: found})
+        rows.append(row(recipe, runs, wishes))
+    many = len({recipe.name for recipe in recipes})
+    if many == len(catalogue()):
+        for name, paper in NEEDS_WEIGHTS.items():
+            rows.append([name, "unreleased weights", paper, "-", "-", "-"])
+    said = (
+        f"{many} recipes; disk: of the checkpoints of all seeds; time left: of all seeds one after the other, measured "
+        f"here or estimated {RATES_SAID}; {SUMMARY}"
+    )
+    return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
+
+
+def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
+    """The cells of a recipe, whose runs are empty where its data are not there."""
+    paper = "/".join(f"{value:g}" for value in recipe.paper.values()) or ("plot" if "figure" in recipe.report else "-")
+    metric = next(iter(recipe.paper), None)
+    values = [value for run in runs for value in scores(run, metric)]
+    logs = [run.folder / "train.log" for run in runs if (run.folder / "train.log").exists()]
+    trainings = len(runs) or len(recipe.seeds) * max(1, len(recipe.rates))
+    updates = (runs[0].updates if runs else wishes.max_update or recipe.updates) * trainings
+    done = updates if state(runs) == "done" else sum(map(updates_done, runs))
+    hours = recipe.config["optimization"].get("stop_time_hours")
+    left = duration(recipe, done, updates, logs, wishes.gpus, wishes.workers)
+    left = f"{span(3600 * hours)} (estimated)" if hours else left
+    ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
+    return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left]
+
+
+def state(runs: Sequence[Run]) -> str:
+    """What is done of the seeds of a recipe."""
+    if not runs:
+        return "no data yet"
+    finished = sum((run.folder / ".done").is_dir() and any(results_of(run).glob("*.json")) for run in runs)
+    begun = sum((run.folder / "train.log").exists() for run in runs)
+    if finished == len(runs):
+        return "done"
+    return f"{finished} of {len(runs)} seeds" if begun else "not begun"
+
+
+def scores(run: Run, metric: Optional[str]) -> List[float]:
+    """The values of a metric in the result files of a run; nothing where there is none yet."""
+    found = (read_result(path)["scores"] for path in sorted(results_of(run).glob("*.json")))
+    return [score[metric] for score in found if metric in score][-1:]
+
+
+def updates_done(run: Run) -> int:
+    """How many updates the log of a training knows of."""
+    log: Path = run.folder / "train.log"
+    if not log.exists():
+        return 0
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        found = [parse_statistics(text).get("num_updates", 0) for text in lines if "| train_inner |" in text]
+    return min(run.updates, max((int(float(number)) for number in found), default=0))

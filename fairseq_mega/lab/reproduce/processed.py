@@ -1,0 +1,110 @@
+"""The authors' processed archives as data: each task's folder is found in them, its vocabulary and labels are checked.
+
+How the archives name their folders is not published, so that folders are known by their files.
+"""
+
+from itertools import islice
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+from fairseq_mega.data.text_units import is_made_up
+from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+
+from .datasets import DATASETS
+from .processed_archives import archive_of
+
+NAMES: Dict[str, Sequence[str]] = {  # parts of a folder's path that tell data sets with the same files apart
+    "listops": ("listop",),
+    "imdb": ("imdb", "text"),
+    "aan": ("aan", "retrieval"),
+    "cifar10": ("cifar", "image"),
+    "pathfinder32": ("pathfinder32", "pathfinder", "path32", "pf32"),
+    "pathx": ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128"),
+    "speech-commands": ("speech", "sc"),
+    "wikitext-103": ("wt103", "wikitext", "wiki103"),
+    "enwik8": ("enwik8",),
+}
+SYMBOL_COUNTS = {"listops": (len(SYMBOLS), len(SYMBOLS)), "imdb": (50, 300), "aan": (50, 300)}  # of the dictionaries
+
+
+def find_processed(recipe: Recipe, top: Path) -> Path:
+    """The folder of a recipe's data below ``top``, checked.
+
+    Raises:
+        RecipeError: if it is not there or holds something else, saying what.
+    """
+    if not top.is_dir():
+        raise RecipeError(
+            f"--processed: {top} is no folder: unpack the authors' archives into one, or give --processed published"
+        )
+    archive_of(recipe)  # or an error
+    files = [name.replace("data-bin/", "") for name in DATASETS[recipe.data].files]
+    named = [folder for folder in sorted([top, *top.rglob("*")]) if folder.is_dir() and is_named(folder, top, recipe)]
+    for folder in named:
+        if all((folder / name).is_file() for name in files):
+            check_contents(recipe, folder)
+            return folder
+    raise RecipeError(f"--processed: {top} holds no whole data of {recipe.data}{what_is_missing(named, files)}")
+
+
+def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
+    """Whether the path below ``top``, or the name of ``top``, is that of the data set."""
+    parts = [part.lower() for part in ([top.name] if folder == top else folder.relative_to(top).parts)]
+    return any(name in part for name in NAMES[recipe.data] for part in parts) and not (
+        recipe.data == "pathfinder32" and any(name in part for name in NAMES["pathx"] for part in parts)
+    )
+
+
+def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
+    """The rest of an error: what the folder that comes nearest lacks."""
+    counted = [([name for name in files if not (folder / name).is_file()], folder) for folder in named]
+    missing, folder = min(counted, key=lambda pair: len(pair[0]), default=([], None))
+    if folder is None or len(missing) == len(files):
+        return f": a folder with {', '.join(files[:2])} and the like is needed"
+    text = f": {folder} lacks {', '.join(missing[:3])}"
+    if all(name.startswith("src") for name in missing):
+        text += (
+            " (an archive without its src-bin was published once, facebookresearch/mega#1: get it anew, or binarise "
+        )
+        text += "its texts with fairseq-preprocess)"
+    return text
+
+
+def check_contents(recipe: Recipe, folder: Path) -> None:
+    """Raise a RecipeError unless vocabulary, labels and length are the task's."""
+    classes, problems = int(recipe.config["model"].get("sentence_class_num", 0)), []
+    if (folder / "label-bin").is_dir():
+        labels = len(symbols(folder / "label-bin" / "dict.txt"))
+        if labels != classes:
+            problems.append(f"label-bin/dict.txt has {labels} labels, the task {classes}")
+        least, most = SYMBOL_COUNTS[recipe.data]
+        found = len(symbols(folder / "src-bin" / "dict.txt"))
+        if not least <= found <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            problems.append(f"src-bin/dict.txt has {found} symbols, {wanted} are expected")
+    elif (folder / "input").is_dir():
+        problems += image_problems(folder, recipe.config["model"]["max_positions"], classes)
+    if problems:
+        raise RecipeError(f"--processed: {folder} is not the data of {recipe.data}: {'; '.join(problems)}")
+
+
+def symbols(path: Path) -> List[str]:
+    """The symbols of a dictionary, without what fills it up."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [line.split(" ")[0] for line in lines if line]
+    return [symbol for symbol in found if not is_made_up(symbol)]
+
+
+def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:
+    """What is wrong with the first image of each split, and with the labels."""
+    problems = []
+    for split in ("train", "valid", "test"):
+        with (folder / "input" / f"{split}.src").open(encoding="ascii", errors="replace") as lines:
+            first: Tuple[str, ...] = tuple(next(islice(lines, 1), "").split())
+        if len(first) != pixels or not all(word.isdigit() and int(word) < 256 for word in first):
+            problems.append(f"the first line of input/{split}.src is no image of {pixels} pixels from 0 to 255")
+        labels = set((folder / "label" / f"{split}.label").read_text(encoding="ascii").split())
+        if not labels <= set(map(str, range(classes))):
+            problems.append(f"label/{split}.label has labels beyond 0 to {classes - 1}")
+    return problems

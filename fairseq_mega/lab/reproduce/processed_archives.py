@@ -1,0 +1,87 @@
+"""The authors' processed archives: where they are published, fetched and unpacked for --processed."""
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import List, Sequence
+
+from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.unpacking import check_zip
+from fairseq_mega.lab.prepare.wmt16.archives import download
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+
+from .wishes import Wishes
+
+PUBLISHED = "published"  # in place of an address
+HOST = "https://dl.fbaipublicfiles.com/mega/data"  # the READMEs of facebookresearch/mega, examples/mega
+ARENA = ("listops", "imdb", "aan", "cifar10", "pathfinder32", "pathx")
+ARCHIVES = {  # by data set
+    **dict.fromkeys(ARENA, "lra.zip"),
+    "speech-commands": "speech_commands.zip",
+    "wikitext-103": "wt103_data_bin.zip",
+    "enwik8": "enwik8_data_bin.zip",
+}
+
+
+def is_address(given: str) -> bool:
+    """Whether --processed names archives, and not a folder."""
+    return given == PUBLISHED or "://" in given
+
+
+def archive_of(recipe: Recipe) -> str:
+    """Name of the published archive with the data of a recipe; RecipeError where there is none."""
+    if recipe.data not in ARCHIVES:
+        raise RecipeError(f"--processed: the authors published no processed data for {recipe.name}: leave it out")
+    return ARCHIVES[recipe.data]
+
+
+def addresses(recipes: Sequence[Recipe], given: str) -> List[str]:
+    """The address that was given, or those of the published archives that the recipes need.
+
+    Raises:
+        RecipeError: where the data of a recipe were not published.
+    """
+    if given != PUBLISHED:
+        return [given]
+    return [f"{HOST}/{name}" for name in dict.fromkeys(map(archive_of, recipes))]
+
+
+def fetch_processed(recipes: Sequence[Recipe], wishes: Wishes) -> None:
+    """Fetch the archives that --processed names and unpack them below its folder, as far as that has not been done.
+
+    Raises:
+        RecipeError, DownloadError: where one cannot be had, is damaged, or does not fit on the disk.
+        OSError: where it unpacks to far more than its size lets expect.
+    """
+    if wishes.processed is None or wishes.processed_from is None:
+        return
+    for url in addresses(recipes, wishes.processed_from):
+        archive = wishes.processed.parent / url.rpartition("/")[2]
+        folder = wishes.processed / archive.stem
+        if not folder.is_dir():
+            if not archive.exists():
+                download(url, archive, wishes.download)
+            unpack(archive, folder)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a zip file to a folder, which is there whole or not at all."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        check_zip(archive)
+        with zipfile.ZipFile(archive) as container:
+            needed = sum(member.file_size for member in container.infolist())
+            partial.mkdir(parents=True)
+            free = shutil.disk_usage(partial).free
+            if needed > free:
+                raise RecipeError(
+                    f"{archive} unpacks to {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free in {folder.parent}: "
+                    "free some, or name a folder on a larger disk with --archives"
+                )
+            say(f"{archive.name}: unpacking {needed / 1e6:.0f} MB to {folder}")
+            container.extractall(partial)  # which leaves out what would lead out of the folder
+    except zipfile.BadZipFile as error:
+        raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it, so that it is fetched again") from error
+    partial.rename(folder)

@@ -1,0 +1,68 @@
+"""--released: data of the Long Range Arena from its released archive, in place of generated ones."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import List, Tuple
+
+from fairseq_mega.lab.prepare.lra_release import FOLDERS, TABLES, URL
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.runs.commands import PYTHON
+
+from .wishes import Wishes
+
+Step = Tuple[str, List[str]]
+GENERATED_TOO = ("listops", "pathfinder32", "pathx")  # which have another folder for the released ones
+ARCHIVE = URL.rpartition("/")[2]
+
+
+def is_released(dataset: str, wishes: Wishes) -> bool:
+    """Whether a data set is to be taken from the archive."""
+    return wishes.released and not wishes.smoke and dataset in FOLDERS
+
+
+def released_name(dataset: str, name: str, wishes: Wishes) -> str:
+    """Name of a data set's folder: generated data and released ones do not share one."""
+    return f"{name}-released" if dataset in GENERATED_TOO and is_released(dataset, wishes) else name
+
+
+def archives_of(folder: Path, wishes: Wishes) -> Path:
+    """The folder of the archive, beside those of all tasks."""
+    return wishes.archives or folder.parent / "archives"
+
+
+def released_steps(dataset: str, folder: Path, prepare: List[str], wishes: Wishes) -> List[Step]:
+    """Fetch and unpack the archive, then make the data set of its files.
+
+    Args:
+        prepare: command that makes it, without where the files are.
+    """
+    unpacked = folder.parent / f"{folder.name}.unpacked"
+    archive = [*PYTHON, "fairseq_mega.lab.prepare.lra_release", dataset, "--archives", str(archives_of(folder, wishes))]
+    no_download = [] if wishes.download else ["--no-download"]
+    given = ["--tsv-dir", str(unpacked / FOLDERS[dataset])] if dataset in TABLES else ["--archive-dir", str(unpacked)]
+    return [("unpack", [*archive, "--output", str(unpacked), *no_download]), ("prepare", [*prepare, *given])]
+
+
+def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:
+    """Raise a RecipeError where the archive can be neither found nor fetched, or its images not be read."""
+    archive = archives_of(folder, wishes) / ARCHIVE
+    if not wishes.download and not archive.exists():
+        raise RecipeError(f"{archive} does not exist: fetch {URL}, or leave --no-download out")
+    if dataset not in TABLES and importlib.util.find_spec("PIL") is None:
+        raise RecipeError(
+            f"the released images of {dataset} are PNG files: pip install pillow, or leave --released out"
+        )
+
+
+def is_generated(folder: Path) -> bool:
+    """Whether the data of a folder were generated, as far as it says."""
+    source = folder / "SOURCE.json"
+    origin = json.loads(source.read_text(encoding="utf-8")).get("origin", "") if source.exists() else ""
+    return bool(origin.startswith("generated"))
+
+
+def check_origin(dataset: str, folder: Path, wishes: Wishes) -> None:
+    """Raise a RecipeError where a folder holds generated data and released ones are wanted."""
+    if is_released(dataset, wishes) and is_generated(folder):
+        raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")

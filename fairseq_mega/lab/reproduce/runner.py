@@ -1,0 +1,245 @@
+"""The runner: all checks first, then the data, then every run on its GPUs, then the tables."""
+
+import importlib.util
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq_mega.compat.checkpoints import locks
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.lab.report.recipe_states import FAILED
+from fairseq_mega.lab.runs.commands import Execute, StageError, execute
+from fairseq_mega.lab.runs.files import in_the_way_of, write_json
+from fairseq_mega.lab.runs.fingerprints import digest_of_data
+from fairseq_mega.lab.runs.plotting import load_pyplot
+from fairseq_mega.lab.runs.stages import say, stage
+
+from .datasets import DATASETS
+from .devices import Devices
+from .evaluating import evaluate
+from .processed import find_processed
+from .recording import FIGURES, record
+from .released import check_origin, released_name
+from .revising import at_each_rate
+from .runs import Run, plan
+from .storage import check_disk_for_one_run
+from .training import train
+from .wishes import Wishes
+
+
+class Outcome(NamedTuple):
+    """What became of a run: nothing is said of one that succeeded."""
+
+    run: Run
+    error: Optional[str]
+
+
+def data_folder(recipe: Recipe, wishes: Wishes, several: bool) -> Path:
+    """The folder that holds, or gets, the data of a recipe.
+
+    Args:
+        several: whether the command needs several data sets, so that --data names the folder above them.
+    """
+    if wishes.processed is not None:
+        return find_processed(recipe, wishes.processed)
+    usual = Path(recipe.config["task"]["data"])
+    top = usual.parent if usual.name == "data-bin" else usual
+    if wishes.data is not None and not several:
+        return wishes.data
+    own = released_name(recipe.data, top.name, wishes)
+    shared = recipe.data if recipe.data.startswith("miniature") else own  # beside the data set that it is a part of
+    above = wishes.data_dir or wishes.data
+    if above is not None:
+        return above / shared
+    return wishes.out / "data" / shared if wishes.smoke else wishes.root / top.parent / own
+
+
+def read_by_fairseq(recipe: Recipe, folder: Path) -> Path:
+    """The folder that fairseq is given: the data's, or data-bin in it."""
+    below = Path(recipe.config["task"]["data"]).name == "data-bin" and (folder / "data-bin").is_dir()
+    return folder / "data-bin" if below else folder
+
+
+def folders(recipes: Sequence[Recipe], wishes: Wishes) -> Dict[str, Path]:
+    """The folder of each data set that the recipes need."""
+    reading = [recipe for recipe in recipes if not recipe.measured]
+    several = len({recipe.data for recipe in reading}) > 1
+    return {recipe.data: data_folder(recipe, wishes, several) for recipe in reading}
+
+
+def check_wishes(recipes: Sequence[Recipe], wishes: Wishes) -> None:
+    """Raise a RecipeError where a wish does not suit one of the recipes."""
+    for recipe in recipes:
+        plan(recipe, 1, Path(), "", wishes)
+
+
+def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
+    """Look whether everything can be done: what would stop the last of many trainings is said before the first one.
+
+    Raises:
+        RecipeError: naming all that is missing.
+        ValueError: where a plot is wanted that cannot be drawn.
+    """
+    if wishes.gpus > visible_gpus:
+        raise RecipeError(
+            f"--gpus is {wishes.gpus}, but {visible_gpus} are visible: give fewer, or --gpus 0 for the CPU, or look at "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    if wishes.gpus == 0 and wishes.precision in ("fp16", "tf32"):
+        raise RecipeError(f"--precision {wishes.precision} needs a GPU: give --gpus, or fp32 or bf16")
+    if any(recipe.report in FIGURES for recipe in recipes):
+        load_pyplot()
+    problems = [*evaluation_problems(recipes), *place_problems(wishes)]
+    for name, folder in folders(recipes, wishes).items():
+        try:
+            DATASETS[name].check_readers()
+            if wishes.processed is None and DATASETS[name].is_there(folder):
+                check_origin(name, folder, wishes)
+            elif wishes.processed is None:
+                DATASETS[name].check(folder, wishes)
+        except RecipeError as error:
+            problems.append(str(error))
+    if problems:
+        raise RecipeError("; ".join(problems))
+    absent = [recipe for recipe in recipes if not recipe.measured and not data_are_there(recipe, recipes, wishes)]
+    check_disk_for_one_run(absent, wishes)  # of data that are there, the runs are known, see check_disk
+
+
+def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], wishes: Wishes) -> bool:
+    """Return whether the data of a recipe need not be made."""
+    return wishes.processed is not None or DATASETS[recipe.data].is_there(folders(recipes, wishes)[recipe.data])
+
+
+def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
+    """List what the scoring after the trainings lacks here."""
+    translating = any(recipe.evaluate["kind"] == "translation" for recipe in recipes)
+    if translating and importlib.util.find_spec("sacremoses") is None:
+        return ["the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"]
+    return []
+
+
+def place_problems(wishes: Wishes) -> List[str]:
+    """Folders to be written to that cannot be."""
+    found = []
+    for option, folder in (("--out", wishes.out), ("--results-dir", wishes.results)):
+        above = None if folder is None else in_the_way_of(folder)
+        if above is not None:
+            found.append(f"{option} {folder} cannot be made: {above} is no folder that may be written to")
+    return found
+
+
+def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
+    """What tells a data set that is there from others of its kind."""
+    if wishes.processed is None:
+        return DATASETS[name].examine(folder).digest
+    # whose files may have other names
+    return digest_of_data([path for path in folder.rglob("*") if path.is_file()], folder)
+
+
+def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = execute) -> str:
+    """Make a data set unless it is there; returns its digest.
+
+    Raises:
+        StageError: if a command fails.
+    """
+    data = DATASETS[name]
+    if wishes.processed is not None:  # and perhaps not to be written to
+        return digest_of(name, folder, wishes)
+    with made_by_one(folder):
+        if not data.is_there(folder):
+            say(f"{folder} holds no data: making those of {name}")
+            state = folder.parent / f".{folder.name}"
+            for title, words in data.steps(folder, wishes):
+                stage(
+                    state,
+                    title,
+                    lambda words=words: run_command(words, state / "prepare.log", {}),  # type: ignore[misc]
+                    f"{name}.{title}",
+                )
+        found = data.examine(folder)
+        for remark in () if wishes.smoke else found.remarks:
+            say(remark)
+        return found.digest
+
+
+def made_by_one(folder: Path) -> ContextManager[None]:
+    """Keep other runners out of a data folder; nobody makes data where nothing can be written."""
+    if in_the_way_of(folder.parent) is not None:
+        return nullcontext()
+    return locks.held(folder.parent / f".{folder.name}.lock", str(folder), "runner")
+
+
+def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
+    """A run for each recipe, learning rate and seed, with data that are there."""
+    places = folders(recipes, wishes)
+
+    def data_of(recipe: Recipe) -> Tuple[Path, str]:
+        """What is read and its digest: nothing where a speed is measured."""
+        if recipe.measured:
+            return Path(), ""
+        return read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data]
+
+    return [
+        plan(variant, seed, *data_of(recipe), wishes)
+        for recipe in recipes
+        for variant in at_each_rate(recipe)
+        for seed in (seeds or recipe.seeds)
+    ]
+
+
+def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
+    """Train, evaluate and record a run, as far as that has not been done."""
+    with locks.held(run.folder / "run.lock", str(run.folder), "runner"):
+        suffix = f".{run.updates}" if wishes.keep_schedule else ""
+        if not run.recipe.measured:
+            stage(
+                run.folder,
+                f"train{suffix}",
+                lambda: train(run, wishes, run_command, devices),
+                f"{run.name}.train{suffix}",
+            )
+        if only_train:
+            return
+        stage(
+            run.folder,
+            f"evaluate.{run.recipe.report}{suffix}",
+            lambda: evaluate(run, wishes, run_command, devices, command),
+            f"{run.name}.evaluate{suffix}",
+        )
+        record(run, wishes)
+        (run.folder / FAILED).unlink(missing_ok=True)
+
+
+def note_failure(run: Run, error: str) -> None:
+    """Leave word in a run's folder for the reports; the run that succeeds takes it away."""
+    about = {"recipe": run.recipe.name, "seed": run.seed, "error": error, "smoke": run.smoke}
+    write_json(run.folder / FAILED, about)
+
+
+def perform_all(
+    runs: Sequence[Run], wishes: Wishes, command: str, run_command: Execute = execute, only_train: bool = False
+) -> List[Outcome]:
+    """Do all runs, as many at a time as there are GPUs for; one that fails does not stop the others."""
+    devices = Devices(wishes.gpus)
+
+    def one(run: Run) -> Outcome:
+        with devices.lent(run.gpus) as lent:
+            try:
+                perform(run, wishes, run_command, lent, command, only_train)
+            except (StageError, OSError, ValueError) as error:
+                say(f"{run.name}: failed: {error}")
+                note_failure(run, str(error))
+                return Outcome(run, str(error))
+        return Outcome(run, None)
+
+    with ThreadPoolExecutor(max(1, wishes.gpus)) as pool:
+        return list(pool.map(one, runs))
+
+
+def same_work(runs: Sequence[Run]) -> List[Run]:
+    """Each training with its evaluations once: a number of two tables is one run."""
+    found: Dict[Tuple[str, str], Run] = {}
+    for run in runs:
+        found.setdefault((run.name, run.recipe.report), run)
+    return list(found.values())

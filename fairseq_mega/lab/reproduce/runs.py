@@ -1,0 +1,179 @@
+"""A run: a recipe with one seed, as it is trained on this machine."""
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.recipes.command_line import arguments
+from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
+from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
+from fairseq_mega.lab.runs.fingerprints import digest
+
+from .batches import seen_by_norm, share_out
+from .wishes import Wishes
+
+OF_THE_MACHINE = {  # settings that change where and how fast it is trained, and nothing else
+    "common": ("user_dir", "log_format", "log_interval", "cpu", "seed"),
+    "task": ("data",),
+    "dataset": ("num_workers", "batch_size"),
+    "optimization": ("update_freq",),
+    "checkpoint": ("save_dir",),
+    "distributed_training": ("distributed_world_size", "ddp_backend"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training and its evaluation.
+
+    Attributes:
+        recipe: with the evaluation that is wanted.
+        seed: of the training.
+        config: of fairseq, for this machine.
+        settings: that the digest in the name is of: everything that the weights depend on.
+        name: readable, and different for different settings.
+        folder: of everything that belongs to it.
+        smoke: whether it is the tiny form.
+        extra: further arguments of fairseq-train.
+    """
+
+    recipe: Recipe
+    seed: int
+    config: Config
+    settings: Dict[str, Any]
+    name: str
+    folder: Path
+    smoke: bool
+    extra: List[str]
+
+    @property
+    def data(self) -> Path:
+        """The data that fairseq reads."""
+        return Path(self.config["task"]["data"])
+
+    @property
+    def updates(self) -> int:
+        return int(self.config["optimization"]["max_update"])
+
+    @property
+    def gpus(self) -> int:
+        """How many it is trained on; 0 for the CPU."""
+        return 0 if self.config["common"].get("cpu") else self.config["distributed_training"]["distributed_world_size"]
+
+    @property
+    def examples(self) -> int:
+        """Of an update, where the recipe counts examples."""
+        dataset, places = self.config["dataset"], self.config["distributed_training"]["distributed_world_size"]
+        return int(dataset["batch_size"] * self.config["optimization"]["update_freq"][0] * places)
+
+    def train_arguments(self) -> List[str]:
+        """Of fairseq-train."""
+        return [*arguments(self.config, self.recipe.preset), *self.extra]
+
+
+def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes) -> Run:
+    """Adapt a recipe to a seed, a data folder and a user's wishes.
+
+    Raises:
+        RecipeError: if a wish does not suit the recipe.
+    """
+    config, cell = copy.deepcopy(recipe.config), recipe.cell
+    evaluate = recipe.evaluate
+    if recipe.measured:
+        wishes = on_one_device(recipe, wishes)
+    if wishes.smoke:
+        shrink(config, recipe.evaluate["kind"])
+        evaluate = shrink_evaluation(recipe.evaluate)
+    panels = recipe.report == "figure6"  # contexts are wanted of its panels alone
+    evaluate = {**evaluate, **{key: value for key, value in wishes.evaluation.items() if key != "contexts" or panels}}
+    set_schedule(recipe, config, wishes)
+    set_batch(config, wishes)
+    config["common"]["seed"] = seed
+    config["task"]["data"] = str(data)
+    if evaluate.get("average"):
+        config["checkpoint"]["keep_last_epochs"] = evaluate["average"]
+    settings = settings_of(config, wishes, seed, data_digest)
+    words = [str(value) for value in cell.values()]
+    if "chunk" in cell:
+        words = [cell["task"], cell["model"], cell["attention"], f"n{cell['ema_dim']}"]
+        words.append("full" if cell["chunk"] < 0 else f"c{cell['chunk']}")
+        words += [f"lr{cell['lr']}"] if "lr" in cell else []
+    name = ".".join([*words, f"seed{seed}", digest(settings)])
+    folder = wishes.out / "runs" / name
+    config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
+    return Run(
+        replace(recipe, evaluate=evaluate), seed, config, settings, name, folder, wishes.smoke, list(wishes.extra)
+    )
+
+
+def on_one_device(recipe: Recipe, wishes: Wishes) -> Wishes:
+    """The wishes about a measured speed, which is that of one device.
+
+    Raises:
+        RecipeError: for wishes about a training, of which there is none.
+    """
+    if wishes.extra:
+        raise RecipeError(f"{recipe.name} measures a speed and trains nothing: leave out the options after --")
+    if wishes.used_precision == "fp16":
+        raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
+    return replace(wishes, gpus_per_run=1)
+
+
+def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
+    """Set the updates, and the schedule that belongs to them."""
+    published = recipe.updates
+    smoke = UPDATES[recipe.evaluate["kind"]] if wishes.smoke else None
+    wanted = wishes.max_update or smoke or published
+    if wanted > published:
+        task = recipe.cell.get("task", recipe.name)
+        raise RecipeError(
+            f"--max-update is {wanted}, and the paper's training of --task {task} has {published}: give fewer"
+        )
+    config["optimization"]["max_update"] = wanted
+    if wishes.keep_schedule:
+        return
+    schedule = config["lr_scheduler"]
+    if schedule.get("total_num_update") is not None:
+        schedule["total_num_update"] = float(wanted)
+    if schedule["_name"] == "epoch_cosine":
+        schedule["period_epochs"] = -(-schedule["period_epochs"] * wanted // published)
+        schedule["warmup_epochs"] = schedule["warmup_epochs"] * wanted // published
+    elif not wishes.smoke or recipe.evaluate["kind"] == "classifier":
+        schedule["warmup_updates"] = recipe.config["lr_scheduler"]["warmup_updates"] * wanted // published
+    if schedule.get("lr_period_updates") is not None:  # of a cosine that ends where the training does
+        schedule["lr_period_updates"] = float(wanted - schedule["warmup_updates"])
+
+
+def set_batch(config: Config, wishes: Wishes) -> None:
+    """Set device, precision and the parts of the published batch."""
+    most = wishes.gpus_per_run or int(config["distributed_training"]["distributed_world_size"])
+    batch = share_out(config, min(wishes.gpus, most), wishes.per_step)
+    if batch.step is not None:
+        config["dataset"]["batch_size"] = batch.step
+    config["optimization"]["update_freq"] = [batch.accumulated]
+    config["distributed_training"]["distributed_world_size"] = batch.places
+    if batch.synchronised:
+        config["model"]["normalization_type"] = "syncbatchnorm"
+    elif config["model"].get("normalization_type") == "syncbatchnorm" and batch.places == 1:
+        config["model"]["normalization_type"] = "batchnorm"
+    if wishes.gpus == 0:
+        config["common"]["cpu"] = True
+        config["dataset"]["num_workers"] = 0
+    config["common"].update(dict.fromkeys(precision.SETS[wishes.used_precision], True))
+
+
+def settings_of(config: Config, wishes: Wishes, seed: int, data_digest: str) -> Dict[str, Any]:
+    """Everything that the weights depend on."""
+    found: Dict[str, Any] = {
+        group: {key: value for key, value in options.items() if key not in OF_THE_MACHINE.get(group, ())}
+        for group, options in config.items()
+    }
+    if str(found["model"].get("normalization_type")).endswith("batchnorm"):
+        found["model"]["normalization_type"] = f"batchnorm over {seen_by_norm(config)}"
+    places = config["distributed_training"]["distributed_world_size"] * config["optimization"]["update_freq"][0]
+    step = 1 if "max_tokens" in config["dataset"] else config["dataset"]["batch_size"]
+    if wishes.keep_schedule:
+        del found["optimization"]["max_update"]  # more updates go on in the same folder
+    return {**found, "batch": step * places, "seed": seed, "data": data_digest, "extra": list(wishes.extra)}

@@ -1,0 +1,59 @@
+"""The training of a run."""
+
+import shlex
+from typing import Dict, List
+
+from fairseq_mega.lab.runs.commands import PYTHON, Execute, StageError
+from fairseq_mega.lab.runs.files import write_text
+from fairseq_mega.lab.runs.log_progress import Progress
+from fairseq_mega.lab.runs.stages import say
+
+from .runs import Run
+from .wishes import Wishes
+
+MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how much memory it took
+
+
+def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
+    """Of the environment: the GPUs of a run, and whether their matrix products may round to TF32.
+
+    Without numbers of devices the run takes those that its job has.
+    """
+    if wishes.gpus == 0:
+        return {}
+    tf32 = wishes.used_precision == "tf32"
+    chosen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
+    return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
+
+
+def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> None:
+    """Train, or go on from the last checkpoint.
+
+    Raises:
+        StageError: if it failed, or ended without a best checkpoint.
+    """
+    check_updates(run)
+    words = run.train_arguments()
+    log, checkpoints = run.folder / "train.log", run.folder / "checkpoints"
+    write_text(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
+    if (checkpoints / "checkpoint_last.pt").exists():
+        say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
+    say(f"training {run.updates} updates; everything is logged in {log}")
+    execute([*PYTHON, MODULE, "train", *words], log, variables(wishes, devices), Progress(updates=run.updates))
+    if not (checkpoints / "checkpoint_best.pt").is_file():
+        raise StageError(f"the training ended without a best checkpoint; see {log}")
+
+
+def check_updates(run: Run) -> None:
+    """Keep the updates that a run is trained for; it cannot be trained for fewer than before.
+
+    Raises:
+        StageError: where it was.
+    """
+    file = run.folder / "updates"
+    before = int(file.read_text()) if file.exists() else 0
+    if run.updates < before:
+        raise StageError(
+            f"{run.folder} was trained for {before} updates, --max-update is {run.updates}: give at least {before}"
+        )
+    write_text(file, f"{run.updates}\n")

@@ -1,0 +1,141 @@
+"""Running commands: their output in a log, a line of progress now and then, an end with the one who starts them."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, TextIO, cast
+
+from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
+
+PYTHON = [sys.executable, "-m"]
+PACKAGE_PARENT = Path(__file__).resolve().parents[3]
+# Threads wait for each other some ten microseconds awake, then asleep: those that never sleep hold the cores which the
+# others need, and a training beside another job takes many times as long; asleep at once, it loses a fifth of an idle
+# machine's speed.
+USUAL = {"PYTHONWARNINGS": "ignore", "GOMP_SPINCOUNT": "3000"}
+EVERY = 20.0  # seconds between lines of progress
+
+
+class Execute(Protocol):
+    """Runs a command; see :func:`execute`."""
+
+    def __call__(
+        self,
+        words: Sequence[str],
+        log: Path,
+        variables: Dict[str, str],
+        progress: Optional[Progress] = None,
+        output: Optional[Path] = None,
+    ) -> None: ...
+
+
+class StageError(RuntimeError):
+    """A stage that cannot be done; the message is for the user, and empty where a command has said it."""
+
+
+class CommandError(StageError):
+    """A command that failed; the message ends with its last lines."""
+
+    def __init__(self, words: Sequence[str], status: int, log: Path) -> None:
+        title = " ".join(words[2:4]) if list(words[:2]) == PYTHON else Path(words[0]).name
+        tail = "".join(f"  {line}\n" for line in last_lines(log))
+        super().__init__(f"{title} ended with status {status}; the end of {log}:\n{tail}")
+
+
+def environment(more: Dict[str, str]) -> Dict[str, str]:
+    """Of a command: it finds this package from any folder, warns of no other package's insides, and shares cores."""
+    path = os.pathsep.join([str(PACKAGE_PARENT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**USUAL, **os.environ, "PYTHONPATH": path, **more}
+
+
+def execute(
+    words: Sequence[str],
+    log: Path,
+    variables: Dict[str, str],
+    progress: Optional[Progress] = None,
+    output: Optional[Path] = None,
+) -> None:
+    """Run a command in the usual :func:`environment` and add its output to a log; see :func:`run_command`.
+
+    Args:
+        variables: of the environment, beside the usual ones.
+    """
+    run_command(words, log, environment(variables), progress, output)
+
+
+def run_command(
+    words: Sequence[str],
+    log: Path,
+    variables: Optional[Mapping[str, str]] = None,
+    progress: Optional[Progress] = None,
+    output: Optional[Path] = None,
+    own_group: bool = False,
+) -> None:
+    """Run a command, which reads nothing, and add its output to a log.
+
+    Args:
+        words: of the command line.
+        log: to be added to.
+        variables: the whole environment; this process's where it is left out.
+        progress: turns lines of the output into lines on stderr.
+        output: file for the standard output alone, whose lines must stay whole; it appears only when all is there.
+        own_group: end the processes that the command has started, too, where it is interrupted.
+
+    Raises:
+        CommandError: if it fails.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    target = log if output is None else output.with_name(output.name + ".partial")
+    if output is not None:
+        target.unlink(missing_ok=True)  # half of an interrupted one must not be counted
+    with log.open("a", encoding="utf-8") as errors, target.open("a", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if output is None else errors,
+            env=variables,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=own_group,
+        )
+        try:
+            copy_with_progress(cast(TextIO, process.stdout), file, progress or Progress(), EVERY, sys.stderr)
+            status = process.wait()
+        except BaseException:  # an interrupt, too: nothing is left behind
+            with suppress(OSError):
+                if own_group:
+                    os.killpg(process.pid, signal.SIGTERM)
+                else:
+                    process.terminate()
+            process.wait()
+            raise
+    if status != 0:
+        raise CommandError(words, status, log)
+    if output is not None:
+        target.replace(output)
+
+
+def call(main: Callable[[List[str]], int], words: Iterable[object]) -> None:
+    """Call a command of this package in this process, what it prints on stderr.
+
+    Raises:
+        StageError: without a message, where it has printed one.
+    """
+    with redirect_stdout(sys.stderr):
+        status = main([str(word) for word in words])
+    if status:
+        raise StageError
+
+
+def module(name: str, *arguments: object) -> List[object]:
+    """A command that runs a module of this Python."""
+    return [*PYTHON, name, *arguments]
+
+
+def last_lines(log: Path, count: int = 20) -> List[str]:
+    """The last lines of a log."""
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]

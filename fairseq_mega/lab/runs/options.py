@@ -1,0 +1,116 @@
+"""Options of a script, refused in one line, with exit status 1, before anything is fetched or installed.
+
+Needs the standard library only: scripts/check_options.py runs it with any Python 3.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Iterable, List, NoReturn, Optional, Sequence
+
+ROOT = Path(__file__).resolve().parents[3]
+WIDTH = 120  # of the help
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a script of the folder scripts, without its positional arguments.
+
+    Args:
+        script: file name of the script.
+        usage: what follows it in the help.
+        description: shown as it stands.
+    """
+
+    def __init__(self, script: str, usage: str, description: str, epilog: Optional[str] = None) -> None:
+        super().__init__(
+            prog=script,
+            usage=f"bash scripts/{script} {usage}",
+            description=description,
+            epilog=epilog,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=WIDTH),
+            allow_abbrev=False,
+            add_help=False,
+        )
+
+    def read(self, arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+        """Read the command line, which must hold known options only, each with a value unless it is a switch."""
+        self.add_argument("--help", action="help", help="this text")
+        self.add_argument("-h", action="help", help=argparse.SUPPRESS)
+        options, unknown = self.parse_known_args(arguments)
+        if unknown:
+            self.die(f"unknown option '{unknown[0]}'; see --help")
+        for name, value in vars(options).items():
+            if value == "":
+                self.die(f"{flag(name)} needs a value; see --help")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """End with what argparse found."""
+        found = re.match(r"argument (--\S+): expected one argument", message)
+        self.die(f"{found[1]} needs a value; see --help" if found else f"{message}; see --help")
+
+    def die(self, message: str) -> NoReturn:
+        """End with an error."""
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        raise SystemExit(1)
+
+    def whole_numbers(self, options: argparse.Namespace, least: int, *names: str) -> None:
+        """Check options that were given, and turn them into numbers."""
+        for name in names:
+            value = getattr(options, name)
+            if value is None or isinstance(value, int):
+                continue
+            number = whole_number(value, least)
+            if number is None:
+                self.die(f"{flag(name)} is '{value}': a whole number of at least {least} is needed")
+            setattr(options, name, number)
+
+    def one_of(self, name: str, value: str, choices: Iterable[str]) -> None:
+        """Check a choice."""
+        if value not in choices:
+            self.die(f"{flag(name)} is '{value}': choose from {', '.join(choices)}")
+
+    def list_of(self, name: str, value: str, choices: Sequence[str]) -> List[str]:
+        """Check a list of choices, separated by commas, and return them."""
+        found = value.split(",")
+        if "" in found:
+            self.die(f"{flag(name)} is '{value}': names separated by commas are needed, of {' '.join(choices)}")
+        for one in found:
+            self.one_of(name, one, choices)
+        return found
+
+    def file(self, path: Optional[str], remedy: str) -> None:
+        """Check that a file which was given is there, and not empty."""
+        if path is None:
+            return
+        if not os.path.exists(path):
+            self.die(f"{path} does not exist: {remedy}")
+        if os.path.isdir(path):
+            self.die(f"{path} is a folder where a file is needed: {remedy}")
+        if os.path.getsize(path) == 0:
+            self.die(f"{path} is empty: {remedy}")
+
+
+def add_environment(parser: Parser) -> None:
+    """Add the options on the environment."""
+    default = "$FAIRSEQ_MEGA_VENV, else .venv of the checkout"
+    parser.add_argument("--venv", metavar="DIR", help=f"virtual environment (default: {default})")
+    parser.add_argument("--skip-setup", action="store_true", help="take that environment as it is: no scripts/setup.sh")
+
+
+def whole_number(text: str, least: int) -> Optional[int]:
+    """The number that a text stands for, None where it is another one than a whole one of at least ``least``."""
+    return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,11}", text) and int(text) >= least else None
+
+
+def flag(name: str) -> str:
+    """The option that sets an attribute."""
+    return "--" + name.replace("_", "-")
+
+
+def for_script(options: argparse.Namespace) -> str:
+    """What the script has to know before the environment stands, as assignments of the shell."""
+    return f"venv={shlex.quote(options.venv or '')} skip_setup={'yes' if options.skip_setup else ''}"

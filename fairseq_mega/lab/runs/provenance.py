@@ -1,0 +1,35 @@
+"""Where results come from: seed, data, machine, revision and date."""
+
+from typing import Sequence
+
+from fairseq_mega.lab.runs.results import Result
+from fairseq_mega.lab.runs.text_tables import Table
+
+COLUMNS = ("measured", "data", "machine", "revision", "date")
+
+
+def machine_of(result: Result) -> str:
+    """GPUs that it was trained or measured on, or the processor."""
+    hardware, settings = result["hardware"], result.get("settings", {})
+    gpus = settings.get("trained_on", hardware.get("gpus"))
+    if gpus == "cpu" or not gpus:
+        return f"{hardware.get('processor', 'CPU')}, {hardware.get('cores', '?')} cores"
+    return f"{len(gpus)} x {gpus[0]}"
+
+
+def revision_of(result: Result) -> str:
+    """The commit, shortened, marked where files were modified."""
+    commit, dash, rest = (result.get("git_revision") or "-").partition("-")
+    return (commit[:8] + dash + rest) or "-"
+
+
+def provenance(results: Sequence[Result]) -> Table:
+    """A row for each result."""
+    rows = []
+    for result in results:
+        settings = result.get("settings", {})
+        name = str(settings.get("recipe") or result["label"])
+        seed = f"{name}, seed {result['seed']}" if result.get("seed") is not None else name
+        data = str(settings.get("data", "-"))
+        rows.append([seed, data, machine_of(result), revision_of(result), result["date"][:10]])
+    return Table(COLUMNS, rows)

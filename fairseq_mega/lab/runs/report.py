@@ -1,0 +1,61 @@
+"""The reports as data, and the options that several of them share."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from fairseq_mega.lab.runs.provenance import provenance
+from fairseq_mega.lab.runs.results import read_results
+from fairseq_mega.lab.runs.text_tables import FORMATS, Table
+
+
+class Report(NamedTuple):
+    """A subcommand of ``fairseq-mega-report``; an OSError or ValueError of ``run`` is the user's."""
+
+    description: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of result files, and whether they are those of a --smoke run."""
+    parser.add_argument("results", type=Path, help="folder of result files")
+    parser.add_argument("--smoke", action="store_true", help="read the results of a --smoke run")
+    add_format(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add the form of a table."""
+    parser.add_argument("--format", choices=list(FORMATS), default="terminal", help="(default: %(default)s)")
+
+
+def show(
+    options: argparse.Namespace, tables: Sequence[Table], results: Sequence[Dict[str, Any]], notes: Sequence[str] = ()
+) -> None:
+    """Print tables in the form that is wanted, notes (but not among CSV), and where the results in them come from."""
+    form = FORMATS[options.format]
+    parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
+    print("\n\n".join(filter(None, [*parts, form(provenance(results)) if results else ""])))
+
+
+def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
+    """Read the results that the options of :func:`add_results` ask for."""
+    return read_results(options.results, benchmark + ("-smoke" if options.smoke else ""))
+
+
+def warn_of_smoke(options: argparse.Namespace, data: str = "made-up data") -> None:
+    """Say below the numbers of a --smoke run that they mean nothing."""
+    if options.smoke:
+        print(f"SMOKE RUN on {data}: these numbers mean nothing")
+
+
+def parse_setting(text: str) -> Tuple[str, str]:
+    """Split NAME=VALUE.
+
+    Raises:
+        ValueError: if a part is missing.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"--setting {text!r}: write it as NAME=VALUE")
+    return name, value

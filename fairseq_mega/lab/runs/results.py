@@ -1,0 +1,129 @@
+"""Result files: scores, the number of scored examples, and everything needed to repeat the measurement.
+
+Every table script writes one JSON file per measured number and every report reads them back through
+:func:`read_result`, so that a missing field or a score over zero examples never reaches a table.
+"""
+
+import datetime
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Union
+
+from fairseq_mega.lab.runs.environment import describe_hardware, git_revision, installed_versions
+
+SCHEMA_VERSION = 1
+REQUIRED_FIELDS = {
+    "schema": int,
+    "benchmark": str,
+    "label": str,
+    "scores": dict,
+    "examples": int,
+    "command": str,
+    "versions": dict,
+    "hardware": dict,
+    "date": str,
+}
+
+PathLike = Union[str, Path]
+Result = Dict[str, Any]  # what a file holds
+
+
+class ResultError(ValueError):
+    """A result that is incomplete, of an unknown schema, or measured on nothing."""
+
+
+def make_result(
+    benchmark: str,
+    label: str,
+    scores: Dict[str, float],
+    examples: int,
+    command: str,
+    seed: Optional[int] = None,
+    settings: Optional[Dict[str, Any]] = None,
+    **details: Any,
+) -> Dict[str, Any]:
+    """Return a complete result: the given measurements plus revision, versions, hardware and date (UTC).
+
+    ``scores`` maps a metric to its value; ``settings`` tells this run from its neighbours in the
+    table; ``details`` are further fields (signatures, reference, ...). Raises :class:`ResultError` when
+    nothing was scored or a score is not finite.
+    """
+    result = {
+        "schema": SCHEMA_VERSION,
+        "benchmark": benchmark,
+        "label": label,
+        "scores": dict(scores),
+        "examples": examples,
+        "seed": seed,
+        "settings": dict(settings or {}),
+        "command": command,
+        "git_revision": git_revision(),
+        "versions": installed_versions(),
+        "hardware": describe_hardware(),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        **details,
+    }
+    check_result(result, f"result {label!r}")
+    return result
+
+
+def check_result(result: Any, where: str) -> None:
+    """Raise :class:`ResultError`, naming ``where`` and the field, unless ``result`` is complete and scored."""
+    if not isinstance(result, dict):
+        raise ResultError(f"{where}: a JSON object was expected, found {type(result).__name__}")
+    for field, kind in REQUIRED_FIELDS.items():
+        if field not in result:
+            raise ResultError(f"{where}: the field {field!r} is missing; write the file again with this version")
+        if not isinstance(result[field], kind) or isinstance(result[field], bool):
+            raise ResultError(f"{where}: the field {field!r} holds {result[field]!r}, expected {kind.__name__}")
+    if result["schema"] != SCHEMA_VERSION:
+        raise ResultError(f"{where}: schema {result['schema']} is unknown, this version reads {SCHEMA_VERSION}")
+    if result["examples"] <= 0:
+        raise ResultError(f"{where}: {result['examples']} examples were scored; a score over nothing is no result")
+    if not result["scores"]:
+        raise ResultError(f"{where}: no score was recorded")
+    for metric, value in result["scores"].items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ResultError(f"{where}: the score {metric!r} is {value!r}, expected a finite number")
+
+
+def write_result(path: PathLike, result: Dict[str, Any]) -> None:
+    """Check ``result`` and write it to ``path`` as JSON; the file appears whole or not at all."""
+    path = Path(path)
+    check_result(result, str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".partial")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(result, stream, indent=2, ensure_ascii=False)
+            stream.write("\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_result(path: PathLike) -> Dict[str, Any]:
+    """Return the checked result stored in ``path``; raises :class:`ResultError` or ``OSError``."""
+    try:
+        result = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ResultError(f"{path}: not a JSON result file ({error})") from error
+    check_result(result, str(path))
+    return result
+
+
+def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:
+    """Return the results of ``benchmark`` among ``folder/*.json``, in order of file name.
+
+    Raises ``FileNotFoundError`` when the folder is missing and :class:`ResultError` for a damaged file.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"the results folder {folder} does not exist; run the table's script first")
+    results = (read_result(path) for path in sorted(folder.glob("*.json")))
+    return [result for result in results if result["benchmark"] == benchmark]

@@ -1,0 +1,40 @@
+"""Stages: each is done once in its folder, and again only if it was cut short or its folder is another one."""
+
+import os
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Callable
+
+from fairseq_mega.lab.runs.files import write_text
+
+STARTED = float(os.environ.get("FAIRSEQ_MEGA_STARTED", time.time()))  # a script counts from its first line
+
+
+def elapsed() -> float:
+    """Seconds since the start."""
+    return time.time() - STARTED
+
+
+def say(text: str) -> None:
+    """Print a line of progress to stderr, with the minutes and seconds since the start."""
+    minutes, seconds = divmod(int(elapsed()), 60)
+    print(f"[{minutes:02d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
+
+
+def stage(folder: Path, name: str, work: Callable[[], None], title: str = "") -> None:
+    """Do some work unless it is done; ``folder/.done/name`` says so, and since when, and appears only after all of it.
+
+    Args:
+        title: for the lines of progress; the name where it is left out.
+    """
+    marker = folder / ".done" / name
+    shown = title or name
+    if marker.exists():
+        say(f"{shown}: done before, skipped (remove {marker} to repeat it)")
+        return
+    say(f"{shown}: begins")
+    work()
+    write_text(marker, f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
+    say(f"{shown}: done")

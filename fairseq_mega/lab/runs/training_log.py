@@ -1,0 +1,99 @@
+"""The log of a classifier's training: its size, its speed, its memory and its validations."""
+
+import re
+import statistics
+from typing import Dict, Iterable, List, NamedTuple, Optional
+
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+
+RESIDENT = "peak_resident_gib"  # in the last line of a training, see :mod:`fairseq_mega.lab.evaluate.lra_results`
+_TAG = re.compile(r"\| (valid|train_inner) \| \{")
+_EXAMPLES = re.compile(r"\| train: ([\d,]+) (?:examples|images|clips)\b")
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+_GPU = re.compile(r"rank\s+\d+: .*total memory = ([\d.]+) GB ; name = (.*?)\s*$")
+
+
+class Validation(NamedTuple):
+    """One validation: accuracy in per cent, loss in bits."""
+
+    epoch: int
+    updates: int
+    accuracy: float
+    loss: float
+
+
+class Training(NamedTuple):
+    """A training as its log tells it.
+
+    Attributes:
+        parameters: of the model.
+        examples: of the training set.
+        validations: in the order of the updates; of those repeated after an interruption the last.
+        updates_per_second: median over the logged intervals; None where none is long enough.
+        peak_gib: most memory that any GPU held, or the process where it ran on a CPU; None where the log does not say.
+        gpus: their names; empty on a CPU.
+    """
+
+    parameters: int
+    examples: int
+    validations: List[Validation]
+    updates_per_second: Optional[float]
+    peak_gib: Optional[float]
+    gpus: List[str]
+
+    @property
+    def best(self) -> Validation:
+        """The validation whose checkpoint is checkpoint_best.pt: the last one of those with the best accuracy."""
+        return max(self.validations, key=lambda found: (found.accuracy, found.updates))
+
+    def after(self, epoch: int) -> Validation:
+        """The last validation up to the end of an epoch, or the first one if there is none."""
+        return [found for found in self.validations if found.epoch <= epoch or found == self.validations[0]][-1]
+
+
+def _count(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def read_training(lines: Iterable[str], name: str = "the log") -> Training:
+    """Read the log of ``train``, whose --log-format is json; a log of several starts is one training.
+
+    Raises:
+        ValueError: naming the log, if it holds no validation, or does not say how large the model and the data are.
+    """
+    parameters = examples = 0
+    validations: Dict[int, Validation] = {}
+    speeds: List[float] = []
+    resident: List[float] = []
+    free: List[float] = []
+    total: List[float] = []
+    gpus: Dict[str, str] = {}
+    for line in lines:
+        tagged = _TAG.search(line)
+        found = parse_statistics(line) if tagged or RESIDENT in line else {}
+        if tagged and not found:
+            continue  # the process was killed while it wrote the line
+        if tagged and tagged[1] == "valid":
+            updates = int(found["valid_num_updates"])
+            values = (float(found[f"valid_{key}"]) for key in ("accuracy", "loss"))
+            # A start after an interruption repeats what came after the last checkpoint.
+            validations[updates] = Validation(int(found["epoch"]), updates, *values)
+        elif tagged:
+            speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
+            free += [float(found["gb_free"])] if "gb_free" in found else []
+        elif RESIDENT in found:
+            resident.append(float(found[RESIDENT]))
+        elif "num. shared model params" in line and (match := _PARAMETERS.search(line)):
+            parameters = _count(match[1])
+        elif "train: " in line and (match := _EXAMPLES.search(line)):
+            examples = _count(match[1])
+        elif "total memory" in line and (match := _GPU.search(line)):
+            total.append(float(match[1]))
+            gpus[line[match.start() : match.start() + 9]] = match[2]
+    if not validations or not parameters or not examples:
+        missing = "validation" if not validations else "size of the model" if not parameters else "number of examples"
+        raise ValueError(f"{name} holds no {missing}: it must be the whole log of a training with --log-format json")
+    peak = min(total) - min(free) if total and free else max(resident, default=None)
+    speed = statistics.median(speeds) if speeds else None
+    ordered = [validations[updates] for updates in sorted(validations)]
+    return Training(parameters, examples, ordered, speed, peak, list(gpus.values()))
