@@ -64,6 +64,17 @@ OF_RECIPES = {  # destinations of options that choose or change recipes, or say 
     *("help", "recipes", "list", "print", "yaml", "root", "task", "models", "functions", "attention", "direction"),
     *("dims", "chunks", "chunk", "transformer_lr", "scaling"),
 }
+SUITS: Dict[str, Callable[[Recipe], bool]] = {  # options to whether a recipe is one that they change
+    "dims": lambda recipe: recipe.report == "figure4",
+    "chunks": lambda recipe: recipe.report in ("figure4", "figure6"),
+    "chunk": lambda recipe: recipe.report == "figure6" or "encoder_chunk_size" in recipe.config["model"],
+    "transformer_lr": lambda recipe: stem(recipe) == "transformer",
+    "scaling": lambda recipe: "sc_scaling" in recipe.config["task"],
+    "average": lambda recipe: "average" in recipe.evaluate,
+    "segments": lambda recipe: recipe.report == "figure6",
+    "right_segments": lambda recipe: recipe.report == "figure6",
+    "no_speed": lambda recipe: recipe.report == "table2",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -161,6 +172,9 @@ def chosen(options: argparse.Namespace) -> List[Recipe]:
     found = [revise(recipe, overrides(options, recipe)) for recipe in found]
     if not found:
         raise RecipeError("no recipe is left: the options choose none together")
+    for name, suits in SUITS.items():
+        if getattr(options, name) not in (None, False) and not any(map(suits, found)):
+            raise RecipeError(f"--{name.replace('_', '-')} changes none of the recipes that are chosen: leave it out")
     return found
 
 
