@@ -1,5 +1,6 @@
 """The mean of the weights of several checkpoints."""
 
+import logging
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
@@ -11,6 +12,7 @@ from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.checkpoints.names import KEY, difference, lasting, noun, trained_names
 from fairseq_mega.compat.checkpoints.settings import other_settings
 
+logger = logging.getLogger("fairseq_mega.averaging")
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
 DROPPED = ("last_optimizer_state",)
 
@@ -67,6 +69,13 @@ def check_same_names(first: Dict[str, str], other: Dict[str, str], first_path: P
             )
 
 
+def seed_of(checkpoint: Dict[str, Any]) -> Any:
+    """Return the seed of the training that left a checkpoint; None where it does not tell."""
+    cfg: Any = checkpoint.get("cfg")
+    common: Any = cfg.get("common") if hasattr(cfg, "get") else None
+    return common.get("seed") if hasattr(common, "get") else getattr(checkpoint.get("args"), "seed", None)
+
+
 def average(paths: Sequence[Path]) -> Dict[str, Any]:
     """Return the last of the checkpoints with its weights replaced by the mean over all of them.
 
@@ -89,6 +98,12 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
             raise AveragingError(
                 f"{paths[0]} was trained with {'; '.join(others)} as {path}: the same weights compute something else "
                 f"there; average checkpoints of one model"
+            )
+        seeds = [seed_of(before), seed_of(checkpoint)]
+        if None not in seeds and seeds[0] != seeds[1]:
+            logger.warning(
+                f"{paths[0]} was trained with --seed {seeds[0]}, {path} with {seeds[1]}: the mean of two trainings is "
+                f"a model only where both began with the same weights"
             )
         before = before or {"cfg": checkpoint.get("cfg"), "args": checkpoint.get("args"), "model": {}}
         model = checkpoint["model"]
