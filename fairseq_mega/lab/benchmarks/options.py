@@ -78,8 +78,8 @@ def check_options(arguments: argparse.Namespace) -> None:
                 raise SystemExit(f"{option} {value!r}: give whole numbers from {least} on, separated by commas")
         elif type(value) is int and value < least:
             raise SystemExit(f"{option} {value}: give a whole number from {least} on")
-        if isinstance(value, float) and not 0 <= value < float("inf"):
-            raise SystemExit(f"{option} {value}: give a number of at least 0")
+        if isinstance(value, float) and not value >= 0:
+            raise SystemExit(f"{option} {value}: give a number of at least 0, or inf for no limit")
         if isinstance(value, Path) and name in FILES and (value.is_dir() or not is_writable(value)):
             raise SystemExit(f"{option} {value}: name a file in a folder that can be written")
     if getattr(arguments, "device", None) == "cuda" and not torch.cuda.is_available():
