@@ -4,10 +4,13 @@ import gzip
 import json
 import re
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
+from fairseq.data import Dictionary
 
+from fairseq_mega.lab.prepare.classification.new_examples import TextReader
 from tests.support.prepare_runs import byte_texts, labels, prepare, refusal, source_of
 
 ROWS = [("good", f"a fine, {word}; film") for word in ["one", "two", "three"]]
@@ -204,3 +207,23 @@ def test_what_is_odd_is_told(name: str, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text(content)
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
     assert re.search(message, run.output) if message else "note: " not in run.output
+
+
+@pytest.mark.parametrize("texts", [("хорошо", "плохо"), ("すごい", "ひどい"), ("GOOD", "BAD"), ("καλό", "κακό")])
+def test_new_texts_are_bytes_as_those_of_training(texts: Tuple[str, str], tmp_path: Path) -> None:
+    """Whatever the script: no blank and no letter e need be among them."""
+    rows = "".join(f"{label}\t{text}\n" for label, text in zip(("good", "bad"), texts))
+    (tmp_path / "own").write_text(rows * 10, encoding="utf-8")
+    prepare("own-texts", "--train", tmp_path / "own", "--out", tmp_path / "out").succeeded()
+    dictionaries = [Dictionary.load(str(tmp_path / "out" / name / "dict.txt")) for name in ("src-bin", "label-bin")]
+    task: Any = SimpleNamespace(
+        cfg=SimpleNamespace(data=str(tmp_path / "out")),
+        dictionary=dictionaries[0],
+        label_dictionary=dictionaries[1],
+        documents=1,
+        pooling="mp",
+        longest=4000,
+    )
+    for text, (_, inputs) in zip(texts, TextReader(task).read_lines(iter(texts))):
+        tokens = inputs["src_tokens"].flatten().tolist()[: len(text.encode())]
+        assert [dictionaries[0][token] for token in tokens] == [str(byte) for byte in text.encode()]

@@ -13,7 +13,7 @@ from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.data.image_augmentation import evaluation_transform
 from fairseq_mega.data.image_files import read_image
-from fairseq_mega.data.text_units import text_unit
+from fairseq_mega.data.text_units import ByteUnit, text_unit
 from fairseq_mega.lab.prepare.classification.clips import fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.progress import say
@@ -38,9 +38,10 @@ class TextReader:
     def __init__(self, task: LRATextTask) -> None:
         self.task = task
         folder = Path(task.cfg.data) / FIRST
-        self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")))
-        length = setting_of(Path(task.cfg.data), "length") if self.unit.name == "bytes" else None
+        length = setting_of(Path(task.cfg.data), "length")  # of bytes; texts of words have none
         self.length: Optional[int] = length if isinstance(length, int) else None
+        saved = None if self.length is None else ByteUnit.name
+        self.unit = text_unit(folder, Dictionary.load(str(folder / "dict.txt")), saved)
         special = task.label_dictionary.nspecial
         self.labels: List[str] = task.label_dictionary.symbols[special:]
 
