@@ -123,6 +123,7 @@ def _parse_checked(original, parser, *args, **kwargs):
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
+    generating.tell_of_blanks(given)
     training_options.complete(parsed[0] if isinstance(parsed, tuple) else parsed)
     return parsed
 

@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import re
 import typing
 
 import torch
@@ -15,6 +16,11 @@ PACKAGES = {  # of scorers, as they are imported and installed
     "bert_score": ("bert_score", "bert-score"),
     "meteor": ("nltk", "nltk"),
     "wer": ("editdistance", "editdistance"),
+}
+WITHOUT_BLANKS = {  # languages that part no words by blanks, to sacreBLEU's tokeniser where it has one
+    **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue", "wuu"), "zh"),
+    **dict.fromkeys(("ja", "jpn", "jp"), "ja-mecab"),
+    **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"), None),
 }
 COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
 
@@ -217,6 +223,31 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             f"dictionary of its data, which has to be that of the target language, to there"
         )
     return None
+
+
+def tell_of_blanks(given: typing.Mapping[str, typing.Any]) -> None:
+    """Warn where fairseq's BLEU cuts the words of a language at blanks that it does not have, and comes to about 0.
+
+    Args:
+        given: all options of a command, as the parser names them.
+    """
+    language = given.get("target_lang") or ""
+    code = re.split(r"[-_.@]", language.lower())[0]
+    if code not in WITHOUT_BLANKS:
+        return
+    usual = given.get("sacrebleu_tokenizer") == "13a" and not given.get("sacrebleu_char_level")
+    if given.get("scoring") == "sacrebleu" and usual and "gen_subset" in given and "max_update" not in given:
+        name = WITHOUT_BLANKS[code]
+        remedy = f"--sacrebleu-tokenizer {name}" if name else "--sacrebleu-char-level"
+        logger.warning(
+            f"--scoring sacrebleu cuts words at blanks, which {language} does not have: this BLEU means nothing; add "
+            f"{remedy}"
+        )
+    if given.get("eval_bleu") and not given.get("eval_tokenized_bleu"):
+        logger.warning(
+            f"--eval-bleu cuts words at blanks, which {language} does not have: its BLEU stays about 0; choose the "
+            f"best checkpoint by --best-checkpoint-metric loss"
+        )
 
 
 def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:
