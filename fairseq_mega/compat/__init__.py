@@ -89,6 +89,7 @@ def apply() -> None:
     training_options.name_impossible_schedules()
     training_options.begin_other_schedules()
     training_options.name_unknown_metrics()
+    training_options.tell_options_of_a_checkpoints_optimizer()
     training_options.end_with_the_error_of_a_gradient()
     arguments.separate_bf16_from_tpu()
     arguments.read_numbers_as_numbers()

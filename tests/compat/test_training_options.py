@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import List
 
 import pytest
+import torch
+from fairseq.optim import FairseqOptimizer
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat.patches import training_options
@@ -169,3 +171,28 @@ def test_the_rate_of_a_plateau_is_the_checkpoint_s(options, rate, told, tiny_cor
     (line,) = tiny_trainings.numbers(output, "^lr$")[:1]
     assert float(line["lr"]) == rate
     assert ("the rate of the checkpoint, 0.005, goes on falling" in output) == told
+
+
+@pytest.mark.parametrize(
+    ("overrides", "change", "told"),
+    [
+        (None, {"weight_decay": 0.5}, "goes on with the checkpoint's weight_decay, 0.0, not with 0.5"),
+        (None, {"betas": (0.5, 0.6)}, "goes on with the checkpoint's betas, (0.9, 0.98), not with (0.5, 0.6)"),
+        ({"weight_decay": 0.5}, {"weight_decay": 0.5}, ""),
+        (None, {"lr": 0.5}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_options_of_a_checkpoints_optimizer(overrides, change, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Tell which are kept, as fairseq replaces the given ones by them."""
+    usual = {"lr": 0.1, "betas": (0.9, 0.98), "weight_decay": 0.0}
+    saved, now = (
+        torch.optim.Adam([torch.nn.Parameter(torch.ones(2))], **options) for options in (usual, {**usual, **change})
+    )
+    optimizer = FairseqOptimizer(None)
+    optimizer._optimizer = now
+    with caplog.at_level("WARNING", "fairseq_mega.compat.patches.training_options"):
+        optimizer.load_state_dict(saved.state_dict(), overrides)
+    assert told in caplog.text and bool(told) == bool(caplog.text)
+    with pytest.raises(ValueError, match="--optimizer-overrides .*: momentum is no option of this optimizer: give"):
+        optimizer.load_state_dict(saved.state_dict(), {"momentum": 0.9})

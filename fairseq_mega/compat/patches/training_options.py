@@ -22,6 +22,7 @@ OF_TOKENS_AND_CLASSES = {  # criterions of fairseq that the models of this packa
 }
 ADAPTIVE = ("adaptive_softmax_dropout", "adaptive_softmax_factor", "tie_adaptive_weights", "tie_adaptive_proj")
 SLOW_MO = ("slowmo_momentum", "slowmo_base_algorithm", "localsgd_frequency")
+OF_OPTIMIZERS = ("weight_decay", "betas", "momentum", "eps")  # options in its state, beside the rate
 METRICS = {  # that a validation gives beside those; other criterions are asked once they have validated
     "cross_entropy": ("nll_loss", "ppl"),
     "label_smoothed_cross_entropy": ("nll_loss", "ppl", "accuracy", "total", "n_correct"),
@@ -80,6 +81,46 @@ def name_unknown_metrics() -> None:
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "load_checkpoint", _load_and_watch)
+
+
+def tell_options_of_a_checkpoints_optimizer() -> None:
+    """Say which options of the optimizer a training takes from its checkpoint; refuse overrides that it does not have.
+
+    fairseq replaces the options by those of the checkpoint without a word.
+    """
+    from fairseq.optim import FairseqOptimizer
+
+    wrap(FairseqOptimizer, "load_state_dict", _load_and_tell)
+
+
+def _load_and_tell(
+    original: typing.Callable,
+    self: typing.Any,
+    state_dict: typing.Any,
+    optimizer_overrides: typing.Optional[typing.Dict[str, typing.Any]] = None,
+) -> None:
+    overrides = optimizer_overrides or {}
+    groups = [dict(group) for group in self.param_groups]
+    known = sorted({name for group in groups for name in group if name != "params"})
+    unknown = [name for name in overrides if name not in known]
+    if unknown:
+        raise ValueError(
+            f"--optimizer-overrides {overrides}: {unknown[0]} is no option of this optimizer: give some of "
+            f"{', '.join(known)}"
+        )
+    original(self, state_dict, optimizer_overrides)
+    asked, kept = groups[0], self.param_groups[0]
+    for name in OF_OPTIMIZERS:
+        now, before = (_plain(group.get(name)) for group in (asked, kept))
+        if name not in overrides and now != before:
+            logger.warning(
+                f"the optimizer goes on with the checkpoint's {name}, {before}, not with {now}: --optimizer-overrides "
+                f"\"{{'{name}': {now}}}\" changes it"
+            )
+
+
+def _plain(value: typing.Any) -> typing.Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
 def _load_and_watch(
