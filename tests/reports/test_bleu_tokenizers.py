@@ -5,9 +5,9 @@ from typing import List
 import pytest
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.lab.evaluate import bleu_tokenizers
+from fairseq_mega.compat.features import bleu_tokenizers
+from fairseq_mega.compat.features.bleu_tokenizers import tokenizer_for
 from fairseq_mega.lab.evaluate.bleu import detokenize, sacre_bleu
-from fairseq_mega.lab.evaluate.bleu_tokenizers import tokenizer_for
 
 CODES = {
     "zh": "zh zh_CN zh-Hans zh-TW zh_Hant_HK ZH zho zho_Hans cmn cmn-Hans-CN yue lzh wuu chi zh_CN.UTF-8 chinese",

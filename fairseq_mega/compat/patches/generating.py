@@ -3,10 +3,11 @@
 import importlib.util
 import logging
 import os
-import re
 import typing
 
 import torch
+
+from fairseq_mega.compat.features.bleu_tokenizers import CHARACTERS, KOREAN, OF_LANGUAGE, language_of
 
 from . import paths
 from .patching import wrap
@@ -16,11 +17,6 @@ PACKAGES = {  # of scorers, as they are imported and installed
     "bert_score": ("bert_score", "bert-score"),
     "meteor": ("nltk", "nltk"),
     "wer": ("editdistance", "editdistance"),
-}
-WITHOUT_BLANKS = {  # languages that part no words by blanks, to sacreBLEU's tokeniser where it has one
-    **dict.fromkeys(("zh", "zho", "chi", "cmn", "yue", "wuu"), "zh"),
-    **dict.fromkeys(("ja", "jpn", "jp"), "ja-mecab"),
-    **dict.fromkeys(("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"), None),
 }
 COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
 
@@ -231,21 +227,21 @@ def tell_of_blanks(given: typing.Mapping[str, typing.Any]) -> None:
     Args:
         given: all options of a command, as the parser names them.
     """
-    language = given.get("target_lang") or ""
-    code = re.split(r"[-_.@]", language.lower())[0]
-    if code not in WITHOUT_BLANKS:
+    code = given.get("target_lang") or ""
+    language = language_of(code)
+    if language in (None, KOREAN):
         return
     usual = given.get("sacrebleu_tokenizer") == "13a" and not given.get("sacrebleu_char_level")
     if given.get("scoring") == "sacrebleu" and usual and "gen_subset" in given and "max_update" not in given:
-        name = WITHOUT_BLANKS[code]
-        remedy = f"--sacrebleu-tokenizer {name}" if name else "--sacrebleu-char-level"
+        name = OF_LANGUAGE[language]
+        remedy = "--sacrebleu-char-level" if name == CHARACTERS else f"--sacrebleu-tokenizer {name}"
         logger.warning(
-            f"--scoring sacrebleu cuts words at blanks, which {language} does not have: this BLEU means nothing; add "
+            f"--scoring sacrebleu cuts words at blanks, which {code} does not have: this BLEU means nothing; add "
             f"{remedy}"
         )
     if given.get("eval_bleu") and not given.get("eval_tokenized_bleu"):
         logger.warning(
-            f"--eval-bleu cuts words at blanks, which {language} does not have: its BLEU stays about 0; choose the "
+            f"--eval-bleu cuts words at blanks, which {code} does not have: its BLEU stays about 0; choose the "
             f"best checkpoint by --best-checkpoint-metric loss"
         )
 
