@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairseq_mega.lab.report import command
-from fairseq_mega.lab.report.documents import filling, marked
+from fairseq_mega.lab.report.documents import filling
 from fairseq_mega.lab.runs.results import make_result, write_result
 from tests.support.helpers import REPOSITORY
 
@@ -83,5 +83,5 @@ def test_a_number_that_differs_is_named(checkout: Path) -> None:
 
 
 def test_the_numbers_of_this_repository() -> None:
-    numbers = [number for document in filling.documents(REPOSITORY) for number in marked.numbers_of(document)]
+    numbers = [number for document in filling.documents(REPOSITORY) for number in filling.fill(document).numbers]
     assert numbers and not [number for number in numbers if number.stands != number.should]

@@ -20,6 +20,16 @@ class Place(NamedTuple):
     text: str  # that stands there now
 
 
+class Filled(NamedTuple):
+    """A document as it stands and as its results ask for, with its tables and its marked numbers."""
+
+    document: Path
+    old: str
+    new: str
+    places: List[Place]
+    numbers: List[marked.Number]
+
+
 def documents(root: Path) -> List[Path]:
     """The Markdown files of a checkout.
 
@@ -50,8 +60,8 @@ def build(document: Path, call: Call) -> Table:
     return table
 
 
-def fill(document: Path) -> "tuple[str, str, List[Place]]":
-    """The text of a document as it stands, the text that its results ask for, and its tables."""
+def fill(document: Path) -> Filled:
+    """Make the tables and the numbers of a document; raises as :func:`build` and :func:`.marked.fill`."""
     places: List[Place] = []
 
     def filled(call: Call, text: str) -> str:
@@ -65,42 +75,39 @@ def fill(document: Path) -> "tuple[str, str, List[Place]]":
     except ValueError as error:
         named = str(error).startswith(str(document))
         raise ValueError(str(error) if named else f"{document}: {error}") from error
-    return old, marked.fill(document, new), places
+    new, numbers = marked.fill(document, new)
+    return Filled(document, old, new, places, numbers)
 
 
 def places_of(root: Path) -> List[Place]:
     """All generated tables of a checkout."""
-    return [place for document in documents(root) for place in fill(document)[2]]
+    return [place for document in documents(root) for place in fill(document).places]
 
 
 def write(root: Path) -> List[Path]:
     """Make all tables and numbers anew; returns the documents that have changed."""
     changed = []
-    for document in documents(root):
-        old, new, _ = fill(document)
-        if new != old:
-            document.write_text(new, encoding="utf-8")
-            changed.append(document)
+    for filled in map(fill, documents(root)):
+        if filled.new != filled.old:
+            filled.document.write_text(filled.new, encoding="utf-8")
+            changed.append(filled.document)
     return changed
 
 
 def differences(root: Path) -> List[str]:
     """A line for every row and every number that differs from its results."""
     found = []
-    for place in places_of(root):
-        wanted = markdown(place.table.columns, place.table.rows).splitlines()
-        name = place.document.relative_to(root)
-        for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
-            if stands != should:
-                found.append(
-                    f"{name}: table '{place.call.name}', {row_title(row, should)}: {said(stands)}, not {said(should)}"
-                )
-    for document in documents(root):
-        found += [
-            f"{document.relative_to(root)}: {number.key} of {number.file}: {number.stands}, not {number.should}"
-            for number in marked.numbers_of(document)
-            if number.stands != number.should
-        ]
+    for filled in map(fill, documents(root)):
+        name = filled.document.relative_to(root)
+        for place in filled.places:
+            wanted = markdown(place.table.columns, place.table.rows).splitlines()
+            for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
+                if stands != should:
+                    where = f"table '{place.call.name}', {row_title(row, should)}"
+                    found.append(f"{name}: {where}: {said(stands)}, not {said(should)}")
+        for number in filled.numbers:
+            if number.stands != number.should:
+                found.append(f"{name}: {number.key} of {number.file}: {number.stands}, not {number.should}")
     return found
 
 

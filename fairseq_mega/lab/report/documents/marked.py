@@ -8,8 +8,9 @@ document; the number keeps its decimals. A key is a name among the scores, or a 
 
 import fnmatch
 import re
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from fairseq_mega.lab.runs.results import read_result
 
@@ -33,23 +34,26 @@ class Number(NamedTuple):
     should: str
 
 
-def numbers_of(document: Path) -> List[Number]:
-    """Return the marked numbers of a document.
+def fill(document: Path, text: str) -> "Tuple[str, List[Number]]":
+    """Return the text of a document with every marked number replaced, and these numbers.
 
     Raises:
         ValueError: naming document and mark, if a mark is incomplete, or its file or key is missing.
     """
-    text, found = document.read_text(encoding="utf-8"), []
-    _check(document, text)
-    for match in MARK.finditer(text):
-        found.append(Number(match["file"], match["key"], match["number"], _wanted(document, match)))
-    return found
+    found: List[Number] = []
+    read = lru_cache(maxsize=None)(read_result)
 
+    def filled(match: "re.Match[str]") -> str:
+        try:
+            value = _value(read(document.parent / match["file"]), match["key"])
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{document}: number of {match['file']} {match['key']}: {error}") from error
+        decimals = len(match["number"].partition(".")[2])
+        found.append(Number(match["file"], match["key"], match["number"], f"{value:,.{decimals}f}"))
+        return f"{match['before']}{found[-1].should}"
 
-def fill(document: Path, text: str) -> str:
-    """Return the text of a document with every marked number replaced; raises as :func:`numbers_of`."""
     _check(document, text)
-    return MARK.sub(lambda match: f"{match['before']}{_wanted(document, match)}", text)
+    return MARK.sub(filled, text), found
 
 
 def _check(document: Path, text: str) -> None:
@@ -58,15 +62,6 @@ def _check(document: Path, text: str) -> None:
             raise ValueError(f"{document}, line {number}: begin the line with a word, or the mark ends the paragraph")
         if len(BEGUN.findall(line)) != len(MARK.findall(line)):
             raise ValueError(f"{document}, line {number}: write a mark as '{BEGIN}FILE KEY -->NUMBER' in one line")
-
-
-def _wanted(document: Path, match: "re.Match[str]") -> str:
-    try:
-        value = _value(read_result(document.parent / match["file"]), match["key"])
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{document}: number of {match['file']} {match['key']}: {error}") from error
-    decimals = len(match["number"].partition(".")[2])
-    return f"{value:,.{decimals}f}"
 
 
 def _value(result: Dict[str, Any], key: str) -> float:
