@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.compat.checkpoints.names import KEY, difference, lasting, noun, trained_names
-from fairseq_mega.compat.checkpoints.settings import other_settings
+from fairseq_mega.compat.checkpoints.settings import other_settings, seed_of
 
 logger = logging.getLogger("fairseq_mega.averaging")
 EPOCH_CHECKPOINT = re.compile(r"checkpoint(\d+)\.pt")
@@ -67,13 +67,6 @@ def check_same_names(first: Dict[str, str], other: Dict[str, str], first_path: P
                 f"{path} was trained with another {noun(kind)} than {first_path} ({found}): the same number "
                 f"means different things there; average checkpoints of one training, or of trainings on one data folder"
             )
-
-
-def seed_of(checkpoint: Dict[str, Any]) -> Any:
-    """Return the seed of the training that left a checkpoint; None where it does not tell."""
-    cfg: Any = checkpoint.get("cfg")
-    common: Any = cfg.get("common") if hasattr(cfg, "get") else None
-    return common.get("seed") if hasattr(common, "get") else getattr(checkpoint.get("args"), "seed", None)
 
 
 def average(paths: Sequence[Path]) -> Dict[str, Any]:

@@ -28,12 +28,20 @@ def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) 
     ]
 
 
+def seed_of(checkpoint: typing.Dict[str, typing.Any]) -> typing.Optional[int]:
+    """Return the seed of the training that left a checkpoint; None where it does not tell."""
+    return typing.cast(typing.Optional[int], _value(_group_of(checkpoint, "common"), "seed"))
+
+
 def _model_of(given: typing.Any) -> typing.Any:
     """Configuration of the model in a checkpoint; what is none stays as it is."""
-    if not isinstance(given, dict) or "model" not in given:
-        return given
-    whole = given.get("cfg")
-    return given.get("args") if whole is None else _value(whole, "model")
+    return _group_of(given, "model") if isinstance(given, dict) and "model" in given else given
+
+
+def _group_of(checkpoint: typing.Dict[str, typing.Any], name: str) -> typing.Any:
+    """A group of the options that a checkpoint was trained with; all of them in one of an older fairseq."""
+    whole = checkpoint.get("cfg")
+    return checkpoint.get("args") if whole is None else _value(whole, name)
 
 
 def _value(model: typing.Any, name: str) -> typing.Any:
