@@ -1,9 +1,10 @@
 """The common part of the classification tasks: they ask the model for its form of input and leave no example out."""
 
+import json
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 from fairseq.dataclass import FairseqDataclass
@@ -13,6 +14,8 @@ from omegaconf import II, MISSING
 from fairseq_mega.compat.checkpoints.names import LABELS, Names
 from fairseq_mega.data.classified import ClassifiedDataset, shuffled
 from fairseq_mega.models.classifier import SequenceClassifier
+
+SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 
 
 @dataclass
@@ -119,10 +122,6 @@ class ClassificationTask(FairseqTask):
         super().begin_valid_epoch(epoch, model)
         self.in_training = True
 
-    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
-        """Score a batch; an empty one, as a process without a last batch gets it, counts as nothing."""
-        return super().valid_step(sample, model, criterion) if sample else (0.0, 0, {})
-
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """As fairseq's; fairseq-validate, which hands over all batches at once, must have scored every example.
 
@@ -153,3 +152,18 @@ class ClassificationTask(FairseqTask):
 def names_of_labels(labels: Sequence[str], where: Path, remedy: str = "") -> Dict[str, Names]:
     """Names of the classes 0, 1, ... as checkpoints remember them."""
     return {LABELS: Names("\n".join(labels), str(where), f"give the data folder it was trained on{remedy}")}
+
+
+def setting_of(folder: Path, name: str) -> Any:
+    """Value of an option that fairseq-mega-prepare made a data folder with; None where that is not known.
+
+    Raises:
+        ValueError: if its SOURCE.json is broken.
+    """
+    path = folder / SOURCE
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["settings"].get(name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} was not written by fairseq-mega-prepare: make the data anew, or remove it") from error

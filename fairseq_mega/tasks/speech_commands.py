@@ -1,6 +1,5 @@
 """Raw speech: SC10 of Speech Commands."""
 
-import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +16,10 @@ from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.number_sequences import NumberSequenceDataset
 from fairseq_mega.models.classifier import SCALES
 
-from .classification import ClassificationConfig, ClassificationTask, names_of_labels
+from .classification import SOURCE, ClassificationConfig, ClassificationTask, names_of_labels, setting_of
 
 logger = logging.getLogger(__name__)
 
-SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 FOLDER = Path("processed_data") / "raw"
 SCALINGS = {name: number for number, name in enumerate(SCALES) if name is not None}  # divisions by 32768
 ScalingChoice = ChoiceEnum(list(SCALINGS))
@@ -114,21 +112,6 @@ def scaling_of(folder: Path) -> Optional[str]:
     """
     scaling = setting_of(folder, "scaling")
     return scaling if scaling in SCALINGS else None
-
-
-def setting_of(folder: Path, name: str) -> Any:
-    """Value of an option that fairseq-mega-prepare made a data folder with; None where that is not known.
-
-    Raises:
-        ValueError: if its SOURCE.json is broken.
-    """
-    path = folder / SOURCE
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["settings"].get(name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} was not written by fairseq-mega-prepare: make the data anew, or remove it") from error
 
 
 def load_tensor(path: Path) -> Tensor:

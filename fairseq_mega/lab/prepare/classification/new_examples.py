@@ -18,9 +18,10 @@ from fairseq_mega.lab.prepare.classification.clips import fitted, is_silent
 from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
+from fairseq_mega.tasks.classification import setting_of
 from fairseq_mega.tasks.image_classification import ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
-from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask, setting_of
+from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
 BYTE_ORDER_MARK = "\ufeff"
 Item = Tuple[str, Dict[str, Tensor]]  # its text or the name of its file, and the model's input
