@@ -112,8 +112,12 @@ def _parse_checked(original, parser, *args, **kwargs):
             parser.error(f"{option} needs {package}: pip install {package}, or leave the option out")
     if given.get("profile") and not torch.cuda.is_available():
         parser.error("--profile profiles what a GPU does, and there is none: leave the option out")
-    problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
-    problem = problem or unread.obstacle(parser, given)
+    problem = (
+        generating.obstacle(given)
+        or training_options.obstacle(given)
+        or contradiction(given)
+        or unread.obstacle(parser, given)
+    )
     if problem is not None:
         parser.error(problem)
     for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):

@@ -17,6 +17,7 @@ import typing
 import torch
 
 from .patching import wrap
+from .unread import command_of as evaluating_command
 
 logger = logging.getLogger("fairseq_mega.compat.patches.launching")
 BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -57,12 +58,13 @@ def _parse_local_rank(
         known["--local-rank"] = known["--local_rank"]
     parsed = original(parser, input_args, *args, **kwargs)
     options = parsed[0] if isinstance(parsed, tuple) else parsed
-    if input_args is None and hasattr(options, "beam"):  # fairseq-generate asks nobody before it starts
-        refuse_several_processes("fairseq-interactive" if hasattr(options, "buffer_size") else "fairseq-generate")
+    command = evaluating_command(vars(options))
+    if input_args is None and command in ("generate", "interactive"):  # fairseq-generate asks nobody before it starts
+        refuse_several_processes(f"fairseq-{command}")
     if hasattr(options, "distributed_world_size"):
         given = sys.argv[1:] if input_args is None else input_args
         asked = is_given("--distributed-world-size", given)
-        in_one_process = hasattr(options, "beam") or hasattr(options, "context_window")
+        in_one_process = command in ("generate", "interactive", "eval-lm")
         if in_one_process and asked and options.distributed_world_size > 1:
             number = options.distributed_world_size
             parser.error(f"--distributed-world-size {number}: this command works in one process; leave the option out")

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 import torch
 
+from fairseq_mega.lab.runs.files import in_the_way_of
+
 LISTS = ("lengths", "positions", "sizes", "chunk")  # options that hold several numbers where they are text
 FROM_0 = ("positions", "chunk", "chunk_size")
 FILES = ("json", "rows", "plot")
@@ -87,6 +89,5 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether a file can be written, of whose folders the last ones may be missing."""
-    folder = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    return os.access(folder, os.W_OK) and (folder == path or folder.is_dir())
+    """Return whether a file can be written, of whose folders the last ones may be missing."""
+    return os.access(path, os.W_OK) if path.exists() else in_the_way_of(path.absolute().parent) is None
