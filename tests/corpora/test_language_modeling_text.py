@@ -183,7 +183,7 @@ def test_carriage_returns_among_line_feeds_are_told(unit: str, tmp_path: Path, c
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1251", "gb18030", "shift-jis", "utf-8"])
 def test_bytes_of_another_encoding_are_told(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """What is typed for a model of bytes is UTF-8."""
+    """Text that is typed for a model of bytes is UTF-8."""
     word = {"latin-1": "schön", "cp1251": "дом"}.get(encoding, "日本")
     (tmp_path / "text").write_bytes(("a line of ASCII\n" * 400 + f"{word}\n" * 400).encode(encoding))
     assert run("split", "--unit", "bytes", "--train", tmp_path / "text", "--output", tmp_path / "out") == 0

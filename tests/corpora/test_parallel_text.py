@@ -236,7 +236,7 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 def test_texts_made_for_other_tools_are_told(
     line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Where a line of a hundred has the marks."""
+    """Tell the marks where a line of a hundred has them."""
     for plain in (99, 100):
         (tmp_path / "t.en").write_text(f"{line}\n" + "plain\n" * plain)
         (tmp_path / "t.de").write_text("schlicht\n" * (plain + 1))
@@ -329,7 +329,7 @@ def test_the_command_reports_bad_input_without_a_traceback(tmp_path: Path, capsy
 
 
 def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """What is held out is none of both."""
+    """Pairs that the command holds out itself are neither."""
     write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
     given = [Pair("SOURCE  7 .", "Ziel"), *rows(2, 300), Pair("", "leer"), Pair("empty", ""), *rows(2, 10)]
     write_pairs(str(tmp_path / "given"), "en", "de", given)

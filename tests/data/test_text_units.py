@@ -140,7 +140,7 @@ def test_pieces_that_are_bytes(folder: Path) -> None:
     "blank", ["\t", "\u00a0", "\u3000", "\u2009", "\u202f", "\u1680", "\x0b", "\x1f", "\u2028", "\n"]
 )
 def test_blanks_of_a_document_are_cut_as_in_training(blank: str, tmp_path: Path) -> None:
-    """Where they are pieces of their own, too; a checkpoint knows these by the names that they always had."""
+    """Blanks may be pieces of their own, too; a checkpoint knows these by the names that they always had."""
     texts = [f"def f{number}(a):{blank}return{blank}{blank}a" for number in range(200)]
     train_model(texts, tmp_path / "learnt", 320, byte_fallback=True)
     vocabulary, unit = SubwordVocabulary(tmp_path / "learnt.model"), DocumentUnit(tmp_path / "learnt.model")

@@ -1,1 +1,1 @@
-"""What fairseq lacks and gets here: precisions, sharding, packed weights."""
+"""Features that fairseq lacks: precisions, sharding, packed weights."""

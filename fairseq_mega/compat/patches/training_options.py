@@ -222,7 +222,7 @@ def _beginning(group: typing.Any, letters: str) -> typing.List[str]:
 
 
 def _is_there(given: typing.Mapping[str, typing.Any], option: str) -> bool:
-    """Whether an option is on, "--option", or has a value, "--option value"."""
+    """Return whether an option is on, "--option", or has a value, "--option value"."""
     name, _, value = option[2:].partition(" ")
     found = given.get(name.replace("-", "_"))
     return str(found) == value if value else found not in (None, False, -1, "none")

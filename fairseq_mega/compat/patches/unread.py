@@ -91,7 +91,7 @@ def obstacle(parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.
 
 
 def _is_of_bleu(action: argparse.Action) -> bool:
-    """Whether an option is one of fairseq's own BLEU, whose places of special symbols are the dictionary's."""
+    """Return whether an option is one of fairseq's own BLEU, whose places of special symbols are the dictionary's."""
     from fairseq.scoring.bleu import BleuConfig
 
     field = BleuConfig.__dataclass_fields__.get(action.dest)
