@@ -18,7 +18,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import check_complete
-from fairseq_mega.convert.verifying import check_outputs
+from fairseq_mega.convert.verifying import verify
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,7 +29,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, required=True, help="file to write (.pt or .safetensors)")
     parser.add_argument("--to", choices=["ours", "official"], help="layout to write (default: ours)")
     parser.add_argument(
-        "--verify", action="store_true", help="run both layouts on random input; an error where their outputs differ"
+        "--verify",
+        action="store_true",
+        help="convert the result back: an error where a tensor is not the same; of transformers' models, where a "
+        "transformers with them is installed, compare the outputs too",
     )
     return parser
 
@@ -39,24 +42,26 @@ def convert(arguments: argparse.Namespace) -> Dict[str, Any]:
     path = str(arguments.input)
     where = f"--input {path}"
     given = layouts.read(arguments.input)
-    if arguments.to == "official":
+    official = arguments.to == "official"
+    if official:
         if arguments.input.is_dir():
             raise ValueError(f"{where}: --to official turns a checkpoint of this package; this is a published one")
         converted = layouts.to_official(given, path)
-        pair = converted, layouts.to_ours(converted, path)
     elif layouts.is_this_packages(given):
         if arguments.verify:
             raise ValueError(f"{where}: --verify compares two layouts, and this is one of this package")
         return given
     else:
         converted = layouts.to_ours(given, path)
-        pair = given, converted
         advice = layouts.advice(given)
         if advice:
             print(advice, file=sys.stderr)
-    check_complete(pair[1]["args"], pair[1]["model"], where, our_names=arguments.to == "official")
+    ours = layouts.to_ours(converted, path) if official else converted
+    check_complete(ours["args"], ours["model"], where, our_names=official)
     if arguments.verify:
-        print(f"largest difference of both layouts on random input: {check_outputs(*pair, where):.2g}", flush=True)
+        back = ours if official else layouts.to_official(converted, path)
+        published = converted if official else given
+        print("\n".join(verify(given, back, published, ours, where)), flush=True)
     return converted
 
 

@@ -17,7 +17,6 @@ from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon import load_tensors, read_json
 from .options import flat_options
-from .plain_transformers import covered_positions
 from .tensors import convert_state_dict, publish_state_dict
 from .transformers_limits import DEFAULTS, check_config, check_options
 
@@ -99,6 +98,12 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
         model[OUTPUT] = model[TABLE]
     options, extra = argparse.Namespace(**values), {UNREAD: unread} if unread else {}
     return {"args": options, "model": model, "extra_state": extra, "optimizer_history": no_history()}
+
+
+def covered_positions(config: Dict[str, Any]) -> int:
+    """P, the position at which a simple bias is centred: the chunk, wherever the configuration names one."""
+    chunk = int(config.get("chunk_size", -1))
+    return chunk if chunk >= 0 else int(config["max_positions"])
 
 
 def publish_transformers(checkpoint: Dict[str, Any], where: str) -> Dict[str, Any]:

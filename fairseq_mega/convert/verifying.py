@@ -1,149 +1,145 @@
-"""Both layouts of a checkpoint on the same random input."""
+"""Comparison of both layouts of a checkpoint: every tensor there and back, and outputs where the original can be run.
 
-import math
-import re
-from argparse import Namespace
-from functools import partial
+A conversion changes names, axes of length one and the order of rows, never a number: the way back has to give every
+tensor bit for bit. The formulas behind the names are a matter of the package's tests. The one original that can be
+installed beside fairseq is transformers' former MegaForMaskedLM: its outputs are compared on a small input.
+"""
+
+import importlib
+from contextlib import suppress
 from typing import Any, Dict, List
 
 import torch
 from torch import Tensor
 
-from . import plain_images, plain_megalodon, plain_models, plain_transformers
+from fairseq_mega.compat.patches.torchvision_operators import import_torchvision
+
 from .building import build_model
-from .options import IMAGES, MASKED, kind_of
-from .sentencepiece_symbols import our_numbers, published_rows
+from .megalodon import TABLES
+from .megalodon_names import FREQUENCIES, PRIORS
+from .options import flat_options
+from .tensors import OUR_BUFFERS, is_ignored
 
 SEED = 1
-LENGTH = 67  # of the inputs at most, but for chunks of numbers that are longer
-LIMIT = 1e-4  # of the difference of a correct conversion; fairseq takes log probabilities in float32
+PAD = 1  # in every dictionary of fairseq
+LENGTH = 64  # of the input at most, but for longer chunks
+LIMIT = 1e-4  # of the difference of a correct conversion; transformers' moving average is in float32
+TRANSFORMERS = "pip install transformers==4.46.3, the last one that has this model"
 
 
-def check_outputs(published: Dict[str, Any], converted: Dict[str, Any], where: str) -> float:
-    """The :func:`largest_difference` of a correct conversion.
+def verify(
+    given: Dict[str, Any], back: Dict[str, Any], published: Dict[str, Any], ours: Dict[str, Any], where: str
+) -> List[str]:
+    """Compare both layouts of a checkpoint.
+
+    Args:
+        given: the checkpoint that was converted.
+        back: its conversion, in the layout of ``given`` again.
+        published: the one of ``given`` and its conversion that has a published layout.
+        ours: the same model in this package's layout.
+        where: option and path of ``given``, for messages.
+
+    Returns:
+        A line for each thing that was compared, or was not.
 
     Raises:
-        ValueError: if the difference is above LIMIT.
+        ValueError: if a weight is no finite number, a tensor comes back otherwise, or outputs differ.
     """
-    difference = largest_difference(published, converted)
-    if difference > LIMIT:
+    damaged = [name for name, tensor in given["model"].items() if not bool(tensor.isfinite().all())]
+    if damaged:
+        raise ValueError(f"{where}: --verify: not all numbers are finite in {_listed(damaged)}: the file is damaged")
+    changed = changed_tensors(given, back)
+    if changed:
+        raise ValueError(
+            f"{where}: --verify: converted and back, {_listed(changed)} would be another tensor; nothing was written"
+        )
+    lines = [
+        f"names and shapes: {len(ours['model'])} tensors, as the model of these options has them",
+        f"way back: {len(_parameters(given))} tensors equal, bit for bit",
+    ]
+    reason = why_not_run(published)
+    if reason:
+        return [*lines, f"outputs: not compared, {reason}"]
+    difference = largest_difference(published, ours)
+    if not difference <= LIMIT:
         raise ValueError(
             f"{where}: --verify: the outputs differ by {difference:.2g}, those of a correct conversion by {LIMIT:g} at "
             f"most; nothing was written. Do the options in the file belong to its tensors?"
         )
-    return difference
+    return [*lines, f"outputs: largest difference {difference:.2g} from transformers' on a small input"]
+
+
+def changed_tensors(given: Dict[str, Any], back: Dict[str, Any]) -> List[str]:
+    """Return the names of tensors that the way back changed, lost or made.
+
+    Buffers that hold nothing may be missing on either side, and so may the copies of shared tables.
+    """
+    before, after = _parameters(given), _parameters(back)
+    lost = [name for name in before if name not in after]
+    made = [name for name, tensor in after.items() if name not in before and not _is_copy(tensor, after)]
+    common = [name for name in before if name in after]
+    return sorted([*lost, *made, *(name for name in common if not _same(before[name], after[name]))])
+
+
+def _parameters(checkpoint: Dict[str, Any]) -> Dict[str, Tensor]:
+    """The tensors that hold something; of a model that gives padding no probability, without its row."""
+    model = {
+        name: tensor
+        for name, tensor in checkpoint["model"].items()
+        if not (is_ignored(name) or OUR_BUFFERS.search(name) or name.endswith((*PRIORS, FREQUENCIES)))
+    }
+    if flat_options(checkpoint).get("no_padding_logit"):
+        model.update({name: torch.cat([model[name][:PAD], model[name][PAD + 1 :]]) for name in TABLES if name in model})
+    return model
+
+
+def _is_copy(tensor: Tensor, model: Dict[str, Tensor]) -> bool:
+    return sum(tensor is other for other in model.values()) > 1
+
+
+def _same(tensor: Tensor, other: Tensor) -> bool:
+    return tensor.dtype == other.dtype and torch.equal(tensor, other)
+
+
+def _listed(names: List[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def why_not_run(published: Dict[str, Any]) -> str:
+    """Return why the original of a published checkpoint cannot be run here, or nothing."""
+    if "transformers" not in published:
+        return "the published code cannot be installed beside this package"
+    try:
+        with suppress(ImportError):
+            import_torchvision()  # as transformers does where it is installed
+        importlib.import_module("transformers").MegaForMaskedLM  # noqa: B018
+    except (AttributeError, ImportError, RuntimeError) as error:
+        return f"transformers' MegaForMaskedLM cannot be imported ({error}): {TRANSFORMERS}"
+    return ""
 
 
 @torch.no_grad()
-def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> float:
-    """Largest absolute difference of the two forms of a model, in float64, over log probabilities or logits.
-
-    Args:
-        published: options (``args``, ``config`` of MEGALODON, or ``transformers``) and tensors (``model``) in that
-            layout.
-        converted: the same in ours.
-
-    Raises:
-        ValueError: if an output is no finite number.
-    """
-    options: Namespace = converted["args"]
-    model = {name: _double(tensor) for name, tensor in converted["model"].items()}
-    weights = {name: _double(tensor) for name, tensor in published["model"].items()}
-    ours = build_model(options, model)
-    ours.load_state_dict(model)
-    ours.double().eval()
-    kind, inputs = kind_of(model), random_inputs(ours, model, vars(options))
-    if "config" in published:
-        return _finite(_difference_of_megalodon(ours, weights, published))
-    if kind == MASKED:
-        published_model: Any = partial(plain_transformers.masked_language_model, weights, published["transformers"])
-    else:
-        published_model = _of_mega(published, weights, kind)
-    return _finite((run_ours(ours, kind, inputs) - published_model(*inputs)).abs().max().item())
+def largest_difference(published: Dict[str, Any], ours: Dict[str, Any]) -> float:
+    """Return the largest difference of log probabilities between transformers' model and ours, on random symbols."""
+    transformers = importlib.import_module("transformers")
+    config, model = published["transformers"], {name: _double(tensor) for name, tensor in ours["model"].items()}
+    original = transformers.MegaForMaskedLM(transformers.MegaConfig(**config)).double().eval()
+    original.load_state_dict(published["model"], strict=False)
+    converted: Any = build_model(ours["args"], model)
+    converted.load_state_dict(model)
+    tokens = random_tokens(config)
+    real = tokens.ne(PAD)
+    want = original(input_ids=tokens, attention_mask=real.long()).logits.double().log_softmax(-1)
+    got = converted.double().eval().get_normalized_probs(converted(tokens), log_probs=True)
+    return (got - want)[real].abs().max().item()
 
 
-def _finite(found: float) -> float:
-    if not math.isfinite(found):
-        raise ValueError("the outputs on random input are no finite numbers: the weights are damaged")
-    return found
-
-
-def _difference_of_megalodon(ours: Any, weights: Dict[str, Tensor], published: Dict[str, Any]) -> float:
-    """Of the log probabilities of the published symbols, all of which are in the text."""
-    config, moved = published["config"]["model"], "symbols" not in published
-    symbols, length = weights["embed.weight"].size(0), 2 * config["chunk_size"] + 3
-    draw = torch.Generator().manual_seed(SEED)
-    tokens = torch.randint(0 if moved else 4, symbols, (2, min(length, LENGTH)), generator=draw)
-    tokens[0, :3] = torch.arange(3) if moved else 2
-    got = run_ours(ours, "language model", [our_numbers(tokens) if moved else tokens])
-    got = published_rows(got.movedim(-1, 0)).movedim(0, -1) if moved else got
-    return (got - plain_megalodon.language_model(weights, config, tokens)).abs().max().item()
-
-
-def _of_mega(published: Dict[str, Any], weights: Dict[str, Tensor], kind: str) -> Any:
-    """The published model as a function of the inputs."""
-    args = vars(published.get("args") or Namespace())
-    return {
-        "classifier": lambda *documents: plain_models.classifier(weights, args, list(documents)),
-        IMAGES: partial(plain_images.image_classifier, weights),
-        "language model": partial(plain_models.language_model, weights, args),
-        "translator": partial(plain_models.translator, weights, args),
-    }[kind]
-
-
-def random_inputs(ours: Any, model: Dict[str, Tensor], options: Dict[str, Any]) -> List[Tensor]:
-    """Images, documents of a classifier, tokens of a language model, or source (padded on the left) and target."""
-    draw = torch.Generator().manual_seed(SEED)
-    kind, length = kind_of(model), _length(options)
-    if kind == "language model":
-        return [_tokens(draw, len(ours.decoder.dictionary), [length, length])]
-    if kind == "translator":
-        chunk = int(options.get("encoder_chunk_size") or -1)
-        # The published chunks begin where a batch does, ours where a sentence does: the same after whole chunks.
-        shorter = length - chunk if 0 < chunk < length else length // 2
-        source = _tokens(draw, len(ours.encoder.dictionary), [length, shorter], left=True)
-        return [source, _tokens(draw, len(ours.decoder.dictionary), [length, length])]
-    if kind == IMAGES:
-        return [torch.randn(2, 3, ours.image_size, ours.image_size, generator=draw, dtype=torch.float64)]
-    table = model["encoder.embedding.tokens.weight"]
-    if kind == MASKED:
-        return [_tokens(draw, table.size(0), [length, length // 2])]
-    if table.dim() == 2:
-        return [_tokens(draw, table.size(0), [length, length // 2]) for _ in range(ours.documents)]
-    return [torch.rand(2, _length(options, whole_chunks=True), generator=draw, dtype=torch.float64)]
-
-
-def run_ours(ours: Any, kind: str, inputs: List[Tensor]) -> Tensor:
-    """Logits of a classifier, or log probabilities (B, L, V)."""
-    if kind == IMAGES:
-        return ours(*inputs)
-    if kind == "classifier":
-        return ours(inputs[0], src1_tokens=inputs[1] if len(inputs) == 2 else None)
-    if kind == MASKED:
-        padding = inputs[0].eq(plain_models.PAD).unsqueeze(-1)
-        return ours.get_normalized_probs(ours(*inputs), log_probs=True).masked_fill(padding, 0)
-    output = ours(*inputs) if kind == "language model" else ours(inputs[0], None, inputs[1])
-    return ours.get_normalized_probs(output, log_probs=True)
-
-
-def _tokens(draw: Any, symbols: int, lengths: List[int], left: bool = False) -> Tensor:
-    """Random texts of these lengths, padded on one side."""
-    drawn = torch.randint(4, max(symbols, 5), (len(lengths), max(lengths)), generator=draw)
-    for row, real in enumerate(lengths):
-        drawn[row, slice(0, max(lengths) - real) if left else slice(real, None)] = plain_models.PAD
-    return drawn
-
-
-def _length(options: Dict[str, Any], whole_chunks: bool = False) -> int:
-    """A length of at most LENGTH that covers several chunks where they are short; numbers fill their chunks."""
-    chunks = [value for name, value in options.items() if name.endswith("chunk_size") and (value or -1) > 0]
-    known = [value for name, value in options.items() if re.fullmatch("max_.*positions", name) and value]
-    longest = min([LENGTH, *known])
-    if not chunks:
-        return longest
-    if whole_chunks:
-        return chunks[0] * max(longest // chunks[0], 1)
-    return min(2 * chunks[0] + 3, longest)
+def random_tokens(config: Dict[str, Any]) -> Tensor:
+    """Return two texts (2, L), the second half as long and padded; two chunks where there are some."""
+    length = 2 * config["chunk_size"] if config["use_chunking"] else min(LENGTH, config["max_positions"])
+    tokens = torch.randint(4, config["vocab_size"], (2, length), generator=torch.Generator().manual_seed(SEED))
+    tokens[1, length // 2 :] = PAD
+    return tokens
 
 
 def _double(tensor: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Every published layout, converted and back: tensors bit for bit, outputs as a plain transcription has them."""
 
-import re
+import math
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert import convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
-from fairseq_mega.convert.verifying import largest_difference
 from tests.support import tiny_mega
+from tests.support.plain.comparing import largest_difference
 from tests.support.published_layouts import LAYOUTS
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -79,32 +79,44 @@ def chunked(options: Dict[str, Any]) -> Dict[str, Any]:
 
 @pytest.mark.parametrize("options", CHUNKED)
 def test_chunks_of_both_sides(options: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """The input of --verify is padded where chunks lie in the same places in both layouts."""
-    torch.save(chunked(options), tmp_path / "ours.pt")
+    """The random input is padded where chunks lie in the same places in both layouts."""
+    given = chunked(options)
+    torch.save(given, tmp_path / "ours.pt")
     assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official", "--verify") == 0
     assert run("--input", tmp_path / "there.pt", "--output", tmp_path / "back.pt", "--verify") == 0
-    assert len(re.findall(r"largest difference .*: \d(\.\d)?e-0[6-9]\n", capsys.readouterr().out)) == 2
-    args, wanted = load_checkpoint(tmp_path / "there.pt")["args"], options.get("decoder_chunk_size")
-    assert args.decoder_chunk_size == (options.get("encoder_chunk_size") if wanted is None else wanted)
+    assert capsys.readouterr().out.count("equal, bit for bit") == 2
+    there, wanted = load_checkpoint(tmp_path / "there.pt"), options.get("decoder_chunk_size")
+    assert largest_difference(there, given) < 1e-5
+    assert there["args"].decoder_chunk_size == (options.get("encoder_chunk_size") if wanted is None else wanted)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"activation_fn": "relu"}, {"attention_activation_fn": "laplace"}, {"truncation_length": 3}]
-)
-def test_options_of_another_model_fail(
-    changes: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", [torch.neg, torch.Tensor.double, lambda tensor: tensor + 1e-7])
+def test_a_tensor_that_comes_back_otherwise_fails(
+    change: Callable[[torch.Tensor], torch.Tensor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An option that the layouts read differently is an error, and nothing is written."""
+    """A number or a type that a conversion changes is an error of --verify, and nothing is written."""
     given = published("translator")
     converted = convert_checkpoint(given, "")
-    vars(converted["args"]).update(changes)
+    name = "encoder.layers.1.attention.kappa"
+    converted["model"][name] = change(converted["model"][name])
     monkeypatch.setattr(command.layouts, "to_ours", lambda *unused: converted)
     torch.save(given, tmp_path / "there.pt")
-    arguments = ("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
     with pytest.raises(SystemExit) as end:
-        run(*arguments)
-    assert end.value.code == 2 and "--verify: the outputs differ by" in capsys.readouterr().err
-    assert not (tmp_path / "ours.pt").exists()
+        run("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
+    assert end.value.code == 2 and not (tmp_path / "ours.pt").exists()
+    assert "--verify: converted and back, encoder.layers.1.mega_layer.gamma would be" in capsys.readouterr().err
+
+
+def test_damaged_weights_fail(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    given = published("lra_classifier")
+    given["model"]["classifier.0.0.bias"][1] = math.nan
+    torch.save(given, tmp_path / "there.pt")
+    with pytest.raises(SystemExit):
+        run("--input", tmp_path / "there.pt", "--output", tmp_path / "ours.pt", "--verify")
+    assert "not all numbers are finite in classifier.0.0.bias" in capsys.readouterr().err
 
 
 def test_swapped_names_of_the_ema_show() -> None:
@@ -162,8 +174,8 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     ours, back = tmp_path / "ours.pt", tmp_path / "back.pt"
     assert run("--input", GOLDENS / "lra_classifier.official.pt", "--output", ours, "--verify") == 0
     assert run("--input", ours, "--output", back, "--to", "official", "--verify") == 0
-    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("largest difference")]
-    assert len(printed) == 2 and all(float(line.split()[-1]) < 1e-5 for line in printed)
+    printed = capsys.readouterr().out
+    assert printed.count("equal, bit for bit") == printed.count("outputs: not compared, the published code") == 2
     assert_same(load_checkpoint(back)["model"], published("lra_classifier")["model"])
     for arguments, message in (
         (["--input", ours, "--output", tmp_path / "x.pt", "--verify"], "--verify compares two layouts"),

@@ -1,7 +1,11 @@
 """Checkpoints of transformers' former MegaForMaskedLM: their numbers, converted and back, and what is refused."""
 
 import json
+import re
+import sys
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict
 
 import numpy as np
@@ -10,12 +14,14 @@ import torch
 
 from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
+from fairseq_mega.compat.patches.torchvision_operators import import_torchvision
 from fairseq_mega.convert import transformers_mega
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.transformers_limits import DEFAULTS
 from fairseq_mega.convert.transformers_mega import convert_transformers, publish_transformers
-from fairseq_mega.convert.verifying import largest_difference
 from tests.support import pickles
+from tests.support.plain.comparing import largest_difference
+from tests.support.plain.transformers import masked_language_model
 
 EXPECTED = np.load(Path(__file__).parent.parent / "goldens" / "transformers.expected.npz")
 CASES = sorted({name.split("/")[0] for name in EXPECTED})
@@ -112,12 +118,84 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     write(tmp_path / "theirs", given)
     assert run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt", "--verify") == 0
     assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "back", "--to", "official", "--verify") == 0
-    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("largest difference")]
-    assert len(printed) == 2 and all(float(line.split()[-1]) < 1e-5 for line in printed)
+    assert capsys.readouterr().out.count("equal, bit for bit") == 2
     assert_same(torch.load(tmp_path / "back" / "pytorch_model.bin"), given["model"])
     config = json.loads((tmp_path / "back" / "config.json").read_text())
     assert config["model_type"] == "mega" and config["hidden_size"] == 8 and config["vocab_size"] == 24
     assert load_checkpoint(tmp_path / "ours.pt")["args"].task == "masked_lm"
+
+
+class StandIn(torch.nn.Module):
+    """transformers.MegaForMaskedLM by its formulas."""
+
+    def __init__(self, config: Namespace) -> None:
+        super().__init__()
+        self.config = vars(config)
+        self.weights: Dict[str, torch.Tensor] = {}
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        self.weights = {name: tensor.double() for name, tensor in state_dict.items() if tensor.is_floating_point()}
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Namespace:
+        assert bool((input_ids == 1).eq(attention_mask == 0).all())
+        return Namespace(logits=masked_language_model(self.weights, self.config, input_ids))
+
+
+@pytest.fixture(params=["stand-in", "installed"])
+def with_transformers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "stand-in":
+        module = SimpleNamespace(MegaConfig=Namespace, MegaForMaskedLM=StandIn)
+        monkeypatch.setitem(sys.modules, "transformers", module)
+    else:
+        import_torchvision()
+        installed = pytest.importorskip("transformers", reason="needs transformers 4.30 to 4.46")
+        if not hasattr(installed, "MegaForMaskedLM"):
+            pytest.skip("needs transformers 4.30 to 4.46")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_of_an_installed_transformers_are_compared(
+    case: str, with_transformers: None, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write(tmp_path / "theirs", published(case))
+    assert run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt", "--verify") == 0
+    assert run("--input", tmp_path / "ours.pt", "--output", tmp_path / "back", "--to", "official", "--verify") == 0
+    found = re.findall(r"outputs: largest difference (\S+) from transformers' on", capsys.readouterr().out)
+    assert len(found) == 2 and all(float(difference) < 1e-5 for difference in found)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"activation_fn": "relu"}, {"attention_activation_fn": "laplace"}, {"truncation_length": 3}]
+)
+def test_options_of_another_model_fail(
+    changes: Dict[str, Any],
+    with_transformers: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An option that the layouts read differently is an error, and nothing is written."""
+    given = published("rotary")
+    converted = convert_transformers(given, "")
+    vars(converted["args"]).update(changes)
+    monkeypatch.setattr(command.layouts, "to_ours", lambda *unused: converted)
+    write(tmp_path / "theirs", given)
+    with pytest.raises(SystemExit) as end:
+        run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt", "--verify")
+    assert end.value.code == 2 and "--verify: the outputs differ by" in capsys.readouterr().err
+    assert not (tmp_path / "ours.pt").exists()
+
+
+@pytest.mark.parametrize("module", [None, SimpleNamespace(__version__="5.0")])
+def test_outputs_are_not_compared_without_transformers(
+    module: Any, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is installed, or one that lacks the model."""
+    monkeypatch.setitem(sys.modules, "transformers", module)
+    write(tmp_path / "theirs", published("rotary"))
+    assert run("--input", tmp_path / "theirs", "--output", tmp_path / "ours.pt", "--verify") == 0
+    printed = capsys.readouterr().out
+    assert "equal, bit for bit" in printed and "outputs: not compared, transformers' MegaForMaskedLM" in printed
 
 
 def test_safetensors_hold_tied_tensors_once(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""The published image classifier (XuezheMax/mega-image) written down plainly, on its own names; see plain_forward."""
+"""The published image classifier (XuezheMax/mega-image) written down plainly, on its own names; see forward.py."""
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from .plain_forward import Weights, linear
-from .plain_models import run_layers
+from tests.support.plain.forward import Weights, linear
+from tests.support.plain.models import run_layers
 
 OTHER_NAME = {"move.alpha": "move.delta", "move.delta": "move.alpha"}  # here "alpha" weighs the input
 OPTIONS = {

@@ -1,7 +1,7 @@
-"""The published model (facebookresearch/mega) written down plainly, on its own names of tensors.
+"""Layers of the published model (facebookresearch/mega) written down plainly, on its own names of tensors.
 
-What a converted model is compared with: slow, for short inputs, and sharing nothing with this package's modules. It
-reads weights (name to tensor) and options as the published checkpoint holds them; there is no dropout.
+Converted models are compared with them: slow, for short inputs, and sharing nothing with this package's modules. They
+read weights (name to tensor) and options as the published checkpoint holds them; there is no dropout.
 """
 
 import math

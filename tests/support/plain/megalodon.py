@@ -1,4 +1,4 @@
-"""The published MEGALODON (XuezheMax/megalodon) written down plainly, on its own names of tensors; see plain_forward.
+"""The published MEGALODON (XuezheMax/megalodon) written down plainly, on its own names of tensors; see forward.py.
 
 It reads the tensors of the whole model and its configuration (``config["model"]``); there is no dropout.
 """
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .plain_forward import EPS, Weights, linear, under
+from tests.support.plain.forward import EPS, Weights, linear, under
 
 
 def scaled(weights: Weights, x: Tensor) -> Tensor:

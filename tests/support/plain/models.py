@@ -1,4 +1,4 @@
-"""The published models (facebookresearch/mega) around their layers, written down plainly; see plain_forward."""
+"""The published models (facebookresearch/mega) around their layers, written down plainly; see forward.py."""
 
 import math
 from typing import Any, Dict, List, Optional
@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.modules.activation import get_activation
-
-from .plain_forward import Weights, cross_attention, feed_forward, gated_attention, linear, norm, under
+from tests.support.plain.forward import Weights, cross_attention, feed_forward, gated_attention, linear, norm, under
 
 PAD = 1  # in every dictionary of fairseq
 

@@ -1,4 +1,4 @@
-"""transformers' former MegaForMaskedLM written down plainly, around the layers of plain_models; see plain_forward."""
+"""transformers' former MegaForMaskedLM written down plainly, around the layers of models.py; see forward.py."""
 
 from typing import Any, Dict
 
@@ -6,15 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .names import TRANSFORMERS, to_ours
-from .plain_forward import Weights, linear, under
-from .plain_models import PAD, run_layers
-
-
-def covered_positions(config: Dict[str, Any]) -> int:
-    """P, the position at which a simple bias is centred: the chunk, wherever the configuration names one."""
-    chunk = int(config.get("chunk_size", -1))
-    return chunk if chunk >= 0 else int(config["max_positions"])
+from fairseq_mega.convert.names import TRANSFORMERS, to_ours
+from fairseq_mega.convert.transformers_mega import covered_positions
+from tests.support.plain.forward import Weights, linear, under
+from tests.support.plain.models import PAD, run_layers
 
 
 def masked_language_model(weights: Weights, config: Dict[str, Any], tokens: Tensor) -> Tensor:
