@@ -170,6 +170,70 @@ def test_another_metric_begins_anew(train: Trainer, other: List[object], tmp_pat
     assert best(tmp_path / "a") > 10  # per cent; a loss is about 1
 
 
+@pytest.fixture(scope="module")
+def translator(trainings: tiny_trainings.Trainings, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Folders of trainings of one update, by their metric; each has a best score that none is better than."""
+    folders = {}
+    for metric, options in OF_METRICS.items():
+        folder = folders[metric] = tmp_path_factory.mktemp(metric)
+        given = [*OPTIONS, "--lr-scheduler", "reduce_lr_on_plateau", "--max-update", 1, *options]
+        helpers.run_fairseq("train", trainings.arguments("translation", *given, "--save-dir", folder))
+        for path in folder.glob("*.pt"):
+            state = torch.load(path, weights_only=False)
+            state["extra_state"]["best"] = NEVER[metric]
+            state["optimizer_history"][-1]["lr_scheduler_state"]["best"] = NEVER[metric]
+            torch.save(state, path)
+    return folders
+
+
+NEVER = {"loss": -5.0, "nll_loss": -5.0, "bleu": 500.0}  # scores that are better than what can be
+OF_METRICS: Dict[str, List[object]] = {
+    "loss": ["--label-smoothing", 0.1],
+    "nll_loss": ["--label-smoothing", 0.1, "--best-checkpoint-metric", "nll_loss"],
+    "bleu": [
+        *("--eval-bleu", "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
+        *("--eval-bleu-args", '{"beam": 1, "max_len_b": 3}'),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "other", "anew"),
+    [
+        ("loss", [], False),
+        ("loss", ["--label-smoothing", 0.2], True),
+        ("loss", ["--sentence-avg"], True),
+        ("loss", ["--ignore-prefix-size", 1], True),
+        ("loss", ["--max-valid-steps", 1], True),
+        ("loss", ["--report-accuracy"], False),
+        ("loss", ["--dropout", 0.5, "--max-tokens", 150], False),
+        ("nll_loss", ["--label-smoothing", 0.2, "--sentence-avg"], False),
+        ("nll_loss", ["--ignore-prefix-size", 1], True),
+        ("bleu", ["--label-smoothing", 0.2], False),
+        ("bleu", ["--eval-bleu-print-samples"], False),
+        ("bleu", ["--eval-tokenized-bleu"], True),
+        ("bleu", ["--eval-bleu-args", '{"beam": 2, "max_len_b": 3}'], True),
+    ],
+)
+def test_scores_of_another_kind_do_not_compare(
+    trainings: tiny_trainings.Trainings,
+    translator: Dict[str, Path],
+    metric: str,
+    other: List[object],
+    anew: bool,
+    tmp_path: Path,
+) -> None:
+    """Begin the best score anew, and that of the schedule, with options that change what is measured."""
+    folder = tmp_path / "a"
+    shutil.copytree(translator[metric], folder)
+    options = [*OPTIONS, "--lr-scheduler", "reduce_lr_on_plateau", "--max-update", 2, *OF_METRICS[metric]]
+    output = helpers.run_fairseq("train", trainings.arguments("translation", *options, *other, "--save-dir", folder))
+    last = torch.load(folder / "checkpoint_last.pt", weights_only=False)
+    kept = [last["extra_state"]["best"], last["optimizer_history"][-1]["lr_scheduler_state"]["best"]]
+    assert ("is of another kind" in output) == anew
+    assert [score == NEVER[metric] for score in kept] == [not anew, not anew]
+
+
 def test_checkpoints_of_before_go_on(train: Trainer, tmp_path: Path) -> None:
     """Without what we add: the best score counts, and the patience begins with it."""
     train("a", "--lr", 0, "--max-epoch", 2, "--patience", 3)

@@ -1,5 +1,6 @@
 """Record of validations in a checkpoint: the best score, of which data it is, and how long none was better."""
 
+import argparse
 import hashlib
 import logging
 import os
@@ -16,6 +17,9 @@ logger = logging.getLogger("fairseq_mega.compat.checkpoints.validations")
 
 KEY = "validations"  # in the extra_state of a checkpoint
 SAMPLES = 32  # of a validation set, read for its digest
+OF_NO_SCORE = ("report_accuracy", "eval_bleu_print_samples")  # options of criterions and of BLEU
+OF_THE_LOSS_ALONE = ("label_smoothing", "sentence_avg")  # and not of nll_loss and ppl
+OF_THE_PART = ("max_tokens_valid", "batch_size_valid")  # that --max-valid-steps batches make
 
 
 def remember_validations() -> None:
@@ -78,6 +82,7 @@ def _load_with_validations(
         "maximize": bool(cfg.maximize_best_checkpoint_metric),
         "subset": subset,
         "data": digest(trainer.task.datasets.get(subset)),
+        "score": options_of_score(trainer.cfg),
     }
     trainer.validations, trainer.stop_early, trainer.other_data = now, stop, False
     extra_state = loaded[0]
@@ -88,11 +93,15 @@ def _load_with_validations(
     if not hasattr(save, "best"):  # none yet, or one that is to be forgotten
         return loaded
     before = extra_state.get(KEY, now)
-    other = [name for name in now if None not in (before[name], now[name]) and before[name] != now[name]]
+    other = [name for name in now if None not in (before.get(name), now[name]) and before[name] != now[name]]
     trainer.other_data = "data" in other and "subset" not in other
     if other:
-        logger.info(f"the best score in {restored} is of another metric or other validation data: it begins anew")
+        reason = "another metric or other validation data"
+        if other == ["score"]:
+            reason = f"another kind ({before['score']}, now {now['score']})"
+        logger.info(f"the best score in {restored} is of {reason}: it begins anew")
         del save.best
+        _forget_best_of_plateau(trainer.lr_scheduler)
         return loaded
     if stop is not None:
         stop.best, stop.num_runs = before.get("patience_best", save.best), before.get("runs_without", 0)
@@ -100,6 +109,39 @@ def _load_with_validations(
         logger.info(f"{cfg.save_dir} has no checkpoint_best{suffix}.pt: the next validation makes one")
         del save.best
     return loaded
+
+
+def _forget_best_of_plateau(schedule: typing.Any) -> None:
+    """Let --lr-scheduler reduce_lr_on_plateau, which keeps the best score too, begin anew with the next one."""
+    of_torch = getattr(schedule, "lr_scheduler", None)
+    if isinstance(of_torch, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        of_torch._reset()
+
+
+def options_of_score(cfg: typing.Any) -> str:
+    """Return the options that decide what the best score is a number of: two scores with other ones do not compare.
+
+    Args:
+        cfg: all options of a training.
+    """
+    metric, given = cfg.checkpoint.best_checkpoint_metric, {}
+    if metric == "bleu":
+        given = {name: value for name, value in _options(cfg.task).items() if name.startswith("eval_")}
+    elif not cfg.checkpoint.maximize_best_checkpoint_metric:  # a loss; an accuracy is the same with each criterion
+        given = _options(cfg.criterion)
+        if metric != "loss":
+            given = {name: value for name, value in given.items() if name not in OF_THE_LOSS_ALONE}
+    if cfg.dataset.max_valid_steps is not None:
+        given["max_valid_steps"] = cfg.dataset.max_valid_steps
+        given.update((name, getattr(cfg.dataset, name)) for name in OF_THE_PART)
+    words = (f"--{name.replace('_', '-')} {value}" for name, value in sorted(given.items()) if name not in OF_NO_SCORE)
+    return " ".join(words)
+
+
+def _options(group: typing.Any) -> typing.Dict[str, typing.Any]:
+    """Options of a group; none of one that fairseq keeps together with all other options."""
+    found = {} if isinstance(group, argparse.Namespace) else dict(group)
+    return {name: value for name, value in found.items() if name != "_name"}
 
 
 def _save_with_validations(
