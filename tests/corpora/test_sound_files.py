@@ -71,6 +71,30 @@ def by_library(form: str, subtype: str, times: int = 1) -> bytes:
     return stream.getvalue()
 
 
+def with_number(make: Callable[[], bytes], form: str, place: Tuple[bytes, int], value: int) -> Callable[[], bytes]:
+    """Another number in a header: in the form of struct, so many bytes behind a mark."""
+
+    def changed() -> bytes:
+        content = make()
+        begin = content.index(place[0]) + place[1]
+        return content[:begin] + struct.pack(form, value) + content[begin + struct.calcsize(form) :]
+
+    return changed
+
+
+def flac(total: int) -> Callable[[], bytes]:
+    """The tone with another number of samples in the header, 16 bits a sample at 16 kHz."""
+    return with_number(lambda: by_library("FLAC", "PCM_16"), ">Q", (b"fLaC", 18), 16000 << 44 | 15 << 36 | total)
+
+
+def in_library(form: str) -> Callable[[], bytes]:
+    return partial(by_library, form, "PCM_16")
+
+
+def long_mp3() -> bytes:
+    return by_library("MP3", "MPEG_LAYER_III", 10)
+
+
 PCM = TONE.tobytes()
 INFO = chunk(b"LIST", b"INFO")
 READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest difference to the tone
@@ -117,6 +141,11 @@ READ: Dict[str, Tuple[Callable[[], bytes], float]] = {  # and the largest differ
     "zeros behind": (lambda: riff(PCM, behind=bytes(2000)), 0),
     "a chunk behind that is cut off": (lambda: riff(PCM, behind=INFO[:-2]), 0),
     "FLAC": (lambda: by_library("FLAC", "PCM_16"), 0),
+    "FLAC through a pipe": (flac(0), 0),
+    "AU through a pipe": (with_number(in_library("AU"), ">I", (b".snd", 8), 0xFFFFFFFF), 0),
+    "AIFF through a pipe": (with_number(in_library("AIFF"), ">I", (b"SSND", 4), 0), 0),
+    "AU before zeros": (lambda: by_library("AU", "PCM_16") + bytes(2000), 0),
+    "AIFF before a chunk": (lambda: by_library("AIFF", "PCM_16") + b"NAME\0\0\0\4tone", 0),
     "FLAC of 24 bits": (lambda: by_library("FLAC", "PCM_24"), 0),
     "AIFF": (lambda: by_library("AIFF", "PCM_16"), 0),
     "SPHERE": (lambda: by_library("NIST", "PCM_16"), 0),
@@ -237,7 +266,31 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "a pointer": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "is no recording: it is a pointer of Git"),
     "AIFF, cut off": (cut(lambda: by_library("AIFF", "PCM_16")), "sound in AIFF, and it is cut off"),
     "SPHERE, cut off": (cut(lambda: by_library("NIST", "PCM_16")), "sound in NIST SPHERE, and it is cut off"),
-    "FLAC, cut off": (cut(lambda: by_library("FLAC", "PCM_16")), "sound in FLAC, and soundfile cannot read it"),
+    "FLAC, cut off": (cut(lambda: by_library("FLAC", "PCM_16")), "sound in FLAC, and (soundfile cannot|it is cut off)"),
+    **{
+        f"{name} that announces {fewer}": (make, f"wrong sizes: {rest} bytes follow the samples that its header")
+        for name, fewer, rest, make in (
+            ("AU", "fewer", 6000, with_number(in_library("AU"), ">I", (b".snd", 8), 2000)),
+            ("AU", "none", 8000, with_number(in_library("AU"), ">I", (b".snd", 8), 0)),
+            ("AIFF", "fewer", 6000, with_number(in_library("AIFF"), ">I", (b"SSND", 4), 2008)),
+            ("CAF", "fewer", 6000, with_number(in_library("CAF"), ">q", (b"data", 4), 2004)),
+            ("Wave64", "fewer", 6000, with_number(in_library("W64"), "<Q", (b"data", 16), 2024)),
+            ("VOC", "fewer", 6001, with_number(in_library("VOC"), "<H", (b"\x09\x4c\x1f", 1), 2012)),
+            ("SPHERE", "fewer", 6000, lambda: by_library("NIST", "PCM_16").replace(b"-i 4000\n", b"-i 1000\n")),
+        )
+    },
+    "AIFF that contradicts itself": (
+        with_number(in_library("AIFF"), ">I", (b"COMM", 10), 1000),
+        "its header announces another number of samples than it holds",
+    ),
+    "FLAC that announces fewer": (flac(1000), "its header announces another number of samples than it holds"),
+    "FLAC that announces more": (flac(5000), "sound in FLAC, and it is cut off"),
+    "MP3 that announces fewer": (with_number(long_mp3, ">I", (b"Xing", 8), 20), "sound in MP3, and it is cut off or"),
+    "MP3 that announces more": (with_number(long_mp3, ">I", (b"Xing", 8), 90), "sound in MP3, and it is cut off or"),
+    "MP3 of frames of many sizes that announces none": (
+        with_number(long_mp3, ">I", (b"Xing", 4), 14),
+        "sound in MP3, and it is cut off or",
+    ),
     "Vorbis, cut off": (cut(lambda: by_library("OGG", "VORBIS", 12)), "sound in Ogg, and it is cut off or"),
     "Opus, cut off": (all_but_the_last_page, "sound in Ogg, and it is cut off or damaged"),
     "Opus, zeros at its end": (

@@ -1,13 +1,16 @@
 """Files of sound as samples of one channel at 16 kHz: WAV by itself, other forms by the library soundfile."""
 
+import contextlib
 import io
 import re
-from typing import Optional
+import tempfile
+from typing import Any, Iterator, Optional
 
 import numpy as np
 
 from fairseq_mega.data.class_folders import Wanted
-from fairseq_mega.data.file_kinds import HEAD, MP3, NO_TEXT, OGG, WAV, FileKind, kind_of
+from fairseq_mega.data.file_kinds import FLAC, HEAD, MP3, NO_TEXT, OGG, WAV, FileKind, kind_of
+from fairseq_mega.lab.prepare.classification.sound_headers import bytes_beyond, samples_of_mp3, without_flac_length
 from fairseq_mega.lab.prepare.classification.wave_files import (
     FROM_A_PIPE,
     UnknownCoding,
@@ -18,6 +21,7 @@ from fairseq_mega.lab.prepare.classification.wave_files import (
 )
 
 RATE = 16_000  # samples per second
+BLOCK = 1 << 20  # samples that are read at once
 CONVERT = f"`ffmpeg -i IN -ac 1 -ar {RATE} -c:a pcm_s16le OUT.wav`"
 ENDINGS = (".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav", ".wave")
 SOUNDS = Wanted("recordings", ENDINGS, lambda kind: kind.group == "sound")
@@ -111,11 +115,21 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
             f"{name}: {described}, and it holds several recordings, one behind the other, of which only the first "
             f"would be read: cut it into files of one each, with {CONVERT} for the first"
         )
+    beyond = bytes_beyond(content)
+    if beyond:
+        raise ValueError(
+            f"{name}: {described}, and it has wrong sizes: {beyond} bytes follow the samples that its header "
+            f"announces: get a new copy"
+        )
+    stated = samples_of_mp3(content) if kind is MP3 else 0
+    if kind is FLAC:
+        content, stated = without_flac_length(content)
     try:
-        with soundfile.SoundFile(io.BytesIO(content)) as file:
+        with _opened(soundfile, content, kind) as file:
             exact = file.subtype == "PCM_16"
-            samples = file.read(dtype="int16" if exact else "float64", always_2d=True)
-            wanted, rate, coding, log = file.frames, file.samplerate, file.subtype_info, file.extra_info
+            samples = _all_samples(file, "int16" if exact else "float64")
+            wanted = stated if kind is FLAC else max(stated, file.frames)
+            rate, coding, log = file.samplerate, file.subtype_info, file.extra_info
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(
             f"{name}: {described}, and soundfile cannot read it ({_fault(error)}): get a new copy, or convert it: "
@@ -124,11 +138,42 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
     announced = _announced(content)
     if len(samples) < max(wanted, announced) or _is_cut_off(log) or (kind is OGG and not _has_its_end(content)):
         raise ValueError(f"{name}: {described}, and it is cut off or damaged: get a new copy, or convert it: {CONVERT}")
+    if _contradicts_itself(log) or (kind is FLAC and 0 < stated < len(samples)):
+        raise ValueError(
+            f"{name}: {described}, and its header announces another number of samples than it holds: get a new copy"
+        )
     samples = samples[: announced or None]
     try:
         return Wave(rate, samples if exact else scaled_floats(samples), coding)
     except WaveError as error:
         raise ValueError(f"{name} {error}: convert it: {CONVERT}") from error
+
+
+@contextlib.contextmanager
+def _opened(soundfile: Any, content: bytes, kind: FileKind) -> Iterator[Any]:
+    """Open a file of the library that ends where its samples do, whatever its header says."""
+
+    class ToItsEnd(soundfile.SoundFile):  # type: ignore[misc]
+        def seekable(self) -> bool:  # else the library looks for the announced end
+            return False
+
+    if kind is not MP3:
+        with ToItsEnd(io.BytesIO(content)) as file:
+            yield file
+        return
+    with tempfile.NamedTemporaryFile(suffix=".mp3") as copy:  # which libsndfile 1.2.2 reads by its path alone
+        copy.write(content)
+        copy.flush()
+        with ToItsEnd(copy.name) as file:
+            yield file
+
+
+def _all_samples(file: Any, kind: str) -> np.ndarray:
+    """Return the samples (frames, channels) of a file of the library, block by block up to its end."""
+    blocks = [file.read(BLOCK, dtype=kind, always_2d=True)]
+    while len(blocks[-1]) == BLOCK:
+        blocks.append(file.read(BLOCK, dtype=kind, always_2d=True))
+    return np.concatenate(blocks)
 
 
 def _fault(error: Exception) -> str:
@@ -156,6 +201,11 @@ def _announced(content: bytes) -> int:
     """Number of samples that the header of a SPHERE file announces; 0 in others."""
     found = re.search(rb"\nsample_count -i (\d+)", content[:HEAD]) if content.startswith(b"NIST_1A") else None
     return int(found.group(1)) if found else 0
+
+
+def _contradicts_itself(log: str) -> bool:
+    """Return whether the library has found as many samples as one number of an AIFF file says, and not the other."""
+    return any(int(number) > 0 for number in re.findall(r"\((\d+)\) not equal to frame count", log))
 
 
 def _is_cut_off(log: str) -> bool:
