@@ -153,7 +153,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
 def _opened(soundfile: Any, content: bytes, kind: FileKind) -> Iterator[Any]:
     """Open a file of the library that ends where its samples do, whatever its header says."""
 
-    class ToItsEnd(soundfile.SoundFile):  # type: ignore[misc]
+    class ToItsEnd(soundfile.SoundFile):
         def seekable(self) -> bool:  # else the library looks for the announced end
             return False
 
