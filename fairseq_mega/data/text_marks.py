@@ -3,11 +3,27 @@
 import contextlib
 import re
 import unicodedata
-from typing import Callable, Dict, Iterable, Iterator, Sequence
+from html.entities import html5
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 _FORMS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uff9f]")
 
 _SUSPECT = re.compile("[\u00c2\u00c3\u00c5\u00d0\u00d1\u00e2].")
+
+_ESCAPE = re.compile(r"&(#\d+;|#[xX][0-9a-fA-F]+;|[a-zA-Z][a-zA-Z0-9]+;)")
+_DOCUMENT = re.compile(r"^\s*<doc( [a-z]+=\"[^\"]*\")+>\s*$")
+_TAG = re.compile(  # not <unk>, and no List<String>
+    r"</?(seg|hl|p|br|tuv?|s|b|i)(\s[^<>]*)?/?>"
+    r"|</[a-zA-Z][\w:.-]*\s*>|<[a-zA-Z][\w:.-]*(\s+[\w:.-]+\s*=\s*[\"'][^<>]*/?|\s*/)>"
+    r"|<\?xml|<!DOCTYPE\b|<!--",
+    re.IGNORECASE,
+)
+
+
+def _is_escaped(line: str) -> bool:
+    """Return whether a line holds an escape of HTML or of Moses."""
+    return any(name.startswith("#") or name in html5 for name in _ESCAPE.findall(line))
 
 
 def _is_misread(line: str) -> bool:
@@ -21,12 +37,13 @@ def _is_misread(line: str) -> bool:
 
 
 PROCESSED: Dict[str, Callable[[str], object]] = {  # a search for the marks in a line
-    "escapes such as &apos; and &quot;": re.compile(r"&(apos|quot|amp|lt|gt|nbsp|#x?[0-9a-fA-F]+);").search,
+    "escapes such as &apos; and &quot;": _is_escaped,
     "subwords that end in @@": re.compile(r"\S@@(\s|$)").search,
     "pieces of sentencepiece (\u2581)": re.compile("\u2581").search,
     "words joined by @-@": re.compile(r"\s@-@\s").search,
     "letters such as \u00c3\u00a9 for \u00e9, of UTF-8 that was read as another encoding": _is_misread,
-    "tags such as <seg> and <br>": re.compile(r"</?(seg|hl|p|br|tuv?|s|b|i)(\s[^<>]*)?/?>").search,
+    "headers such as <doc id=...> of WikiExtractor": _DOCUMENT.search,
+    "tags such as <seg> and <br>": _TAG.search,
 }
 _COMPOSED = "accents that are not composed (`uconv -x any-nfc` composes them)"
 WRITTEN: Dict[str, Callable[[str], object]] = {  # otherwise, what looks alike
@@ -37,17 +54,34 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # otherwise, what looks alike
 
 
 _MANY = 0.01  # of the lines
+_ALWAYS = (_DOCUMENT.search,)  # told wherever one line has them
+SAMPLE = 4_000_000  # characters or bytes from the beginning of a long text, in which marks are looked for
 
 
-def told_marks(path: object, lines: Sequence[str]) -> Iterator[str]:
-    """Notes on the marks of other tools in a training text: a model of it needs them in each text that it reads."""
+def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Iterator[str]:
+    """Notes on the marks of other tools in a training text: a model of it needs them in each text that it reads.
+
+    Args:
+        path: names the text.
+        lines: of the text.
+        first: whether the text has more lines than these, its first ones.
+    """
     for what, has_mark in PROCESSED.items():
         count = counted(lines, has_mark)
-        if count >= max(1, _MANY * len(lines)):
+        if count >= (1 if has_mark in _ALWAYS else max(1, _MANY * len(lines))):
             yield (
-                f"note: {count:,} of the {len(lines):,} lines of {path} hold {what}, which are learnt as they are: "
-                f"undo them, or write new texts alike"
+                f"note: {count:,} of the {'first ' if first else ''}{len(lines):,} lines of {path} hold {what}, which "
+                f"are learnt as they are: undo them, or write new texts alike"
             )
+
+
+def first_lines(path: Path) -> Tuple[List[str], bool]:
+    """Return the first lines of a file in UTF-8, as far as they can be read, and whether it has more."""
+    with path.open("rb") as stream:
+        text = stream.read(SAMPLE)
+        more = bool(stream.read(1))
+    lines = text.decode("utf-8", "replace").splitlines()
+    return (lines[:-1] or lines) if more else lines, more
 
 
 def counted(lines: Iterable[str], has_mark: Callable[[str], object]) -> int:

@@ -15,6 +15,8 @@ from fairseq_mega.lab.prepare.language_modeling import command
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
 from fairseq_mega.lab.prepare.language_modeling.splitting import follow_bytes
 from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.prepare.text_scripts import command as text_scripts
+from fairseq_mega.lab.prepare.text_scripts.options import parse
 from tests.support import helpers
 
 SPLITS = ("train", "valid", "test")
@@ -353,3 +355,15 @@ def test_decode_reads_numbers_and_writes_text(
     monkeypatch.setattr("sys.stdin", io.StringIO("1 300\n"))
     assert run("decode") == 1
     assert b"line 1: '300' is no byte" in capsysbinary.readouterr().err
+
+
+@pytest.mark.parametrize("unit", ["bytes", "words"])
+def test_marks_of_other_tools_are_told_of_ones_own_text(
+    unit: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("".join(f"<p>{number} is sch\u00c3\u00b6n &auml;</p>\n" for number in range(400)), "utf-8")
+    words = ["text_lm", "--train", str(path), "--unit", unit, "--out", str(tmp_path)]
+    text_scripts.split(parse(words))
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: 400 of the 400 lines of")]
+    assert [sum(kind in line for line in told) for kind in ("letters", "escapes", "tags")] == [1, 1, 1]

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 
 from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
+from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile
 from tests.support import json_texts
@@ -52,6 +53,49 @@ def test_bad_lines_may_be_left_out(tmp_path: Path) -> None:
     run = prepare(*given, "--bad-lines", "skip").succeeded()
     assert "a.jsonl: 40 documents of JSON lines, 1 bad ones left out" in run.output
     assert len((tmp_path / "out" / "train.jsonl").read_text().splitlines()) == 36
+
+
+FOREIGN = {  # texts with what other tools left in them
+    "WikiExtractor": ('<doc id="7" url="https://x" title="Oak">\nOak\n{}\n</doc>\n\n', "headers such as <doc id="),
+    "TMX": ('<tuv xml:lang="de"><seg>{}</seg></tuv>\n\n', "tags such as"),
+    "TEI": ('<w lemma="oak">{}</w>\n<lb n="3"/>\n\n', "tags such as"),
+    "XML": ("<entry>\n{}\n</entry>\n\n", "tags such as"),
+    "HTML": ("{} &nbsp; &auml;\n\n", "escapes such as"),
+    "misread": ("{} schÃ¶n\n\n", "letters such as"),
+    "plain": ("{} of <unk> and List<String>, a < b\n\n", ""),
+}
+
+
+@pytest.mark.parametrize("lines", [True, False])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_marks_of_other_tools_are_told(name: str, lines: bool, tmp_path: Path) -> None:
+    form, told = FOREIGN[name]
+    texts = [form.format(text).strip("\n") for text in json_texts.documents(40, 1)]
+    path = tmp_path / "x.txt"
+    if lines:
+        json_texts.write(path, texts)
+    else:
+        path.write_text("\n\n".join(texts), encoding="utf-8")
+    options = ("--texts", path, "--vocab-size", 300, "--out", tmp_path / "out")
+    notes = [line for line in prepare("own-documents", *options).output.splitlines() if "learnt as they are" in line]
+    assert any(told in note and f"lines of {path} hold" in note for note in notes) if told else not notes
+
+
+def test_a_long_text_with_few_headers_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text('<doc id="7" title="Oak">\n' + "Oak is a tree.\n" * 500 + "</doc>\n")
+    assert [note.split(" hold ")[1][:7] for note in told_marks(path, *first_lines(path))] == ["headers"]
+
+
+def test_a_limit_is_told(tmp_path: Path) -> None:
+    for name in "abc":
+        json_texts.write(tmp_path / f"{name}.jsonl", json_texts.documents(30, 1))
+    files = [tmp_path / f"{name}.jsonl" for name in "abc"]
+    options = ("--texts", *files, "--vocab-size", 300, "--out", tmp_path / "out", "--limit", 40)
+    output = prepare("own-documents", *options).succeeded().output
+    assert f"{files[0]}: 30 documents of JSON lines\n" in output
+    assert f"{files[1]}: 10 documents of JSON lines, the first ones (--limit 40)\n" in output
+    assert f"{files[2]}: not read (--limit 40)\n" in output
 
 
 def test_bad_wishes(tmp_path: Path) -> None:

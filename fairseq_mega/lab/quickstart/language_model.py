@@ -16,6 +16,7 @@ from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.language_modeling import gcide
 from fairseq_mega.lab.prepare.language_modeling.binarising import binarise
 from fairseq_mega.lab.prepare.language_modeling.command import main as language_modeling
+from fairseq_mega.lab.prepare.language_modeling.splitting import tell_marks
 from fairseq_mega.lab.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.lab.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
 from fairseq_mega.lab.runs.commands import call, module
@@ -85,6 +86,8 @@ class LanguageModel:
         how = ["split", "--unit", "bytes", "--train", self.text, "--limit", limit, "--held-out", share]
         how += ["--output", self.folder / "text"]
         call(language_modeling, how)
+        if self.options.text is not None:
+            tell_marks(self.text)
 
     def binarise(self) -> None:
         """Write the text as numbers."""

@@ -22,6 +22,7 @@ from fairseq_mega.data.json_lines import (
     text_of,
     without_repeats,
 )
+from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
@@ -212,18 +213,27 @@ def taken(args: argparse.Namespace) -> Iterator[str]:
     """All documents that are wanted; prints what was found in each file."""
     left: Optional[int] = args.limit
     for path in args.texts:
+        if left == 0:
+            say(f"{path}: not read (--limit {args.limit})")
+            continue
         file, count = DocumentFile(path, args.text_field, args.bad_lines), 0
         if file.marked_up:
             say(f"note: {path} is taken as plain text, its commas or tags included; write its texts as JSON lines")
-        for text in file:
-            if left == 0:
-                return
-            left = None if left is None else left - 1
+        beginning: List[str] = []
+        room = SAMPLE
+        for text in itertools.islice(file, left):
             count += 1
+            if room > 0:
+                room -= len(text) + 1
+                beginning += text.splitlines()
             yield text
+        for note in told_marks(path, beginning, first=room <= 0):
+            say(note)
         left_out = f", {file.skipped:,} bad ones left out (--bad-lines skip)" if file.skipped else ""
         left_out += f", {file.empty:,} without anything to read left out" if file.empty else ""
+        left_out += f", the first ones (--limit {args.limit})" if count == left else ""
         say(f"{path}: {count:,} documents of {file.form}{left_out}")
+        left = None if left is None else left - count
 
 
 def tell_lost(vocabulary: Path, texts: List[str]) -> None:

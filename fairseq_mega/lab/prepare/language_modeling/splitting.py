@@ -9,6 +9,7 @@ from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import encode
 from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
+from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.lab.prepare.language_modeling import made_up
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
@@ -87,6 +88,13 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
                 f"note: {path} begins as JSON does, and its braces and names are taken as text; for the texts in it "
                 f"use fairseq-mega-prepare own-documents"
             )
+
+
+def tell_marks(*paths: Path) -> None:
+    """Print notes on the marks of other tools in texts of one's own."""
+    for path in paths:
+        for note in told_marks(path, *first_lines(path)):
+            say(note)
 
 
 def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRange]]]:

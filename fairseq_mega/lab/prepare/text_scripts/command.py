@@ -10,6 +10,7 @@ from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.language_modeling import gcide
 from fairseq_mega.lab.prepare.language_modeling.binarising import binarise
 from fairseq_mega.lab.prepare.language_modeling.command import main as language_modeling
+from fairseq_mega.lab.prepare.language_modeling.splitting import tell_marks
 from fairseq_mega.lab.prepare.text_scripts.options import ENWIK8, GCIDE, OWN, WIKITEXT, parse
 from fairseq_mega.lab.runs.commands import StageError, call
 from fairseq_mega.lab.runs.folder import Work
@@ -87,6 +88,13 @@ def split_words(options: argparse.Namespace) -> List[str]:
     return [*words, *given(train=train, valid=options.valid, test=options.test), *["--smoke"] * options.smoke]
 
 
+def split(options: argparse.Namespace) -> None:
+    """Write the splits of a text, one's own with notes on what it holds beside text."""
+    call(language_modeling, split_words(options))
+    if options.name == OWN and not options.smoke:
+        tell_marks(*(Path(path) for path in (options.train, options.valid, options.test) if path))
+
+
 def count_words(options: argparse.Namespace) -> List[str]:
     """Arguments of ``count``: nothing may be lost, and WikiText is to have its published counts."""
     folder = options.out
@@ -108,7 +116,7 @@ def prepare(options: argparse.Namespace) -> None:
     work = Work(options.out, settings_of(options), "--out")
     if options.name != OWN:
         work.stage("obtain", lambda: call(language_modeling, obtain_words(options)))
-    work.stage("split", lambda: call(language_modeling, split_words(options)))
+    work.stage("split", lambda: split(options))
     work.stage("binarise", lambda: binarise(work, options.workers, getattr(options, "threshold", 0)))
     call(language_modeling, count_words(options))
     say(f"done: {work.folder / 'data-bin'} (counts: {work.folder / 'counts.json'})")
