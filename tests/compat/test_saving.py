@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.compat.checkpoints import locks
 from fairseq_mega.data import token_index
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.reproduce import runner
 from tests.support import helpers, tiny_trainings
 

@@ -9,8 +9,8 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.lab.prepare import archives, command, debian, download
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 

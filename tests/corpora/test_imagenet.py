@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.data.image_folder import ImageFolder
-from fairseq_mega.lab.prepare.classification import imagenet, made_up
+from fairseq_mega.lab.prepare.classification import imagenet, toy_data
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 ANY = "--any-archives"
@@ -15,7 +15,7 @@ ANY = "--any-archives"
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
-    assert made_up.main(["imagenet", str(tmp_path / "archives")]) == 0
+    toy_data.write("imagenet", tmp_path / "archives")
     return tmp_path / "archives"
 
 
@@ -69,6 +69,6 @@ def test_damaged_archives_are_named(archives: Path, tmp_path: Path, name: str) -
 
 def test_images_without_class(archives: Path, tmp_path: Path) -> None:
     with tarfile.open(archives / "ILSVRC2012_img_val.tar", "a") as archive:
-        made_up.add_file(archive, "ILSVRC2012_val_00000099.JPEG", b"")
+        toy_data.add_file(archive, "ILSVRC2012_val_00000099.JPEG", b"")
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
     assert "holds 17 images, its development kit knows 16" in message

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.lab.prepare import download
-from fairseq_mega.lab.prepare.language_modeling import command, made_up
+from fairseq_mega.lab.prepare.language_modeling import command, toy_data
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
 from fairseq_mega.lab.prepare.splits import SPLITS
 
@@ -30,8 +30,8 @@ def obtain(corpus: str, folder: Path, *options: object) -> int:
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small archives in place of the real ones, with their checksums, at addresses that cannot be reached."""
     for name in ("wikitext-2", "enwik8"):
-        made_up.write_corpus(name, tmp_path / f"{name}.zip")
-    text = made_up.running_text(made_up.SIZE)
+        toy_data.write_corpus(name, tmp_path / f"{name}.zip")
+    text = toy_data.running_text(toy_data.SIZE)
     md5 = hashlib.md5((tmp_path / "wikitext-2.zip").read_bytes()).hexdigest()
     wikitext = replace(CORPORA["wikitext-2"], url=f"{UNREACHABLE}/wikitext-2-v1.zip", archive_digests={"md5": md5})
     enwik8 = replace(
@@ -50,7 +50,7 @@ def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
     archive = small / "wikitext-2.zip"
     assert obtain("wikitext-2", small, "--archive", archive) == 0
     for split in SPLITS:
-        want = "".join(f"{line}\n" for line in made_up.wikitext_lines(split))
+        want = "".join(f"{line}\n" for line in toy_data.wikitext_lines(split))
         assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
     record = json.loads((small / "SOURCE.json").read_text())
     assert record == {
@@ -63,7 +63,7 @@ def test_a_downloaded_archive_is_recorded_with_its_address(small: Path) -> None:
     (small / "raw").mkdir()
     (small / "enwik8.zip").rename(small / "raw" / "enwik8.zip")
     assert obtain("enwik8", small) == 0
-    assert (small / "raw" / "enwik8").read_bytes() == made_up.running_text(made_up.SIZE)
+    assert (small / "raw" / "enwik8").read_bytes() == toy_data.running_text(toy_data.SIZE)
     assert json.loads((small / "SOURCE.json").read_text())["enwik8.zip"]["url"] == f"{UNREACHABLE}/enwik8.zip"
 
 
@@ -130,16 +130,16 @@ def test_an_incomplete_or_damaged_text_folder_is_named(small: Path, capsys: pyte
 
 
 def test_an_unpacked_enwik8_is_taken_too(small: Path) -> None:
-    (small / "copy").write_bytes(made_up.running_text(made_up.SIZE))
+    (small / "copy").write_bytes(toy_data.running_text(toy_data.SIZE))
     assert obtain("enwik8", small, "--archive", small / "copy") == 0
-    assert (small / "raw" / "enwik8").read_bytes() == made_up.running_text(made_up.SIZE)
+    assert (small / "raw" / "enwik8").read_bytes() == toy_data.running_text(toy_data.SIZE)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<html>moved</html>", f"enwik8: expected {made_up.SIZE} bytes, found 18. It came from "),
-        (bytes(made_up.SIZE), "enwik8: expected MD5 "),
+        (b"<html>moved</html>", f"enwik8: expected {toy_data.SIZE} bytes, found 18. It came from "),
+        (bytes(toy_data.SIZE), "enwik8: expected MD5 "),
     ],
 )
 def test_something_else_than_enwik8_is_refused(
@@ -167,12 +167,12 @@ def test_archives_that_are_damaged_or_of_something_else(small: Path, capsys: pyt
 
 
 def test_a_dictionary_is_unpacked_and_its_package_recorded(small: Path, capsys: pytest.CaptureFixture) -> None:
-    made_up.write_corpus("gcide", small / "gcide.dict.dz")
+    toy_data.write_corpus("gcide", small / "gcide.dict.dz")
     package = small / "dict-gcide_1_all.deb"
     package.write_bytes(b"package")
     options = ["--dictionary", small / "gcide.dict.dz", "--output", small / "gcide.txt", "--record", small / "S.json"]
     assert run("dictionary", *options, "--package", package, "--version", "0.48+nmu1") == 0
-    assert (small / "gcide.txt").read_bytes() == made_up.running_text(made_up.SIZE)
+    assert (small / "gcide.txt").read_bytes() == toy_data.running_text(toy_data.SIZE)
     record = json.loads((small / "S.json").read_text())
     assert record[package.name] == {
         "version": "0.48+nmu1",

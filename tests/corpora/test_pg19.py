@@ -13,9 +13,9 @@ import pytest
 
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare import download
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
 from fairseq_mega.lab.prepare.language_modeling import pg19
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE, words_of
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
 

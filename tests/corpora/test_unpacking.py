@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_mega.lab.prepare import archives, download, tables, unpacking
+from fairseq_mega.lab.prepare import archives, download, text_files, unpacking
 from fairseq_mega.lab.prepare.classification import cifar10
 from fairseq_mega.lab.prepare.language_modeling.obtaining import take_text, unpack
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
@@ -38,7 +38,7 @@ def test_gzip(bomb: Path) -> None:
     text = bomb.with_name("letters.gz")
     text.write_bytes(gzip.compress(b"a" * len(ZEROS)))
     with pytest.raises(OSError, match=REFUSED):
-        list(tables.read_table(text, 3))
+        list(text_files.read_table(text, 3))
     with pytest.raises(download.DownloadError, match=REFUSED):
         check_gzip(bomb)
 

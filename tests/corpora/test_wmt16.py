@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.lab.prepare.wmt16 import command, made_up, sources, texts
+from fairseq_mega.lab.prepare.wmt16 import command, sources, texts, toy_data
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
 from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus, keep_pair
 from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, TextError, read_lines, transform, transform_missing
@@ -29,7 +29,7 @@ def run(*arguments: object) -> int:
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
-    made_up.write_archives(tmp_path / "archives")
+    toy_data.write_archives(tmp_path / "archives")
     return tmp_path / "archives"
 
 
@@ -51,9 +51,9 @@ def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path
     for side, language in enumerate(("en", "de")):
         for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
             corpus = next(corpus for corpus in sources.EVALUATION if corpus.name == name)
-            want = [" ".join(pair[side].split()) for pair in made_up.corpus_pairs(corpus)]
+            want = [" ".join(pair[side].split()) for pair in toy_data.corpus_pairs(corpus)]
             assert list(read_lines(tmp_path / "raw" / f"{name}.{language}")) == want
-        pairs = [pair for corpus in sources.TRAINING for pair in made_up.corpus_pairs(corpus)]
+        pairs = [pair for corpus in sources.TRAINING for pair in toy_data.corpus_pairs(corpus)]
         assert list(read_lines(tmp_path / "raw" / f"train.{language}")) == [pair[side] for pair in pairs]
     assert [corpus.name for corpus in sources.TRAINING] == ["europarl-v7", "commoncrawl", "news-commentary-v11"]
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == sorted(
@@ -208,7 +208,7 @@ def test_joint_merges_equal_those_of_the_concatenated_text(tmp_path: Path) -> No
 
     from subword_nmt.learn_bpe import learn_bpe as reference
 
-    lower = [[pair[side].lower() for pair in made_up.corpus_pairs(sources.TRAINING[2])] for side in (0, 1)]
+    lower = [[pair[side].lower() for pair in toy_data.corpus_pairs(sources.TRAINING[2])] for side in (0, 1)]
     paths = [write_lines(tmp_path / f"train.{i}", text) for i, text in enumerate(lower)]
     assert learn_bpe(paths, tmp_path / "codes", 50) == 50
     want = io.StringIO()

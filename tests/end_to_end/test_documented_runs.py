@@ -9,7 +9,7 @@ from typing import Callable, Dict, List
 
 import pytest
 
-from fairseq_mega.lab.prepare.classification import made_up
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.text_scripts import command as text_scripts
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
@@ -114,7 +114,7 @@ def before_the_published_commands() -> None:
 def before_images() -> None:
     tiny_images.write_files(Path("my_images"))
     shutil.copy("my_images/valid/class1/001.JPEG", "new.jpg")
-    made_up.main(["imagenet", "archives"])
+    toy_data.write("imagenet", Path("archives"))
 
 
 def before_language_models() -> None:
@@ -133,7 +133,7 @@ def before_the_long_range_arena() -> None:
 
 
 def before_speech() -> None:
-    made_up.main(["speech-commands", "words"])
+    toy_data.write("speech-commands", Path("words"))
     for word in ("yes", "no"):
         shutil.copytree(f"words/{word}", f"my_recordings/{word}")
     for name in ("word.wav", "new.wav"):

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from fairseq_mega.lab.prepare.language_modeling import made_up
+from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.text_scripts import command
 from tests.support import helpers, in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("no_processes")
 SCRIPTS = helpers.REPOSITORY / "scripts"
 NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")
 SPLITS = ("train", "valid", "test")
-SIZE = made_up.SIZE
+SIZE = toy_data.SIZE
 
 
 def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
@@ -64,8 +64,8 @@ def test_wikitext(tmp_path: Path) -> None:
     output = checked(run_by_bash("prepare_wikitext103", "--skip-setup", "--out", out, "--smoke", "--workers", 2))
     assert "SMOKE RUN on made-up text" in output
     for split, found in counts(out)["splits"].items():
-        lines = made_up.wikitext_lines(split)
-        assert found["lines"] == len(lines) == made_up.LINES[split]
+        lines = toy_data.wikitext_lines(split)
+        assert found["lines"] == len(lines) == toy_data.LINES[split]
         assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
         assert found["unknown"] >= sum(line.split().count("<unk>") for line in lines) > 0
     assert list(json.loads((out / "SOURCE.json").read_text())) == ["wikitext-103-v1.zip"]
@@ -74,7 +74,7 @@ def test_wikitext(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
     checked(run_by_bash("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke"))
-    text = made_up.running_text(SIZE)
+    text = toy_data.running_text(SIZE)
     begin = 0
     for split, size in (("train", 18000), ("valid", 1000), ("test", 1000)):
         found, part = counts(tmp_path)["splits"][split], text[begin : begin + size]
@@ -113,7 +113,7 @@ def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
 @pytest.fixture
 def package(tmp_path: Path) -> Dict[str, str]:
     """An environment whose apt-get fetches, and whose dpkg-deb unpacks, a small dict-gcide."""
-    made_up.write_corpus("gcide", tmp_path / "gcide.dict.dz")
+    toy_data.write_corpus("gcide", tmp_path / "gcide.dict.dz")
     return commands_in(
         tmp_path / "bin",
         apt_get='for last; do :; done; [ "$last" = dict-gcide ]; echo package >dict-gcide_9_all.deb',
@@ -131,7 +131,7 @@ def test_gcide_is_taken_from_the_fetched_package(package: Dict[str, str], tmp_pa
     assert stopped.returncode == 1
     assert "dict-gcide_9_all.deb: version 0.48-test, bytes 8" in stopped.stderr
     assert json.loads((out / "SOURCE.json").read_text())["dict-gcide_9_all.deb"]["version"] == "0.48-test"
-    assert (out / "raw" / "gcide.txt").read_bytes() == made_up.running_text(SIZE)
+    assert (out / "raw" / "gcide.txt").read_bytes() == toy_data.running_text(SIZE)
     assert "gcide.txt: no line is left for" in stopped.stderr
     assert (out / ".done" / "obtain").exists() and not (out / ".done" / "split").exists()
 

@@ -8,7 +8,7 @@ from typing import Dict, List
 
 import pytest
 
-from fairseq_mega.lab.prepare import lra_release
+from fairseq_mega.lab.prepare import lra_archive
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce.command import main
@@ -55,16 +55,16 @@ def test_each_task_takes_its_part(tmp_path: Path) -> None:
     archive = write_archive(tmp_path, {**TABLES, **OTHERS})
     for dataset, count in (("listops", 3), ("aan", 3), ("pathfinder32", 2)):
         out = tmp_path / "out" / dataset
-        assert lra_release.unpack(archive, dataset, out) == count == len(files_of(out))
-        assert {name.split("/")[0] for name in files_of(out)} == {lra_release.FOLDERS[dataset]}
+        assert lra_archive.unpack(archive, dataset, out) == count == len(files_of(out))
+        assert {name.split("/")[0] for name in files_of(out)} == {lra_archive.FOLDERS[dataset]}
         assert not any("baseline" in name for name in files_of(out))
     with pytest.raises(DownloadError, match="holds no whole data of pathx"):
-        lra_release.unpack(archive, "pathx", tmp_path / "out")
+        lra_archive.unpack(archive, "pathx", tmp_path / "out")
     part = {name: text for name, text in TABLES.items() if not name.endswith("basic_val.tsv")}
     with pytest.raises(DownloadError, match="holds no whole data of listops"):
-        lra_release.unpack(write_archive(tmp_path / "part", part), "listops", tmp_path / "part")
+        lra_archive.unpack(write_archive(tmp_path / "part", part), "listops", tmp_path / "part")
     archive.write_bytes(archive.read_bytes()[:-30])
-    assert lra_release.main(["aan", "--archives", str(tmp_path), "--output", str(tmp_path / "cut")]) == 1
+    assert lra_archive.main(["aan", "--archives", str(tmp_path), "--output", str(tmp_path / "cut")]) == 1
     assert not (tmp_path / "cut").exists()  # read to its end before anything is taken out of it
 
 

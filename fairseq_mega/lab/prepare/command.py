@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq_mega.cli.usage import Parser
-from fairseq_mega.lab.prepare.classification.making import make
-from fairseq_mega.lab.prepare.classification.registry import DATASETS
+from fairseq_mega.lab.prepare.making import make
+from fairseq_mega.lab.prepare.registry import DATASETS
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
 
 PROGRAM = "fairseq-mega-prepare"

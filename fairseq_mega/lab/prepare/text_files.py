@@ -1,9 +1,9 @@
-"""Text files of others: gzip and marked UTF-16 and UTF-32 are read as they are, what is no text is named."""
+"""Text files of others, lines and tables: packed ones and marked UTF-16 and UTF-32 too; what is no text is named."""
 
 import io
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Iterator, Optional
+from typing import IO, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.lab.prepare.archives import DAMAGE, open_packed
@@ -48,3 +48,35 @@ def not_utf8(path: object, mixed: bool = False) -> str:
         f"convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}` where it is western European, and "
         f"otherwise from the encoding that it was written in"
     )
+
+
+def need_files(option: str, paths: Dict[str, Path]) -> None:
+    """Raise ValueError naming the option and the first file that is not there."""
+    for path in paths.values():
+        if path.is_dir():
+            raise ValueError(f"{option}: {path} is a folder: name the file in it")
+        if not path.is_file():
+            raise ValueError(f"{option}: {path} does not exist")
+
+
+def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:
+    """Yield line number (from 1) and fields of a file of tab-separated columns, plain or gzip, without any quoting.
+
+    A byte-order mark is left out; bytes that are no UTF-8 stay as they are. Raises ValueError naming the line that has
+    another number of columns, or a file that is no text, and :class:`DownloadError` for damage.
+    """
+    for number, line in read_lines(path):
+        fields = line.split(b"\t")
+        if len(fields) != columns:
+            raise ValueError(f"{path}: line {number} has {len(fields)} tab-separated columns, {columns} are needed")
+        yield number, fields
+
+
+def read_lines(path: Path) -> Iterator[Tuple[int, bytes]]:
+    """Yield number (from 1) and bytes of each line of a text file; raises as :func:`read_table`.
+
+    Its end is left out, and so is a byte-order mark, which stands within files that were joined.
+    """
+    with open_text(path, errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            yield number, line.rstrip("\r\n").lstrip("\ufeff").encode("utf-8", "surrogateescape")

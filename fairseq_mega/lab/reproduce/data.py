@@ -22,7 +22,7 @@ class Data:
     """A data set.
 
     Attributes:
-        task: key of ``missing.FILES`` for a classification task; of texts and translations the folder's name.
+        task: key of ``preflight.FILES`` for a classification task; of texts and translations the folder's name.
         steps: names and commands that make it in a folder.
         check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
         files: that fairseq reads, by their paths in the folder.

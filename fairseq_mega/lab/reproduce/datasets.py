@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 from fairseq_mega.data.text_units import MODEL_FILE
-from fairseq_mega.lab.prepare.classification import made_up
-from fairseq_mega.lab.prepare.classification.missing import FILES, to_make
-from fairseq_mega.lab.prepare.language_modeling import made_up_books
+from fairseq_mega.lab.prepare.classification import toy_data
+from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
+from fairseq_mega.lab.prepare.language_modeling import toy_books
 from fairseq_mega.lab.prepare.language_modeling.binarising import preprocess_words
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.wmt16.sources import archive_urls
@@ -40,9 +40,7 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
         if dataset == "speech-commands":
             command += ["--scaling", str(wishes.overrides.get("task.sc_scaling", "twice"))]
         if wishes.smoke:
-            made = folder.parent / f"{folder.name}.made-up"
-            made_up.main([dataset, str(made)])
-            command += [*(made / "options").read_text(encoding="utf-8").splitlines(), *made_up_options]
+            command += [*toy_data.write(dataset, folder.parent / f"{folder.name}.made-up"), *made_up_options]
         return [("prepare", command)]
 
     def check(folder: Path, wishes: Wishes) -> None:
@@ -50,7 +48,7 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
         if taken:
             check_released(dataset, folder, wishes)
         try:
-            to_make([(task, folder)], wishes.smoke or taken)
+            check_can_be_made(task, folder, wishes.smoke or taken)
         except ValueError as error:
             raise RecipeError(str(error)) from error
 
@@ -101,7 +99,7 @@ def books() -> Data:
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
         command = [*PYTHON, "fairseq_mega.lab.prepare", "pg19", "--out", str(folder)]
         if wishes.smoke:
-            command += made_up_books.write(folder.parent / f"{folder.name}.made-up")
+            command += toy_books.write(folder.parent / f"{folder.name}.made-up")
         return [("prepare", command)]
 
     def check(folder: Path, wishes: Wishes) -> None:

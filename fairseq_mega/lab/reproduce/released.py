@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import List, Tuple
 
-from fairseq_mega.lab.prepare.lra_release import FOLDERS, TABLES, URL
+from fairseq_mega.lab.prepare.lra_archive import FOLDERS, TABLES, URL
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON
 
@@ -38,7 +38,7 @@ def released_steps(dataset: str, folder: Path, prepare: List[str], wishes: Wishe
         prepare: command that makes it, without where the files are.
     """
     unpacked = folder.parent / f"{folder.name}.unpacked"
-    archive = [*PYTHON, "fairseq_mega.lab.prepare.lra_release", dataset, "--archives", str(archives_of(folder, wishes))]
+    archive = [*PYTHON, "fairseq_mega.lab.prepare.lra_archive", dataset, "--archives", str(archives_of(folder, wishes))]
     no_download = [] if wishes.download else ["--no-download"]
     given = ["--tsv-dir", str(unpacked / FOLDERS[dataset])] if dataset in TABLES else ["--archive-dir", str(unpacked)]
     return [("unpack", [*archive, "--output", str(unpacked), *no_download]), ("prepare", [*prepare, *given])]

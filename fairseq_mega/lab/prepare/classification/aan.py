@@ -7,8 +7,6 @@ from typing import Dict, Iterable, List, Optional
 import numpy as np
 
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
     BYTE_SYMBOLS,
@@ -18,8 +16,10 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
-from fairseq_mega.lab.prepare.tables import need_files, read_lines, read_table
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
+from fairseq_mega.lab.prepare.text_files import need_files, read_lines, read_table
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 FILES = {
     "train": "new_aan_pairs.train.tsv",

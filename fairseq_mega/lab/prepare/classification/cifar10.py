@@ -12,14 +12,14 @@ import numpy as np
 from fairseq_mega.compat.checkpoints.safe_globals import RefusedContents, safe_globals
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.lab.prepare.classification.options import add_limit
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.tables import need_files
+from fairseq_mega.lab.prepare.shared_options import add_limit
+from fairseq_mega.lab.prepare.text_files import need_files
 from fairseq_mega.lab.prepare.unpacking import check_zip
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARCHIVE = Archive(
     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz", {"md5": "c58f30108f718f92721af3b95e74349a"}

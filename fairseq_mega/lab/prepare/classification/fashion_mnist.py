@@ -8,13 +8,13 @@ import numpy as np
 
 from fairseq_mega.lab.prepare.archives import read_packed
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.lab.prepare.classification.options import add_limit
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.tables import need_files
+from fairseq_mega.lab.prepare.shared_options import add_limit
+from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGE = "dataset-fashion-mnist"
 FOLDER = Path("usr/share/datasets/fashion-mnist")

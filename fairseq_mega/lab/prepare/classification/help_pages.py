@@ -7,8 +7,6 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report, exactly_one
-from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, add_seed, check_length, check_seed
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
     BYTE_SYMBOLS,
@@ -18,11 +16,13 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, pages_of, read_page
 from fairseq_mega.lab.prepare.progress import Progress
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, add_seed, check_length, check_seed
 from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 LEAST_PAGES = 20  # two of them are held out
 Pages = Dict[str, bytes]

@@ -9,11 +9,11 @@ from typing import Any, Dict, List, NamedTuple
 from fairseq_mega.data.image_folder import ImageFolder
 from fairseq_mega.lab.prepare.archives import DAMAGE, read_tar
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.tables import need_files
+from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
 CLASSES = 1000

@@ -9,8 +9,6 @@ import numpy as np
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report, exactly_one
-from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
     BYTE_SYMBOLS,
@@ -20,8 +18,10 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
-from fairseq_mega.lab.prepare.tables import need_files, read_table
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
+from fairseq_mega.lab.prepare.text_files import need_files, read_table
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARCHIVE = Archive(
     "http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz", {"md5": "7c2ac02c03563afcf9b574c7e56c153a"}

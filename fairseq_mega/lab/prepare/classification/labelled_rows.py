@@ -9,8 +9,7 @@ from fairseq_mega.data.class_folders import listed
 from fairseq_mega.data.file_kinds import HEAD
 from fairseq_mega.data.json_lines import begins_array, begins_json, begins_object
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.tables import read_lines, read_table
-from fairseq_mega.lab.prepare.text_files import open_text
+from fairseq_mega.lab.prepare.text_files import open_text, read_lines, read_table
 from fairseq_mega.lab.runs.files import returns_end_no_line
 
 FIRST_LINES = ("auto", "names", "example")

@@ -7,15 +7,15 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 import numpy as np
 
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.options import add_limit, add_seed, add_workers, check_seed
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import Example, TextSplit, write_text_task
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.tables import need_files, read_table
+from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed
+from fairseq_mega.lab.prepare.text_files import need_files, read_table
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 LABELS = tuple(map(str, range(10)))
 LEAST = 50  # 2 % of it is one tree

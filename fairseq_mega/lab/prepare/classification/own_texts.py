@@ -9,9 +9,7 @@ import numpy as np
 from fairseq_mega.data.class_folders import holds_text, is_visible, listed, told_alike
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.classification.labelled_rows import FIRST_LINE, FIRST_LINES, labelled_rows
-from fairseq_mega.lab.prepare.classification.options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
     note_on_limit,
@@ -27,12 +25,13 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.tables import need_files
-from fairseq_mega.lab.prepare.text_files import not_utf8
+from fairseq_mega.lab.prepare.text_files import need_files, not_utf8
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 Texts = List[Tuple[bytes, str]]
 

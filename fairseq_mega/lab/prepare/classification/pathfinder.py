@@ -8,14 +8,14 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.lab.prepare.classification.options import add_limit, add_seed, add_workers, check_seed
-from fairseq_mega.lab.prepare.classification.released_pathfinder import Released
+from fairseq_mega.lab.prepare.classification.lra_pathfinder import Released
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
 BYTES_PER_PIXEL = 3.4  # 2.1 to 2.3 as text, most pixels being 0, and 1 while images are drawn

@@ -12,8 +12,6 @@ import torch
 from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.classification.clips import FOLDER, fitted, is_silent, save_clips
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.options import add_limit
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, SOUNDS, read_sound
 from fairseq_mega.lab.prepare.classification.subsets import (
     kept,
@@ -22,8 +20,10 @@ from fairseq_mega.lab.prepare.classification.subsets import (
     say_lost,
     stratified_split,
 )
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.shared_options import add_limit
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 STEP = 1000  # lengths are multiples of the chunk of the paper's models
 HELD_OUT = {"valid": 0.15, "test": 0.15}

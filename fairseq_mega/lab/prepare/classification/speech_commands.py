@@ -13,12 +13,12 @@ from fairseq_mega.data.class_folders import LeftOut, files_of
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.classification.clips import save_clips
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report, exactly_one
-from fairseq_mega.lab.prepare.classification.options import add_limit
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.shared_options import add_limit
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
 ARCHIVE = Archive(

@@ -16,7 +16,6 @@ from fairseq_mega.lab.prepare.binarised import binarised_counts
 from fairseq_mega.lab.prepare.progress import Progress, say
 
 BYTE_SYMBOLS = tuple(map(str, range(256)))
-DEFAULT_LENGTH = 4000
 SOURCES = ("src-bin", "src1-bin")
 LABELS = "label-bin"
 

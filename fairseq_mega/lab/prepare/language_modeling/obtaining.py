@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq_mega.lab.prepare.archives import obtain
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.language_modeling import made_up
+from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.unpacking import check_zip, open_gzip
@@ -58,7 +58,7 @@ def command_obtain(args: argparse.Namespace) -> None:
     """Fetch or take a corpus, verify and unpack it."""
     corpus = CORPORA[args.corpus]
     if args.smoke and args.archive is None:
-        made_up.write_corpus(corpus.name, args.output / corpus.archive.name)
+        toy_data.write_corpus(corpus.name, args.output / corpus.archive.name)
     if args.text is not None:
         records = take_text(corpus, args.text, args.output)
     elif args.archive is not None and not args.archive.is_file():
@@ -76,7 +76,7 @@ def command_obtain(args: argparse.Namespace) -> None:
 def command_dictionary(args: argparse.Namespace) -> None:
     """Unpack a dictionary of the DICT server (.dict.dz, which gzip can read), and record the package it came in."""
     if args.smoke:
-        made_up.write_corpus("gcide", args.dictionary)
+        toy_data.write_corpus("gcide", args.dictionary)
     say(f"{args.dictionary.name}: unpacking {args.dictionary.stat().st_size / 1e6:.0f} MB")
     try:
         with open_gzip(args.dictionary) as stream:

@@ -25,13 +25,12 @@ from fairseq_mega.data.json_lines import (
 from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import record_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.tables import need_files, read_lines
-from fairseq_mega.lab.prepare.text_files import open_text
+from fairseq_mega.lab.prepare.text_files import need_files, open_text, read_lines
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
 HELD_OUT = 20  # of so many documents one is to validate, and one to test

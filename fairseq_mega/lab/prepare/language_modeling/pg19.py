@@ -8,12 +8,12 @@ from typing import Any, Dict, List, Tuple
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
 from fairseq_mega.lab.prepare.checksums import Records, record_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.tables import need_files
+from fairseq_mega.lab.prepare.text_files import need_files
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
 
 BUCKET = "deepmind-gutenberg"

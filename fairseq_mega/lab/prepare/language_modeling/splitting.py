@@ -10,7 +10,7 @@ from fairseq_mega.data.byte_text import encode
 from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
 from fairseq_mega.data.text_marks import first_lines, told_marks
-from fairseq_mega.lab.prepare.language_modeling import made_up
+from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
     NothingLeft,
@@ -157,7 +157,7 @@ def few_line_ends(path: Path) -> str:
 def command_split(args: argparse.Namespace) -> None:
     """Write train, valid and test as lines of tokens, and their counts."""
     if args.smoke:
-        made_up.write_corpus("own", args.train)
+        toy_data.write_corpus("own", args.train)
     given = [path for path in (args.train, args.valid, args.test) if path is not None]
     check_files(given, args.unit, args.replace_invalid)  # all of them, before anything is made
     folder = args.output / "words" if args.unit == "subwords" else args.output

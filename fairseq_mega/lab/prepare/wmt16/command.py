@@ -21,10 +21,10 @@ from fairseq_mega.lab.prepare.wmt16.archives import obtain
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
 from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus
 from fairseq_mega.lab.prepare.wmt16.line_pool import transform_missing
-from fairseq_mega.lab.prepare.wmt16.made_up import write_archives
 from fairseq_mega.lab.prepare.wmt16.moses import TokenizerFactory
 from fairseq_mega.lab.prepare.wmt16.sources import LANGUAGES, SPLITS, TRAIN, archive_urls, corpora_with_counts
 from fairseq_mega.lab.prepare.wmt16.texts import check_counts, concatenate, unpack
+from fairseq_mega.lab.prepare.wmt16.toy_data import write_archives
 
 
 def command_make_up(args: argparse.Namespace) -> None:

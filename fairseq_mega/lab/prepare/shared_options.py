@@ -4,12 +4,10 @@ import argparse
 import os
 from typing import List
 
-from fairseq_mega.lab.prepare.classification.text_output import DEFAULT_LENGTH
-
 
 def add_length(parser: argparse.ArgumentParser) -> None:
     """Add --length, for texts as bytes."""
-    parser.add_argument("--length", type=int, default=DEFAULT_LENGTH, metavar="N", help="bytes (default: %(default)s)")
+    parser.add_argument("--length", type=int, default=4000, metavar="N", help="bytes (default: %(default)s)")
 
 
 def check_length(args: argparse.Namespace) -> None:

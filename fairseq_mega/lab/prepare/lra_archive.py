@@ -1,6 +1,6 @@
 """The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and the part of a task unpacked.
 
-python -m fairseq_mega.lab.prepare.lra_release DATASET --archives DIR --output DIR
+python -m fairseq_mega.lab.prepare.lra_archive DATASET --archives DIR --output DIR
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import List, Optional
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.lab.prepare.archives import DAMAGE
 from fairseq_mega.lab.prepare.classification import aan, listops
-from fairseq_mega.lab.prepare.classification.released_pathfinder import FOLDER as HARD
+from fairseq_mega.lab.prepare.classification.lra_pathfinder import FOLDER as HARD
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.unpacking import check_expansion

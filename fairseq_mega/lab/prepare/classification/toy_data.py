@@ -1,17 +1,13 @@
-"""Small made-up stand-ins for the data of the Long Range Arena and of speech, in the files that the real ones come in.
+"""Small made-up data in place of those of the Long Range Arena, of speech and of ImageNet, in the same files.
 
-They go through fairseq-mega-prepare like the real ones; FOLDER/options holds its options, one a line. The numbers that
-come out mean nothing. Run by its path it imports numpy only, and what images need when they are made, so that it starts
-at once.
+They go through fairseq-mega-prepare as well. The numbers that come out mean nothing.
 """
 
-import argparse
 import io
-import sys
 import tarfile
 import wave
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List
 
 import numpy as np
 
@@ -121,19 +117,7 @@ MAKERS: Dict[str, Callable[[Path, np.random.Generator], List[str]]] = {
 }
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="made_up", description=__doc__)
-    parser.add_argument("dataset", choices=MAKERS, help="data set of fairseq-mega-prepare")
-    parser.add_argument("folder", type=Path, help="folder for everything made")
-    options = parser.parse_args(arguments)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    made = MAKERS[options.dataset](options.folder, np.random.default_rng(1))
-    partial = options.folder / "options.partial"
-    partial.write_text("".join(f"{option}\n" for option in made))
-    partial.replace(options.folder / "options")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def write(dataset: str, folder: Path) -> List[str]:
+    """Write the toy data of a data set to a folder; return the options of fairseq-mega-prepare that take them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return MAKERS[dataset](folder, np.random.default_rng(1))

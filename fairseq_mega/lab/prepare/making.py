@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 from fairseq_mega.lab.prepare.checksums import record_of
-from fairseq_mega.lab.prepare.classification.dataset import Dataset, Report
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 NO_SETTINGS = {"dataset", "out", "workers"}  # the result does not depend on them
 

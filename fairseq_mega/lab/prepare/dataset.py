@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List
 
-from fairseq_mega.lab.prepare.classification.work_folder import WorkFolder
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 
 @dataclass

@@ -15,7 +15,7 @@ from fairseq_mega.lab.prepare.classification import (
     recordings,
     speech_commands,
 )
-from fairseq_mega.lab.prepare.classification.dataset import Dataset
+from fairseq_mega.lab.prepare.dataset import Dataset
 from fairseq_mega.lab.prepare.language_modeling import own_documents, pg19
 
 DATASETS: Dict[str, Dataset] = {
