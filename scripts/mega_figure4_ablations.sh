@@ -10,9 +10,12 @@ usage: bash scripts/mega_figure4_ablations.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTI
 Trains MEGA on Text and Image with 0 to 32 dimensions N of the moving average (0: none), and with N = 16 in chunks of 16
 to 512 and with full attention; prints the accuracies and plots both. N = 16 with full attention is what Table 2 trains.
 
-  --task LIST       text, image or all (default: all)
-  --dims LIST       N of the left panel (default: 0,1,2,4,8,16,32)
-  --chunk C         chunk of the left panel (default: -1, full attention)
-  --chunks LIST     C of the right panel (default: 16,32,64,128,256,512,-1)
+  --where task=LIST text, image (default: both)
+  --where name=LIST n0, n1, n2, n4, n8, n16, n32 of the left panel, c16, c32, c64, c128, c256, c512, full of the right one
+                    (default: all)
+  --set n16:model.encoder_n_dim=N
+                    another point of the left panel, with --where name=n16
+  --set 'n*:model.encoder_chunk_size=C'
+                    chunk of the left panel (default: -1, full attention)
   --output FILE     the plot (default: figure4.png in the folder of --out)
 HELP

@@ -10,7 +10,9 @@ usage: bash scripts/mega_figure5_stability.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTI
 Trains MEGA with Laplace and with squared-ReLU attention on Pathfinder, and plots the validation accuracy of each seed
 over the updates. The run with Laplace is what Table 2 trains.
 
-  --functions LIST  of laplace, relu2 (default: both)
-  --chunk C         attention chunk (default: -1, full attention)
+  --where attention=LIST
+                    of laplace, relu2 (default: both)
+  --set model.encoder_chunk_size=C
+                    attention chunk (default: -1, full attention)
   --output FILE     the plot (default: figure5.png in the folder of --out)
 HELP

@@ -13,10 +13,7 @@ Scores WikiText-103's test text with the model of Table 5, which is trained firs
   --work-dir DIR    the same as --out
   --data-dir DIR    folder with DIR/wikitext-103/data-bin (default: outputs in the checkout)
   --path FILE       a trained checkpoint instead, and with --data its folder of fairseq-preprocess
-  --segments LIST   K of the left panel (default: 100,75,50,25,15,10,5)
-  --chunk N         chunk of the left panel (default: 2048)
-  --chunks LIST     chunks of the right panel (default: 512,1024,1536,2048,2560,3072)
-  --right-segments K
-                    segments of the right panel (default: 10)
+  --set 'evaluate.contexts=[{segments: [LIST of K], chunk_size: [C]}, {segments: [K], chunk_size: [LIST of C]}]'
+                    other points of the left and of the right panel
   --output FILE     the plot (default: figure6.png in the folder of --out)
 HELP

@@ -10,7 +10,9 @@ usage: bash scripts/mega_table3_attention_functions.sh [OPTION]... [-- FAIRSEQ_T
 Trains MEGA with softmax, squared-ReLU and Laplace attention on Text and Image and prints the measured rows of Table 3
 beside the paper's. The task's own function is what Table 2 trains, too.
 
-  --task LIST       text, image or all (default: all)
-  --functions LIST  of softmax, relu2, laplace (default: all three)
-  --chunk C         attention chunk (default: -1, full attention, as in the paper)
+  --where task=LIST text, image (default: both)
+  --where attention=LIST
+                    of softmax, relu2, laplace (default: all)
+  --set model.encoder_chunk_size=C
+                    attention chunk (default: -1, full attention, as in the paper)
 HELP

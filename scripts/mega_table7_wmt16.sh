@@ -4,29 +4,33 @@ set -euo pipefail
 # shellcheck source=scripts/reproduce.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 
-work_dir=$repo_root/outputs/wmt16 options=()
+work_dir=$repo_root/outputs/wmt16 options=() shown=''
 while [[ $# -gt 0 && $1 != -- ]]; do
   case $1 in
     --work-dir | --out) require_value "$@"; work_dir=$2; shift 2 ;;
     --data-dir) require_value "$@"; options+=(--archives "$2"); shift 2 ;;
     --smoke)
       [[ $work_dir != "$repo_root/outputs/wmt16" ]] || work_dir+=-smoke
-      options=(--direction en-de --attention softmax --smoke ${options[@]+"${options[@]}"}) # unless told otherwise
+      [[ " $* ${options[*]-}" == *" --where"* ]] || options+=(--where direction=en-de --where name=mega_softmax)
+      options+=(--smoke)
       shift
       ;;
+    --print | --yaml) shown=yes; options+=("$1"); shift ;;
     *) options+=("$1"); shift ;;
   esac
 done
-reproduce mega/table7 wmt16 ${options[@]+"${options[@]}"} --out "$work_dir" --data "$work_dir" "$@" 3<<'HELP'
+[[ $shown ]] || options+=(--out "$work_dir" --data "$work_dir")
+reproduce mega/table7 wmt16 ${options[@]+"${options[@]}"} "$@" 3<<'HELP'
 usage: bash scripts/mega_table7_wmt16.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Fetches and prepares the WMT'16 English-German data, trains MEGA base and the Transformer of the same size, averages
 checkpoints, translates newstest2014 and prints the measured rows of Table 7 beside the paper's.
 
-  --direction D      en-de, de-en or both (default: both)
-  --models LIST      of mega-softmax, mega-laplace, transformer (default: all three)
-  --attention A      of MEGA: softmax or laplace, then without the Transformer, or both (default: both)
-  --average N        number of last epoch checkpoints to average (default: 5)
+  --where direction=LIST
+                     en-de, de-en (default: both)
+  --where name=LIST  of mega_softmax, mega_laplace, transformer (default: all)
+  --set evaluate.average=N
+                     number of last epoch checkpoints to average (default: 5)
   --work-dir DIR     folder for everything made (default: outputs/wmt16 in the checkout; 40 GB)
   --data-dir DIR     folder that holds, or gets, the five archives (default: archives in the work folder)
   --no-download      refuse to download: all archives must be in --data-dir

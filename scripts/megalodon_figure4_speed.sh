@@ -11,7 +11,7 @@ Measures forward and backward passes of one device over 4K and 32K tokens, made 
 with fused attention. Sizes: 7b, the paper's, for a GPU of 80 GB with --precision bf16; 200m, for one of 24 GB; 11m, for
 a laptop. Nothing is trained.
 
-  --task LIST       sizes, for instance 11m (default: 7b,200m,11m)
-  --models LIST     megalodon, llama or both
+  --where task=LIST sizes, for instance 11m (default: 7b,200m,11m)
+  --where name=LIST of megalodon, llama (default: all)
   --output FILE     the plot (default: megalodon-figure4.png in the folder of --out)
 HELP

@@ -15,6 +15,7 @@ reproduce() {
       --venv) require_value "$@"; venv=$2; shift 2 ;;
       --skip-setup) skip_setup=yes; shift ;;
       --smoke) out+=-smoke; words+=("$1"); shift ;;
+      --print | --yaml) out=''; words+=("$1"); shift ;; # which writes nothing
       --help | -h) cat <&3; reproduce_help; exit 0 ;;
       --) words+=("$@"); break ;;
       *) words+=("$1"); shift ;;
@@ -24,7 +25,7 @@ reproduce() {
   FAIRSEQ_MEGA_VENV=$venv activate_venv
   export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
   export PYTHONWARNINGS=${PYTHONWARNINGS-ignore}
-  exec python -m fairseq_mega.lab.reproduce.command "$name" --root "$repo_root" --out "$out" ${words[@]+"${words[@]}"} 3<&-
+  exec python -m fairseq_mega.lab.reproduce.command "$name" --root "$repo_root" ${out:+--out "$out"} ${words[@]+"${words[@]}"} 3<&-
 }
 
 # reproduce_help: the lines of --help on the options that all these scripts have.
@@ -40,6 +41,9 @@ reproduce_help() {
   --keep-schedule   with --max-update: the paper's schedule, stopped after N updates; a higher N goes on from there
   --precision P     fp32, tf32, bf16 or fp16 (default: tf32 on GPUs, as when the paper's were trained, else fp32)
   --list | --print  list the recipes with their state, or print them as lines of fairseq-train
+  --set GROUP.OPTION=VALUE
+                    another value of an option that the recipes have, for instance optimization.lr=0.002; NAME: in front
+                    is for the recipes of that name alone
   --venv DIR        virtual environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --skip-setup      take that environment as it is, instead of bringing it up to date with scripts/setup.sh
   --smoke           toy models, a few updates, a little made-up data, on the CPU

@@ -66,7 +66,7 @@ def test_table5_and_figure6(tmp_path):
         "--data",
         work / "data" / "wikitext-103" / "data-bin",
     ]
-    few = ["--segments", 2, "--chunks", 16, "--chunk", 16, "--right-segments", 1]
+    few = ["--set", "evaluate.contexts=[{segments: [2], chunk_size: [16]}, {segments: [1], chunk_size: [16]}]"]
     output = run("mega_figure6_context.sh", "--smoke", "--work-dir", tmp_path / "other", *path, *few)
     assert (tmp_path / "other" / "figure6" / "figure6.png").stat().st_size > 10000 and len(points(output)) == 1
 
@@ -79,8 +79,8 @@ def points(output):
 def test_a_second_seed_is_another_row(tmp_path):
     """Scores of a seed are its own; fewer updates than before are not taken for more."""
     options = ["--smoke", "--work-dir", tmp_path]
-    first = run_by_bash("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6)
-    second = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 6, "--seed", 2)
+    first = run_by_bash("mega_table5_lm.sh", *options, "--where", "task=enwik8", "--max-update", 6)
+    second = run("mega_table5_lm.sh", *options, "--where", "task=enwik8", "--max-update", 6, "--seed", 2)
     rows = {line for line in second.splitlines() if "MEGA, measured (K = 50" in line}
     assert {", seed 1 " in line for line in rows} == {True, False} and len(rows) == 2
     # Its score and where that comes from.
@@ -89,7 +89,7 @@ def test_a_second_seed_is_another_row(tmp_path):
     assert sorted((result["label"].split(".")[2], result["seed"]) for result in found) == [("seed1", 1), ("seed2", 2)]
     assert found[0]["scores"]["bits_per_token"] != found[1]["scores"]["bits_per_token"]
     assert {result["settings"]["max_update"] for result in found} == {6}
-    longer = run("mega_table5_lm.sh", *options, "--task", "enwik8", "--max-update", 9)
+    longer = run("mega_table5_lm.sh", *options, "--where", "task=enwik8", "--max-update", 9)
     (row,) = [line for line in longer.splitlines() if "MEGA, measured (K = 50" in line]
     assert row.split()[-1] == "9" and "train: begins" in longer
 
@@ -119,10 +119,14 @@ def test_compare(tmp_path):
 @pytest.mark.parametrize(
     "script, options, message",
     [
-        ("mega_table5_lm.sh", ["--task", "pg19"], "--task is 'pg19': choose from wikitext103, enwik8, all"),
+        (
+            "mega_table5_lm.sh",
+            ["--where", "task=pg19"],
+            "no recipe has the task 'pg19': choose from wikitext103, enwik8",
+        ),
         ("mega_table5_lm.sh", ["--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
         ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
-        ("megalodon_table6_lra.sh", ["--models", "mega"], "choose from megalodon, megalodon-chunk, all"),
+        ("megalodon_table6_lra.sh", ["--where", "name=mega"], "choose from megalodon, megalodon_chunk"),
         ("compare_language_models.sh", ["--data", "/no", "--out", "x"], "/no/dict.txt does not exist"),
         ("compare_language_models.sh", ["--unit", "words"], "--data and --out are needed"),
         ("compare_language_models.sh", ["--data", "x", "--out", "x", "--models", "lstm"], "--models is 'lstm'"),

@@ -49,17 +49,17 @@ def results_of(out: Path, table: str) -> List[Dict[str, Any]]:
 def test_table2_figure5_and_resuming(out: Path) -> None:
     """From nothing to the numbers; a model that is in the figure too is trained once; a longer training goes on."""
     options = ["--smoke", "--seeds", 7, "--out", out]
-    table = ["--task", "pathfinder", "--models", "mega,mega-chunk", "--chunk", -1]
+    table = ["--where", "task=pathfinder", "--where", "name=mega"]
     output = run("mega_table2_lra.sh", *options, *table, "--keep-schedule", "--max-update", 3)
     mega = r"pathfinder\.mega\.laplace\.n16\.full\.seed7\.\w{8}"
-    assert re.search(rf"{mega}\.train\.3: done", output) and "c-1" not in output and "SMOKE RUN" in output
+    assert re.search(rf"{mega}\.train\.3: done", output) and "SMOKE RUN" in output
     (first,) = results_of(out, "table2")
     assert first["examples"] == 5 and first["settings"]["updates"] == 3 and first["seed"] == 7
     assert re.search(r"--max-update 3 .*--total-num-update 250000\.0 ", first["train_command"])
-    assert "--task pathfinder" in first["command"]
+    assert "--where task=pathfinder" in first["command"]
 
     # The same run, further on: its first epoch is not repeated.
-    figure = ["--functions", "laplace", "--keep-schedule", "--max-update"]
+    figure = ["--where", "attention=laplace", "--keep-schedule", "--max-update"]
     output = run("mega_figure5_stability.sh", *options, *figure, 6)
     assert "going on from" in output and re.search(rf"{mega}\.train\.6: done", output)
     (second,) = results_of(out, "figure5")
@@ -74,10 +74,10 @@ def test_table2_figure5_and_resuming(out: Path) -> None:
 @pytest.mark.slow
 def test_table3_and_figure4_share_a_run(out: Path, tmp_path: Path) -> None:
     data = lra_data.write_images(tmp_path / "image")
-    options = ["--smoke", "--seeds", 1, "--out", out, "--task", "image", "--data", data, "--max-update", 4]
-    output = run("mega_table3_attention_functions.sh", *options, "--functions", "laplace")
+    options = ["--smoke", "--seeds", 1, "--out", out, "--where", "task=image", "--data", data, "--max-update", 4]
+    output = run("mega_table3_attention_functions.sh", *options, "--where", "attention=laplace")
     assert "laplace, paper" in output and "90.43" in output
-    output = run("mega_figure4_ablations.sh", *options, "--dims", "0,16", "--chunks", -1)
+    output = run("mega_figure4_ablations.sh", *options, "--where", "name=n0,n16,full")
     skipped = r"image\.mega\.laplace\.n16\.full\.seed1\.\w{8}\.train: done before, skipped"
     assert len(re.findall(skipped, output)) == 1 and output.count(".train: begins") == 1
     found = results_of(out, "figure4")
@@ -90,7 +90,8 @@ def test_table3_and_figure4_share_a_run(out: Path, tmp_path: Path) -> None:
 @pytest.mark.exhaustive  # tests/recipes/test_smoke.py trains it
 def test_table4(out: Path, tmp_path: Path) -> None:
     data = lra_data.write_speech(tmp_path)
-    options = ["--smoke", "--seeds", 1, "--out", out, "--data", data, "--chunk", 10, "--models", "big"]
+    options = ["--smoke", "--seeds", 1, "--out", out, "--data", data, "--where", "name=big"]
+    options += ["--set", "model.encoder_chunk_size=10"]
     output = run_by_bash("mega_table4_speech.sh", *options, "--bf16")
     assert "MEGA-chunk big, paper" in output and "97.30" in output
     (result,) = results_of(out, "table4")
@@ -103,30 +104,34 @@ def test_table4(out: Path, tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("mega_table2_lra.sh", ["--task", "listop"], "--task is 'listop': choose from listops, text"),
-    ("mega_table2_lra.sh", ["--models", "mega,luna"], "--models is 'luna': choose from mega, mega-chunk, transformer"),
-    ("mega_table2_lra.sh", ["--models", "mega,"], "--models is 'mega,': names separated by commas"),
-    ("mega_table2_lra.sh", ["--models", "mega-chunk", "--chunk", -1], "leaves mega-chunk out"),
-    ("mega_table2_lra.sh", ["--chunk", 100, "--task", "image"], "--chunk is 100, which does not divide the 1024"),
+    ("mega_table2_lra.sh", ["--where", "task=listop"], "no recipe has the task 'listop': choose from listops, text"),
+    ("mega_table2_lra.sh", ["--where", "name=luna"], "no recipe has the name 'luna': choose from mega, mega_chunk"),
+    ("mega_table2_lra.sh", ["--where", "name=mega,"], "--where 'name=mega,': write it as KEY=VALUE"),
+    ("mega_table2_lra.sh", ["--where", "names=mega"], "no recipe has the key 'names': choose from name, "),
+    ("mega_table2_lra.sh", ["--models", "mega"], "--models is no option any more: give --where name=LIST"),
+    ("mega_table2_lra.sh", ["--set", "image:model.encoder_chunk_size=100"], "100, which does not divide the 1024"),
     ("mega_table2_lra.sh", ["--seeds", "1;2"], "--seeds is '1;2': whole numbers"),
     ("mega_table2_lra.sh", ["--gpus", "x"], "--gpus is 'x': a whole number"),
     ("mega_table2_lra.sh", ["--max-update", 0], "--max-update is '0': a whole number of at least 1"),
     (
         "mega_table2_lra.sh",
         ["--gpus", 0, "--max-update", 25001],
-        "--max-update is 25001, and the paper's training of --task text",
+        "--max-update is 25001, and the training of mega/table2/text/mega has 25000",
     ),
     ("mega_table2_lra.sh", ["--keep-schedule"], "--keep-schedule needs --max-update"),
-    ("mega_table2_lra.sh", ["--transformer-lr", "fast"], "--transformer-lr is 'fast': a number"),
+    ("mega_table2_lra.sh", ["--set", "transformer:optimization.lr=fast"], "transformer has [0.001] here"),
+    ("mega_table2_lra.sh", ["--set", "optimization.lr"], "write it as group.option=value"),
+    ("mega_table2_lra.sh", ["--set", "optimisation.lr=1"], "the group 'optimisation' is unknown: choose from common"),
+    ("mega_table2_lra.sh", ["--set", "common.seed=1"], "give --seeds instead"),
     ("mega_table2_lra.sh", ["--seeds"], "--seeds needs a value"),
     ("mega_table2_lra.sh", ["--fp16"], "unknown option '--fp16'"),
-    ("mega_table3_attention_functions.sh", ["--functions", "gelu"], "--functions is 'gelu': choose from softmax"),
-    ("mega_table3_attention_functions.sh", ["--task", "pathx"], "--task is 'pathx': choose from text, image, all"),
-    ("mega_table4_speech.sh", ["--chunk", 300], "--chunk is 300, which does not divide the 16000"),
-    ("mega_table4_speech.sh", ["--scaling", "thrice"], "--scaling is 'thrice': choose from once, twice"),
-    ("mega_figure4_ablations.sh", ["--dims", "1,-1"], "--dims is '1,-1': whole numbers"),
-    ("mega_figure4_ablations.sh", ["--chunks", "16,x"], "--chunks is '16,x'"),
-    ("mega_figure5_stability.sh", ["--functions", "silu"], "--functions is 'silu': choose from laplace, relu2"),
+    ("mega_table3_attention_functions.sh", ["--where", "attention=gelu"], "'gelu': choose from softmax"),
+    ("mega_table3_attention_functions.sh", ["--where", "task=pathx"], "'pathx': choose from text, image"),
+    ("mega_table4_speech.sh", ["--set", "model.encoder_chunk_size=300"], "300, which does not divide the 16000"),
+    ("mega_table4_speech.sh", ["--set", "task.sc_scaling=thrice"], "invalid choice: 'thrice'"),
+    ("mega_figure4_ablations.sh", ["--set", "n16:model.encoder_n_dim=x"], "n16 has 16 here"),
+    ("mega_figure4_ablations.sh", ["--set", "n3:model.encoder_n_dim=3"], "changes none of the recipes"),
+    ("mega_figure5_stability.sh", ["--where", "attention=silu"], "'silu': choose from laplace, relu2"),
 ]
 
 

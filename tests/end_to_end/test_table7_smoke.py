@@ -24,12 +24,12 @@ def run(*options: object) -> in_process.Done:
     ("options", "message"),
     [
         (["--gpus", "x"], "--gpus is 'x': a whole number"),
-        (["--direction", "en-fr"], "--direction is 'en-fr': choose from"),
-        (["--attention", "relu2"], "--attention is 'relu2': choose from"),
+        (["--where", "direction=en-fr"], "no recipe has the direction 'en-fr': choose from"),
+        (["--where", "attention=relu2"], "no recipe has the attention 'relu2': choose from"),
         (["--seeds", "1,,2"], "--seeds is '1,,2'"),
         (["--max-update", "0"], "--max-update is '0': a whole number of at least 1"),
-        (["--max-update", "500001"], "--max-update is 500001, and the paper's training"),
-        (["--average", "0"], "--average is '0'"),
+        (["--max-update", "500001"], "--max-update is 500001, and the training of mega/table7/"),
+        (["--set", "evaluate.average=x"], "evaluate.average=x: mega/table7/en-de/"),
         (["--seeds"], "--seeds needs a value"),
         (["--nonsense"], "unknown option '--nonsense'"),
         (["--gpus", "0", "--no-download"], "europarl"),
@@ -49,4 +49,4 @@ def test_refused_options(tmp_path: Path, options: List[str], message: str) -> No
 def test_help_needs_no_environment() -> None:
     done = subprocess.run(["bash", str(SCRIPT), "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
-    assert "--direction D" in done.stdout
+    assert "--where direction=LIST" in done.stdout

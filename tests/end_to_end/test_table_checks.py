@@ -58,7 +58,7 @@ def test_incomplete_data_come_first(refused: Any, trained: List[List[str]], tmp_
     for name in ("image", "pathfinder"):
         lra_data.write_images(tmp_path / "data" / name, pixels=1024)
     (tmp_path / "data" / "pathfinder" / "input" / "test.src").unlink()
-    options = ["mega/table2", "--data", tmp_path / "data", "--task", "image,pathfinder", "--seeds", 1]
+    options = ["mega/table2", "--data", tmp_path / "data", "--where", "task=image,pathfinder", "--seeds", 1]
     said = refused(*options)
     assert "--task pathfinder in" in said and "input/test.src is missing" in said
     assert not trained

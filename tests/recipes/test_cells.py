@@ -1,6 +1,7 @@
 """The file of a number: mean and deviation over the seeds at the rate that validates best, and its row of a table."""
 
 import json
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional
@@ -10,9 +11,10 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.reproduce.cells import cell, write_cells
 from fairseq_mega.lab.reproduce.evaluating import results_of
-from fairseq_mega.lab.reproduce.recording import data_of, print_report
+from fairseq_mega.lab.reproduce.recording import data_of
 from fairseq_mega.lab.reproduce.revising import at_each_rate
 from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.tables import print_report
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.results import make_result, write_result
 
@@ -73,10 +75,11 @@ def test_the_table_has_the_cells_of_these_conditions(tmp_path: Path, capsys: pyt
         finish(run, 40.0 + run.seed, 50.0)
     (path,) = write_cells(runs(wishes), wishes, "command")
     assert path.name.startswith("miniature.listops.mega.")
-    assert print_report("miniature", wishes, []) == 0
+    options = Namespace(output=None)
+    assert print_report(runs(wishes), options, wishes) == 0
     printed = capsys.readouterr().out
     assert "| MEGA | 7 | 41.50 ± 0.71 (0.002) |" in printed and "the seeds 1, 2" in printed
-    assert print_report("miniature", replace(wishes, max_update=3), []) == 1
+    assert print_report(runs(wishes), options, replace(wishes, max_update=3)) == 1
     assert "run fairseq-mega-reproduce miniature" in capsys.readouterr().err
 
 

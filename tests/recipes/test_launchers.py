@@ -28,6 +28,16 @@ def test_commands_are_printed(words: List[str], capsys: pytest.CaptureFixture[st
     assert all(line.count(ONE) == 1 for line in lines)
 
 
+def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = lra_data.write_images(tmp_path / "image", pixels=1024)
+    words = ["mega/table2", "--where", "name=mega,transformer", "--where", "task=image", "--seeds", "1"]
+    words += ["--set", "transformer:optimization.lr=0.1", "--set", "optimization.clip_norm=0.5"]
+    assert main([*words, "--data", str(data), "--gpus", "0", "--launcher", "print", "--out", str(tmp_path)]) == 0
+    mega, transformer = (line for line in capsys.readouterr().out.splitlines() if not line.startswith("#"))
+    assert mega.count("--set ") == 1 and "--set optimization.clip_norm=0.5" in mega
+    assert transformer.count("--set ") == 2 and "--set transformer:optimization.lr=0.1" in transformer
+
+
 class Executor:
     """In place of submitit's."""
 

@@ -66,9 +66,7 @@ def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[
 def test_a_schedule_that_is_kept_goes_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The paper's schedule, stopped and continued in the same folder."""
     for updates in (3, 6):
-        reproduce(
-            out, "mega/figure5", "--functions", "laplace", "--keep-schedule", "--max-update", updates, "--seeds", 1
-        )
+        reproduce(out, "mega/figure5/pathfinder/laplace", "--keep-schedule", "--max-update", updates, "--seeds", 1)
     printed = capsys.readouterr()
     assert "going on from" in printed.err and "laplace, seed 1" in printed.out
     (result,) = [result for result in found(out, "lra-smoke") if result["settings"]["task"] == "pathfinder"]
@@ -101,9 +99,9 @@ def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], m
 
 def test_language_models(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Table 5 and Figure 6 share a training; the figure's panels can be others."""
-    reproduce(
-        out, "mega/table5/wikitext103/mega", "mega/figure6", "--segments", "4,1", "--chunks", "16", "--seeds", "3"
-    )
+    panels = "[{segments: [4, 1], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
+    chosen = ["mega/table5/wikitext103/mega", "mega/figure6", "--set", f"figure6:evaluate.contexts={panels}"]
+    reproduce(out, *chosen, "--seeds", "3")
     printed = capsys.readouterr()
     assert printed.err.count(".train: begins") == 1 and "MEGA, measured" in printed.out
     assert "18.07" in printed.out and (out / "figure6.png").exists()
@@ -128,7 +126,8 @@ def test_megalodon(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reproduce(out, "mega/table7", "--direction", "de-en", "--attention", "laplace", "--seeds", "5")
+    chosen = ["mega/table7", "--where", "direction=de-en", "--where", "attention=laplace", "--seeds", "5"]
+    reproduce(out, *chosen)
     printed = capsys.readouterr()
     assert "MEGA laplace, paper" in printed.out and "SMOKE RUN on invented text" in printed.out
     results = found(out, "wmt16-newstest2014-smoke")
@@ -144,7 +143,7 @@ def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(line.startswith("H-") for line in lines) == 45
     output.write_text("\n".join(line for line in lines if not line.startswith(("H-44\t", "D-44\t"))))
     (folder / ".done" / "evaluate.table7").unlink()
-    reproduce(out, "mega/table7", "--direction", "de-en", "--attention", "laplace", "--seeds", "5", status=1)
+    reproduce(out, *chosen, status=1)
     said = capsys.readouterr().err
     assert "44 H- lines found, --expect says 45: 1 missing (first: 44)" in said and ".train: done before" in said
 

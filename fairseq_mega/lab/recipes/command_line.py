@@ -41,3 +41,9 @@ def flag(option: str, value: Any) -> List[str]:
     if option in PAIRS:
         return [name, *map(str, value)]
     return [name, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+
+
+def without_user_dir(words: Sequence[str]) -> List[str]:
+    """The words of a command line without the option that names the plugin."""
+    place = words.index("--user-dir")
+    return [*words[:place], *words[place + 2 :]]

@@ -1,6 +1,6 @@
 """Recipes in a tiny form: the same options with toy sizes, so that every stage runs in seconds on a CPU."""
 
-from typing import Any, Dict
+from typing import Any, Container, Dict
 
 from .recipe import Config
 
@@ -115,15 +115,19 @@ UPDATES = {"classifier": 6, "images": 6, "language-model": 12, "translation": 25
 LONGEST = 16384  # pixels: full attention over so many takes its time
 
 
-def shrink(config: Config, kind: str) -> None:
+def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
     """Make a configuration tiny, in place; what a recipe does not have is not added.
 
     Args:
         kind: of its evaluation.
+        kept: "group.option" of what stays as it is.
     """
     model = config["model"]
-    model.update({key: value for key, value in MODELS[model["_name"]].items() if model.get(key) is not None})
-    changes: Dict[str, Dict[str, Any]] = {"common": {"log_interval": 1}, "dataset": {"num_workers": 0}}
+    changes: Dict[str, Dict[str, Any]] = {
+        "model": MODELS[model["_name"]],
+        "common": {"log_interval": 1},
+        "dataset": {"num_workers": 0},
+    }
     if kind in ("classifier", "images"):
         batch = 2 if model.get("max_positions") == LONGEST else 8
         changes["dataset"].update(batch_size=batch, validate_interval=1)
@@ -142,11 +146,17 @@ def shrink(config: Config, kind: str) -> None:
         changes["checkpoint"] = {"keep_last_epochs": 2}
         config["task"]["eval_bleu_args"] = '{"max_len_a": 0, "max_len_b": 20}'
     for group, options in changes.items():
-        config[group].update({key: value for key, value in options.items() if config[group].get(key) is not None})
+        for key, value in options.items():
+            if config[group].get(key) is not None and f"{group}.{key}" not in kept:
+                config[group][key] = value
 
 
-def shrink_evaluation(evaluate: Dict[str, Any]) -> Dict[str, Any]:
-    """The settings of an evaluation for the tiny form."""
+def shrink_evaluation(evaluate: Dict[str, Any], kept: Container[str] = ()) -> Dict[str, Any]:
+    """The settings of an evaluation for the tiny form.
+
+    Args:
+        kept: "evaluate.option" of what stays as it is.
+    """
     found = dict(evaluate)
     if "contexts" in found and len(found["contexts"]) > 1:  # Figure 6
         found["contexts"] = [{"segments": [20, 4, 1], "chunk_size": [16]}, {"segments": [2], "chunk_size": [8, 16, 32]}]
@@ -159,7 +169,7 @@ def shrink_evaluation(evaluate: Dict[str, Any]) -> Dict[str, Any]:
         found.update(lengths=[64], symbols=50, repeat=1)
     if "average" in found:
         found["average"] = 2
-    return found
+    return {key: evaluate[key] if f"evaluate.{key}" in kept else value for key, value in found.items()}
 
 
 def shorter(context: Dict[str, Any]) -> Dict[str, Any]:

@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 def find_results(folders: Iterable[Path]) -> List[Result]:
-    """All results of recipes in some folders and those below them, each once; made-up data count for nothing.
+    """Results of recipes in some folders and those below them, each once; none of made-up data or other settings.
 
     Raises:
         ResultError: if one is damaged.
@@ -44,8 +44,9 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
             if COPIES & set(path.relative_to(folder).parts) or '"recipe"' not in path.read_text(encoding="utf-8"):
                 continue
             result = read_result(path)
-            made_up = result["benchmark"].endswith("-smoke") or result["settings"].get("data") == "made up"
-            if result["settings"].get("recipe") in catalogue() and not made_up:
+            settings = result["settings"]
+            made_up = result["benchmark"].endswith("-smoke") or settings.get("data") == "made up"
+            if settings.get("recipe") in catalogue() and not made_up and "set" not in settings:
                 for one in of_each_seed(result):
                     name = json.dumps([one["settings"]["recipe"], one["seed"], one["scores"]], sort_keys=True)
                     found.setdefault(name, one)

@@ -19,10 +19,11 @@ METRIC = "test_accuracy"
 def write_cells(runs: Sequence[Run], wishes: Wishes, command: str) -> List[Path]:
     """Write the file of each recipe of classifiers that has results; returns the files."""
     written = []
-    for name in dict.fromkeys(run.recipe.name for run in runs if run.recipe.evaluate["kind"] == "classifier"):
+    recipes = {run.recipe.name: run.recipe for run in runs if run.recipe.evaluate["kind"] == "classifier"}
+    for name, recipe in recipes.items():
         found = cell([run for run in runs if run.recipe.name == name], wishes, command)
         if found is not None:
-            written.append(cells_folder(wishes) / f"{name.replace('/', '.')}.{digest(wishes.conditions())}.json")
+            written.append(cells_folder(wishes) / f"{name.replace('/', '.')}.{digest(wishes.conditions(recipe))}.json")
             write_result(written[-1], found)
     return written
 

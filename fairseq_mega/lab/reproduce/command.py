@@ -13,10 +13,11 @@ import sys
 from typing import Dict, List, NoReturn, Optional, Sequence
 
 from fairseq_mega.cli.usage import UNKNOWN, Parser
-from fairseq_mega.lab.recipes.command_line import arguments
+from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
 from fairseq_mega.lab.reproduce import cells, launchers, listing, options, runner
 from fairseq_mega.lab.reproduce.processed_archives import fetch_processed
+from fairseq_mega.lab.reproduce.revising import check_by_fairseq
 from fairseq_mega.lab.reproduce.storage import check_disk
 from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
 from fairseq_mega.lab.reproduce.wishes import Wishes
@@ -60,7 +61,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         return 0
     if given.print:
         for recipe in recipes:
-            print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *without_user_dir(recipe)]))
+            words = without_user_dir(arguments(recipe.config, recipe.preset))
+            print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
         return 0
     wishes = options.wishes_of(given, extra, visible_gpus)
     trained = [recipe for recipe in recipes if recipe.script is None]
@@ -76,6 +78,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         return score_checkpoint(recipes, given, wishes)
     if wishes.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
+    if given.settings:
+        check_by_fairseq(recipes)
     fetch_processed(recipes, wishes)
     elsewhere = given.launcher != "local"
     runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
@@ -108,13 +112,6 @@ def reproduce(
     return 1 if failed else status
 
 
-def without_user_dir(recipe: Recipe) -> List[str]:
-    """The recipe's line of fairseq-train without the plugin, which stands in front."""
-    words = arguments(recipe.config, recipe.preset)
-    place = words.index("--user-dir")
-    return words[:place] + words[place + 2 :]
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
@@ -123,6 +120,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     options.add_options(parser)
     words, extra = options.split_extra(given)
     try:
+        options.check_removed(words)
         return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
         print(f"{PROGRAM}: error: {error}", file=sys.stderr)

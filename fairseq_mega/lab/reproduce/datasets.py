@@ -38,7 +38,8 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
         if dataset in ("listops", "pathfinder32", "pathx"):
             command += ["--workers", str(wishes.workers)]
         if dataset == "speech-commands":
-            command += ["--scaling", str(wishes.overrides.get("task.sc_scaling", "twice"))]
+            scaling = [setting.text for setting in wishes.settings if setting.key == "task.sc_scaling"]
+            command += ["--scaling", *(scaling[-1:] or ["twice"])]
         if wishes.smoke:
             command += [*toy_data.write(dataset, folder.parent / f"{folder.name}.made-up"), *made_up_options]
         return [("prepare", command)]

@@ -46,7 +46,7 @@ def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], com
 
 def results_of(run: Run) -> Path:
     """Folder of the result files of a run for its report."""
-    return run.folder / "results" / run.recipe.report
+    return run.folder / "results" / run.evaluation
 
 
 def settings_words(settings: Dict[str, Any]) -> List[str]:

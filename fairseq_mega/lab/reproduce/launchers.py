@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
+from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON, environment
 
+from .revising import parse_setting
 from .runs import Run
 from .training import MODULE, variables
 from .wishes import Wishes
@@ -31,11 +33,12 @@ def print_commands(runs: Sequence[Run], wishes: Wishes, given: Sequence[str]) ->
 
 
 def without_names(words: Sequence[str], run: Run) -> List[str]:
-    """The options of a command line without the recipes that it names."""
-    from fairseq_mega.lab.recipes.catalogue import find
-
-    found = []
+    """The options of a command line without the recipes that it names, and without what changes other ones alone."""
+    found: List[str] = []
     for place, word in enumerate(words):
+        if place > 0 and words[place - 1] == "--set" and not parse_setting(word).changes(run.recipe):
+            found.pop()
+            continue
         value = place > 0 and words[place - 1].startswith("--")
         if not value and not word.startswith("-"):
             try:

@@ -1,10 +1,11 @@
-"""Result files of all runs in one folder, and the table or figure of those that belong to a command."""
+"""Result files of all runs in one folder, and those of them that belong to a table or figure."""
 
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
-from fairseq_mega.lab.report.command import main as report
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.results import read_result, write_result
 
@@ -12,9 +13,6 @@ from .evaluating import results_of
 from .released import is_generated
 from .runs import Run
 from .wishes import Wishes
-
-OF_CELLS = ("miniature",)  # reports that read the files of cells, the others those of single runs
-FIGURES = ("figure4", "figure5", "figure6", "megalodon-figure4", "megalodon-figure5")
 
 
 def record(run: Run, wishes: Wishes) -> List[Path]:
@@ -35,13 +33,15 @@ def record(run: Run, wishes: Wishes) -> List[Path]:
 
 def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
     """Settings for a result file: where the number comes from, and what it may be compared with."""
+    other = wishes.settings_of(run.recipe)
     return {
         "recipe": run.recipe.name,
         "run": run.name,
         "precision": wishes.used_precision,
         "data": data_of(run, wishes),
-        "conditions": digest(wishes.conditions()),
+        "conditions": digest(wishes.conditions(run.recipe)),
         **run.recipe.cell,
+        **({"set": other} if other else {}),
     }
 
 
@@ -66,32 +66,31 @@ def cells_folder(wishes: Wishes) -> Path:
     return wishes.out / "cells"
 
 
-def table_folder(name: str, wishes: Wishes) -> Path:
-    """A folder of the results of a report that were measured under the same conditions, made anew."""
-    folder = wishes.out / "tables" / f"{name}-{digest(wishes.conditions())}"
+def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
+    """A folder of the results for the report of some runs, made anew: theirs, and others that belong to them.
+
+    Others are of recipes of the same paper that are scored alike, and were measured under the same conditions.
+    """
+    recipe = runs[0].recipe
+    folder = wishes.out / "tables" / "-".join([recipe.report, digest([wishes.conditions(recipe), wishes.settings])])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
     seen = set()
-    for path in sorted((cells_folder if name in OF_CELLS else results_folder)(wishes).glob("*.json")):
-        result = read_result(path)
-        same = result["settings"].get("conditions") == digest(wishes.conditions())
-        named = path.name.split(".", 1)
-        if same and named[1] not in seen and belongs(named[0], name):
-            seen.add(named[1])
-            shutil.copyfile(path, folder / named[1])
+    for path in sorted((cells_folder if recipe.rates else results_folder)(wishes).glob("*.json")):
+        settings = read_result(path)["settings"]
+        own = known.get(settings.get("recipe", ""))
+        name = path.name.split(".", 1)[1]
+        if own is None or name in seen or not belongs(own, recipe):
+            continue
+        if settings.get("conditions") == digest(wishes.conditions(own)):
+            seen.add(name)
+            shutil.copyfile(path, folder / name)
     return folder
 
 
-def belongs(report_name: str, name: str) -> bool:
-    """Whether results of one report are those of another one, too: classifiers of the arena are."""
-    arena = ("table2", "table3", "table4", "figure4", "figure5")
-    return report_name == name or (report_name in arena and name in arena)
-
-
-def print_report(name: str, wishes: Wishes, options: Sequence[str]) -> int:
-    """Print a table or plot a figure of the package's reports; returns the exit status."""
-    folder = table_folder(name, wishes)
-    words = [name, str(folder), *(["--smoke"] if wishes.smoke and name != "figure6" else []), *options]
-    if name in FIGURES and "--output" not in options:
-        words += ["--output", str(wishes.out / f"{name}.png")]
-    return report(words)
+def belongs(other: Recipe, recipe: Recipe) -> bool:
+    """Whether the results of a recipe are those of another one's report, too: classifiers of the same paper are."""
+    papers = {one.name.partition("/")[0] for one in (other, recipe)}
+    kinds = {one.evaluate["kind"] for one in (other, recipe)}
+    return other.report == recipe.report or (len(papers) == 1 and kinds == {"classifier"})

@@ -1,120 +1,233 @@
-"""Recipes that a command narrows down or revises: by task, model, attention function, dimensions, chunk."""
+"""Recipes that a command chooses by ``--where`` and changes by ``--set``."""
 
 import copy
+import re
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Dict, List, NamedTuple, Sequence
 
-from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+import yaml
+
+from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
+from fairseq_mega.lab.recipes.recipe import GROUPS, Recipe, RecipeError
 from fairseq_mega.lab.runs.options import whole_number
 
-IN_CELL = {  # parts of a cell that options of the model stand for
-    "encoder_chunk_size": "chunk",
-    "encoder_n_dim": "ema_dim",
-    "attention_activation_fn": "attention",
+EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
+IN_CELL = {  # settings that a cell tells, where it has the entry
+    "model.encoder_chunk_size": "chunk",
+    "model.encoder_n_dim": "ema_dim",
+    "model.attention_activation_fn": "attention",
 }
-ALL = ("all", "both")
+OF_RUNS = {"common.seed": "--seeds", "common.cpu": "--gpus 0", "task.data": "--data", "checkpoint.save_dir": "--out"}
+SETTING = re.compile(r"(?:(?P<scope>[^:=]+):)?(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
 
 
-def names(option: str, text: str) -> List[str]:
-    """Names separated by commas.
+class Setting(NamedTuple):
+    """A value in place of the one that stands in recipes.
+
+    Attributes:
+        scope: part of a recipe's name, or a pattern of it, or "*" for all recipes.
+        group: of fairseq's configuration, or EVALUATE.
+        option: which the recipe has.
+        text: of the value.
+    """
+
+    scope: str
+    group: str
+    option: str
+    text: str
+
+    @property
+    def key(self) -> str:
+        """The group and the option."""
+        return f"{self.group}.{self.option}"
+
+    def __str__(self) -> str:
+        return f"--set {'' if self.scope == '*' else self.scope + ':'}{self.key}={self.text}"
+
+    def options_of(self, recipe: Recipe) -> Dict[str, Any]:
+        """The options of a recipe that the group has."""
+        return recipe.evaluate if self.group == EVALUATE else recipe.config[self.group]
+
+    def changes(self, recipe: Recipe) -> bool:
+        """Whether a recipe is meant and has the option."""
+        named = fnmatchcase(f"/{recipe.name}/", f"*/{self.scope}/*")
+        return named and self.option not in ("_name", "kind") and self.option in self.options_of(recipe)
+
+    def is_told(self, recipe: Recipe) -> bool:
+        """Whether the cell of a recipe that is changed says so."""
+        return IN_CELL.get(self.key) in recipe.cell
+
+
+def parse_setting(text: str) -> Setting:
+    """Read the value of ``--set``.
 
     Raises:
-        RecipeError: if one is empty.
+        RecipeError: for anything else, an unknown group, or a setting that an option of the command stands for.
     """
-    found = text.split(",")
-    if not all(found):
-        raise RecipeError(f"{option} is '{text}': names separated by commas are needed")
-    return found
+    found = SETTING.fullmatch(text)
+    if found is None:
+        raise RecipeError(
+            f"--set '{text}': write it as group.option=value, for instance optimization.lr=0.001, behind NAME: for the "
+            "recipes of that name alone"
+        )
+    setting = Setting(found["scope"] or "*", found["group"], found["option"], found["text"])
+    if setting.group not in (*GROUPS, EVALUATE):
+        raise RecipeError(
+            f"{setting}: the group '{setting.group}' is unknown: choose from {', '.join(GROUPS)}, evaluate"
+        )
+    if setting.key in OF_RUNS:
+        raise RecipeError(f"{setting}: give {OF_RUNS[setting.key]} instead")
+    return setting
 
 
-def whole_numbers(option: str, text: str, least: int = 0, full: bool = False) -> List[int]:
+def converted(setting: Setting, recipe: Recipe) -> Any:
+    """The value of a setting in the type that the recipe's own has.
+
+    Raises:
+        RecipeError: if it is of another type.
+    """
+    present = setting.options_of(recipe)[setting.option]
+    try:
+        return of_type(setting.text, present)
+    except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+        raise RecipeError(f"{setting}: {recipe.name} has {present!r} here; give another value of this form") from error
+
+
+def of_type(text: str, present: Any) -> Any:
+    """Read a text as a value of the type of another one; a list may be given as its only element.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError: if it is none.
+    """
+    if isinstance(present, bool):
+        return {"true": True, "false": False}[text.lower()]
+    if isinstance(present, (int, float)):
+        return type(present)(text)
+    if not isinstance(present, list):
+        return text
+    found = yaml.safe_load(text)
+    elements = found if isinstance(found, list) else [found]
+    if isinstance(present[0], dict):  # names to lists of whole numbers
+        return [{key: [int(one) for one in values] for key, values in element.items()} for element in elements]
+    return [of_type(str(element), present[0]) for element in elements]
+
+
+def whole_numbers(option: str, text: str) -> List[int]:
     """Whole numbers separated by commas.
-
-    Args:
-        least: the smallest that may be given.
-        full: whether -1, full attention, may be given, too.
 
     Raises:
         RecipeError: for anything else.
     """
     found = []
     for word in text.split(","):
-        number = -1 if full and word == "-1" else whole_number(word, least)
+        number = whole_number(word, 0)
         if number is None:
-            raise RecipeError(f"{option} is '{text}': whole numbers separated by commas are needed, for instance 1,16")
+            raise RecipeError(f"{option} is '{text}': whole numbers separated by commas are needed, for instance 1,11")
         found.append(number)
     return found
 
 
-def stem(recipe: Recipe) -> str:
-    """The model of a recipe as options name it: the last part of its name."""
-    return recipe.name.rpartition("/")[2].replace("_", "-")
+def facts(recipe: Recipe) -> Dict[str, str]:
+    """By what a recipe is chosen: the last part of its name, and its cell."""
+    return {"name": recipe.name.rpartition("/")[2], **{key: str(value) for key, value in recipe.cell.items()}}
 
 
-def choose(recipes: Sequence[Recipe], option: str, text: Optional[str], key: Callable[[Recipe], Any]) -> List[Recipe]:
-    """The recipes of which one of the names is the key; all of them without names, and for all (both).
-
-    Raises:
-        RecipeError: if a name is no recipe's key.
-    """
-    if text is None:
-        return list(recipes)
-    known = list(dict.fromkeys(str(key(recipe)) for recipe in recipes))
-    wanted = names(option, text)
-    for name in wanted:
-        if name not in (*known, *ALL):
-            raise RecipeError(f"{option} is '{name}': choose from {', '.join([*known, 'all'])}")
-    return [recipe for recipe in recipes if {str(key(recipe)), *ALL} & set(wanted)]
-
-
-def revise(recipe: Recipe, values: Dict[str, Any]) -> Recipe:
-    """A recipe with other values of "group.option", where it has these options; its cell says so, too.
+def choose(recipes: Sequence[Recipe], text: str) -> List[Recipe]:
+    """The recipes that ``--where KEY=VALUE,VALUE`` chooses.
 
     Raises:
-        RecipeError: if a chunk does not divide the inputs.
+        RecipeError: if no recipe has the key, or one of the values.
     """
-    config, cell = copy.deepcopy(recipe.config), dict(recipe.cell)
-    for key, value in values.items():
-        group, option = key.split(".")
-        if option not in config[group]:
-            continue
-        config[group][option] = value
-        if group == "model" and IN_CELL.get(option) in cell:
-            cell[IN_CELL[option]] = value
-        if option == "encoder_chunk_size":
-            check_chunk(recipe, value)
-        if option == "sc_scaling" and value != "twice":
-            cell["scaling"] = value
-    return replace(recipe, config=config, cell=cell)
+    key, _, values = text.partition("=")
+    wanted = values.split(",")
+    if not key or not all(wanted):
+        raise RecipeError(f"--where '{text}': write it as KEY=VALUE or KEY=VALUE,VALUE, for instance task=text,image")
+    told = [facts(recipe) for recipe in recipes]
+    known = list(dict.fromkeys(found[key] for found in told if key in found))
+    if not known:
+        keys = dict.fromkeys(name for found in told for name in found)
+        raise RecipeError(f"--where {text}: no recipe has the key '{key}': choose from {', '.join(keys)}")
+    for value in wanted:
+        if value not in known:
+            raise RecipeError(f"--where {text}: no recipe has the {key} '{value}': choose from {', '.join(known)}")
+    return [recipe for recipe, found in zip(recipes, told) if found.get(key) in wanted]
+
+
+def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[Recipe]:
+    """The recipes with all settings.
+
+    Raises:
+        RecipeError: if a setting changes none of the recipes, or does not suit one.
+    """
+    for setting in settings:
+        if not any(map(setting.changes, recipes)):
+            raise RecipeError(
+                f"{setting} changes none of the recipes that are chosen: --yaml shows the options that they have; "
+                "others go to fairseq-train behind --"
+            )
+    return [revise(recipe, settings) for recipe in recipes]
+
+
+def revise(recipe: Recipe, settings: Sequence[Setting]) -> Recipe:
+    """A recipe with the settings that change it; its cell says so, too.
+
+    Raises:
+        RecipeError: if a value has another type than the recipe's, or a chunk does not divide the inputs.
+    """
+    for setting in settings:
+        if setting.changes(recipe):
+            recipe = with_value(recipe, setting, converted(setting, recipe))
+    return recipe
+
+
+def with_value(recipe: Recipe, setting: Setting, value: Any) -> Recipe:
+    """A recipe with another value of an option; where it is trained at several rates, these are the value."""
+    if setting.group == EVALUATE:
+        return replace(recipe, evaluate={**recipe.evaluate, setting.option: value})
+    config, cell, rates = copy.deepcopy(recipe.config), dict(recipe.cell), recipe.rates
+    if setting.key == "optimization.lr" and rates:
+        rates, value = value, value[:1]
+    config[setting.group][setting.option] = value
+    if setting.is_told(recipe):
+        cell[IN_CELL[setting.key]] = value
+    if setting.key == "model.encoder_chunk_size":
+        check_chunk(recipe, value)
+    if setting.key == "task.sc_scaling" and value != "twice":
+        cell["scaling"] = value
+    return replace(recipe, config=config, cell=cell, rates=rates)
 
 
 def at_each_rate(recipe: Recipe) -> List[Recipe]:
     """The recipe at each of its learning rates, which its cell then names; the recipe itself where it has one only."""
-    found = [revise(recipe, {"optimization.lr": [rate]}) for rate in recipe.rates]
-    return [replace(one, cell={**one.cell, "lr": rate}) for one, rate in zip(found, recipe.rates)] or [recipe]
+    found = []
+    for rate in recipe.rates:
+        config = {**recipe.config, "optimization": {**recipe.config["optimization"], "lr": [rate]}}
+        found.append(replace(recipe, config=config, cell={**recipe.cell, "lr": rate}))
+    return found or [recipe]
 
 
 def check_chunk(recipe: Recipe, chunk: int) -> None:
     """Raise a RecipeError unless inputs of fixed length can be cut into whole chunks."""
     model = recipe.config["model"]
     if model.get("input_type") == "image" and chunk > 0 and model["max_positions"] % chunk:
-        task = recipe.cell["task"]
         raise RecipeError(
-            f"--chunk is {chunk}, which does not divide the {model['max_positions']} positions of --task {task}: give "
-            "a divisor, or -1 for full attention"
+            f"model.encoder_chunk_size is {chunk}, which does not divide the {model['max_positions']} positions of "
+            f"{recipe.name}: give a divisor, or -1 for full attention"
         )
 
 
-def with_each(recipes: Sequence[Recipe], base: str, option: str, values: Iterable[Any]) -> List[Recipe]:
-    """Recipes that vary one option: those there are, and for other values the revised base, task by task.
+def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
+    """Raise a RecipeError unless fairseq takes the configuration of each recipe: it knows the choices of an option."""
+    from fairseq import options  # which takes seconds
 
-    Args:
-        base: stem of the recipe that is revised.
-        option: of the model.
-    """
-    found = []
-    for task in dict.fromkeys(recipe.cell["task"] for recipe in recipes):
-        family = [recipe for recipe in recipes if recipe.cell["task"] == task]
-        start = next(recipe for recipe in family if stem(recipe) == base)
-        found += [revise(start, {f"model.{option}": value}) for value in values]
-    return found
+    import fairseq_mega  # noqa: F401
+
+    for recipe in recipes:
+        parser = options.get_training_parser()
+
+        def refuse(message: str, name: str = recipe.name) -> None:
+            raise RecipeError(f"{name} with --set: {message}")
+
+        parser.error = refuse
+        options.parse_args_and_arch(parser, without_user_dir(arguments(recipe.config, recipe.preset)))

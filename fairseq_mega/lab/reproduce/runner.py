@@ -19,11 +19,12 @@ from .datasets import DATASETS
 from .devices import Devices
 from .evaluating import evaluate
 from .processed import find_processed
-from .recording import FIGURES, record
+from .recording import record
 from .released import check_origin, released_name
 from .revising import at_each_rate
 from .runs import Run, plan
 from .storage import check_disk_for_one_run
+from .tables import is_drawn
 from .training import train
 from .wishes import Wishes
 
@@ -88,7 +89,7 @@ def check(recipes: Sequence[Recipe], wishes: Wishes, visible_gpus: int) -> None:
         )
     if wishes.gpus == 0 and wishes.precision in ("fp16", "tf32"):
         raise RecipeError(f"--precision {wishes.precision} needs a GPU: give --gpus, or fp32 or bf16")
-    if any(recipe.report in FIGURES for recipe in recipes):
+    if any(map(is_drawn, recipes)):
         load_pyplot()
     problems = [*evaluation_problems(recipes), *place_problems(wishes)]
     for name, folder in folders(recipes, wishes).items():
@@ -203,7 +204,7 @@ def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], 
             return
         stage(
             run.folder,
-            f"evaluate.{run.recipe.report}{suffix}",
+            f"evaluate.{run.evaluation}{suffix}",
             lambda: evaluate(run, wishes, run_command, devices, command),
             f"{run.name}.evaluate{suffix}",
         )

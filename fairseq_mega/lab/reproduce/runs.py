@@ -34,6 +34,7 @@ class Run:
         config: of fairseq, for this machine.
         settings: that the digest in the name is of: everything that the weights depend on.
         name: readable, and different for different settings.
+        evaluation: name of its evaluation, another one for other settings of it.
         folder: of everything that belongs to it.
         smoke: whether it is the tiny form.
         extra: further arguments of fairseq-train.
@@ -44,6 +45,7 @@ class Run:
     config: Config
     settings: Dict[str, Any]
     name: str
+    evaluation: str
     folder: Path
     smoke: bool
     extra: List[str]
@@ -84,10 +86,10 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
     if recipe.measured:
         wishes = on_one_device(recipe, wishes)
     if wishes.smoke:
-        shrink(config, recipe.evaluate["kind"])
-        evaluate = shrink_evaluation(recipe.evaluate)
-    panels = recipe.report == "figure6"  # contexts are wanted of its panels alone
-    evaluate = {**evaluate, **{key: value for key, value in wishes.evaluation.items() if key != "contexts" or panels}}
+        kept = wishes.settings_of(recipe)
+        shrink(config, recipe.evaluate["kind"], kept)
+        evaluate = shrink_evaluation(recipe.evaluate, kept)
+    other = wishes.conditions(recipe)["evaluation"]
     set_schedule(recipe, config, wishes)
     set_batch(config, wishes)
     config["common"]["seed"] = seed
@@ -104,7 +106,15 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
     folder = wishes.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
     return Run(
-        replace(recipe, evaluate=evaluate), seed, config, settings, name, folder, wishes.smoke, list(wishes.extra)
+        recipe=replace(recipe, evaluate=evaluate),
+        seed=seed,
+        config=config,
+        settings=settings,
+        name=name,
+        evaluation=f"{recipe.report}-{digest(other)}" if other else recipe.report,
+        folder=folder,
+        smoke=wishes.smoke,
+        extra=list(wishes.extra),
     )
 
 
@@ -127,10 +137,7 @@ def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
     smoke = UPDATES[recipe.evaluate["kind"]] if wishes.smoke else None
     wanted = wishes.max_update or smoke or published
     if wanted > published:
-        task = recipe.cell.get("task", recipe.name)
-        raise RecipeError(
-            f"--max-update is {wanted}, and the paper's training of --task {task} has {published}: give fewer"
-        )
+        raise RecipeError(f"--max-update is {wanted}, and the training of {recipe.name} has {published}: give fewer")
     config["optimization"]["max_update"] = wanted
     if wishes.keep_schedule:
         return

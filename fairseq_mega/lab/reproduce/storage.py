@@ -43,7 +43,7 @@ def bytes_of_recipe(recipe: Recipe) -> int:
 
 def still_needed(run: Run) -> int:
     """Bytes that a run will write beyond those that it has written."""
-    if (run.folder / ".done" / f"evaluate.{run.recipe.report}").exists():
+    if (run.folder / ".done" / f"evaluate.{run.evaluation}").exists():
         return 0
     there = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     return max(0, (LEAST if run.smoke else bytes_of_run(run.recipe, run.config)) - there)

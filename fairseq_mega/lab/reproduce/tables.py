@@ -1,72 +1,107 @@
 """The tables and figures at the end of a command, with the options that its own options mean for them."""
 
 import argparse
-from typing import Dict, List, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Container, Dict, List, Sequence
 
+from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.recipes.smoke import shrink_evaluation
+from fairseq_mega.lab.report.command import REPORTS
 from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.runs.commands import PYTHON, execute
 from fairseq_mega.lab.runs.stages import stage
 
-from .evaluating import score_contexts
-from .recording import print_report
+from .evaluating import benchmark_of, score_contexts
+from .recording import table_folder
 from .runs import Run
 from .wishes import Wishes
 
-CHUNKED = {"table3": -1, "table4": 1000, "figure4": -1, "figure5": -1}  # reports of one chunk, by default this one
+
+@lru_cache(maxsize=None)
+def options_of(name: str) -> Container[str]:
+    """The options of a report; no option of a report that is unknown."""
+    parser = argparse.ArgumentParser()
+    if name in REPORTS:
+        REPORTS[name].add_options(parser)
+    return frozenset(option for action in parser._actions for option in action.option_strings)
+
+
+def is_drawn(recipe: Recipe) -> bool:
+    """Whether the report of a recipe is a plot."""
+    return "--output" in options_of(recipe.report)
 
 
 def print_tables(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> int:
     """Print the reports of all runs, one after the other; returns the worst exit status."""
     status = 0
     for name in dict.fromkeys(run.recipe.report for run in runs):
-        own = [run for run in runs if run.recipe.report == name]
-        status = max(status, print_report(name, wishes, report_options(name, own, options, wishes)))
+        status = max(status, print_report([run for run in runs if run.recipe.report == name], options, wishes))
     return status
 
 
-def report_options(name: str, runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> List[str]:
-    """The options of a report."""
-    words: List[str] = []
-    if name in CHUNKED:
-        words += ["--chunk", str(CHUNKED[name] if options.chunk is None else options.chunk)]
-    if name == "figure6":
-        left, right = runs[0].recipe.evaluate["contexts"]
-        words += ["--label", runs[0].name, "--chunk", str(left["chunk_size"][0])]
-        words += ["--segments", str(right["segments"][0]), "--benchmark", "figure6" + "-smoke" * wishes.smoke]
-    if name == "table2":
-        words += speed(wishes, [run.recipe for run in runs], options.no_speed)
-    if options.output is not None and "figure" in name:
-        words += ["--output", options.output]
-    return words
+def print_report(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishes) -> int:
+    """Print the table or plot the figure that some runs belong to; returns the exit status."""
+    recipe = runs[0].recipe
+    known: Dict[str, Any] = {
+        "--label": runs[0].name,
+        "--benchmark": benchmark_of(runs[0]),
+        "--output": options.output or wishes.out / f"{recipe.report}.png",
+        **panels(recipe.evaluate),
+    }
+    chunks = [run.recipe.cell["chunk"] for run in runs if "model.encoder_chunk_size" in wishes.settings_of(run.recipe)]
+    if chunks:
+        known["--chunk"] = chunks[0]
+    if "--speed" in options_of(recipe.report):
+        known.update(speed(wishes, [run.recipe for run in runs], options.no_speed))
+    smoke = ["--smoke"] if wishes.smoke and "--smoke" in options_of(recipe.report) else []
+    return report([recipe.report, str(table_folder(runs, wishes)), *smoke, *taken(recipe.report, known)])
+
+
+def taken(name: str, known: Dict[str, Any]) -> List[str]:
+    """Those of the options that a report has, with their values."""
+    return [word for option, value in known.items() if option in options_of(name) for word in (option, str(value))]
+
+
+def panels(evaluate: Dict[str, Any]) -> Dict[str, Any]:
+    """What the panels of a figure have in common: the chunk of the first, the segments of the last."""
+    contexts = evaluate.get("contexts", [{}])
+    found = {"--chunk": contexts[0].get("chunk_size"), "--segments": contexts[-1].get("segments")}
+    return {option: values[0] for option, values in found.items() if values}
 
 
 def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, wishes: Wishes) -> int:
-    """Draw Figure 6 of a checkpoint that was trained elsewhere; returns the exit status.
+    """Draw the figure of one model's scores of a checkpoint that was trained elsewhere; returns the exit status.
 
     Raises:
         RecipeError: for other recipes, without the data, or if there is no such checkpoint.
     """
-    if [recipe.report for recipe in recipes] != ["figure6"]:
-        raise RecipeError("--path is for Figure 6 alone: give the recipe figure6")
+    if len(recipes) != 1 or not draws_one_model(recipes[0]):
+        names = ", ".join(name for name, recipe in catalogue().items() if draws_one_model(recipe))
+        raise RecipeError(f"--path scores a checkpoint for the figure of one model: give the recipe {names} alone")
+    (recipe,) = recipes
     if not options.path.is_file():
         raise RecipeError(f"--path: {options.path} does not exist; without --path the model is trained first")
     if wishes.data is None:
         raise RecipeError("--path needs --data, the folder of fairseq-preprocess that the checkpoint was trained on")
-    evaluate = {**recipes[0].evaluate, **wishes.evaluation}
+    evaluate = recipe.evaluate
     if wishes.smoke:
-        evaluate = {**shrink_evaluation(recipes[0].evaluate), **wishes.evaluation}
-    folder = wishes.results or wishes.out / "figure6"
-    words = [str(wishes.data), "--path", str(options.path), "--label", "mega", "--benchmark", "figure6"]
+        evaluate = shrink_evaluation(evaluate, wishes.settings_of(recipe))
+    folder = wishes.results or wishes.out / recipe.report
+    words = [str(wishes.data), "--path", str(options.path), "--label", "mega", "--benchmark", recipe.report]
     score_contexts([*words, "--output", str(folder)], evaluate, execute, {}, folder / "test.log")
-    left, right = evaluate["contexts"]
-    panels = ["--chunk", str(left["chunk_size"][0]), "--segments", str(right["segments"][0])]
-    output = options.output or str(folder / "figure6.png")
-    return report(["figure6", str(folder), "--label", "mega", *panels, "--output", output])
+    output = options.output or folder / f"{recipe.report}.png"
+    known = {"--label": "mega", "--benchmark": recipe.report, **panels(evaluate), "--output": output}
+    return report([recipe.report, str(folder), *taken(recipe.report, known)])
 
 
-def speed(wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> List[str]:
+def draws_one_model(recipe: Recipe) -> bool:
+    """Whether the report of a recipe plots the scores of one language model."""
+    return is_drawn(recipe) and "--label" in options_of(recipe.report)
+
+
+def speed(wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
     """Measure training speed and memory on 4K tokens beside the Transformer's, if Text is among the tasks."""
     result = wishes.out / "speed.json"
     if any(recipe.cell["task"] == "text" for recipe in recipes) and not left_out and not wishes.smoke:
@@ -75,4 +110,4 @@ def speed(wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> List[str
         nothing: Dict[str, str] = {}
         log = wishes.out / "speed.log"
         stage(wishes.out, f"speed.{where}", lambda: execute([*words, "--device", where], log, nothing))
-    return ["--speed", str(result)] if result.exists() else []
+    return {"--speed": result} if result.exists() else {}

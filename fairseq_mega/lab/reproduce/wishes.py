@@ -1,8 +1,12 @@
 """What a user wants to be different from the recipes, for this machine or for an experiment."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
+
+from fairseq_mega.lab.recipes.recipe import Recipe
+
+from .revising import EVALUATE, Setting
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
@@ -28,8 +32,7 @@ class Wishes:
         keep_schedule: with ``max_update``: the paper's schedule, stopped there; more updates go on from there.
         precision: one of PRECISIONS; by default TF32 on GPUs, which torch used by default when the papers' models were
             trained, and else float32.
-        overrides: "group.option" to values that stand in the recipes already, in place of the published ones.
-        evaluation: entries in place of those of the recipes' ``evaluate``.
+        settings: which the recipes have already, in place of the published ones.
         extra: further arguments of fairseq-train.
         smoke: toy models, a few updates, a little made-up data, on the CPU.
         workers: processes that prepare data.
@@ -51,8 +54,7 @@ class Wishes:
     max_update: Optional[int] = None
     keep_schedule: bool = False
     precision: Optional[str] = None
-    overrides: Dict[str, Any] = field(default_factory=dict)
-    evaluation: Dict[str, Any] = field(default_factory=dict)
+    settings: Tuple[Setting, ...] = ()
     extra: Tuple[str, ...] = ()
     smoke: bool = False
     workers: int = 1
@@ -64,14 +66,19 @@ class Wishes:
         """The precision of the trainings."""
         return self.precision or ("tf32" if self.gpus > 0 else "fp32")
 
-    def conditions(self) -> Dict[str, Any]:
-        """What all results of a table have in common, and no other results: not the seeds, tasks and models."""
+    def settings_of(self, recipe: Recipe) -> Dict[str, str]:
+        """The keys of the settings that change a recipe to their texts."""
+        return {setting.key: setting.text for setting in self.settings if setting.changes(recipe)}
+
+    def conditions(self, recipe: Recipe) -> Dict[str, Any]:
+        """What a result of a recipe was measured under, and its table wants: not the seed, and what its cell tells."""
+        own = [setting for setting in self.settings if setting.changes(recipe) and not setting.is_told(recipe)]
         return {
             "max_update": self.max_update,
             "keep_schedule": self.keep_schedule,
             "precision": "fp32" if self.used_precision == "tf32" else self.used_precision,
-            "overrides": self.overrides,
-            "evaluation": self.evaluation,
+            "overrides": {setting.key: setting.text for setting in own if setting.group != EVALUATE},
+            "evaluation": {setting.option: setting.text for setting in own if setting.group == EVALUATE},
             "extra": list(self.extra),
             "smoke": self.smoke,
         }

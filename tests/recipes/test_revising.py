@@ -1,0 +1,116 @@
+"""Other values of recipes: where they stand, which results they tell apart, and that a tiny form keeps them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mega.lab.recipes.catalogue import catalogue, find
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.reproduce.evaluating import results_of
+from fairseq_mega.lab.reproduce.recording import about
+from fairseq_mega.lab.reproduce.revising import (
+    Setting,
+    at_each_rate,
+    check_by_fairseq,
+    choose,
+    parse_setting,
+    revise,
+    revise_all,
+)
+from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.wishes import Wishes
+
+TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
+PANELS = "[{segments: [4], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
+
+
+def run_of(name: str, folder: Path, *texts: str, **wished: Any) -> Run:
+    settings = tuple(map(parse_setting, texts))
+    return plan(revise(catalogue()[name], settings), 1, Path("data"), "0", Wishes(folder, settings=settings, **wished))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("optimization.lr=1e-3", [0.001]),
+        ("optimization.lr=[0.1, 1e-2]", [0.1, 0.01]),
+        ("optimization.max_update=30", 30),
+        ("lr_scheduler.total_num_update=30", 30.0),
+        ("optimizer.adam_betas=(0.9, 0.999)", "(0.9, 0.999)"),
+        ("checkpoint.no_epoch_checkpoints=false", False),
+        ("mega:model.dropout=0.3", 0.3),
+        ("text:evaluate.early_epoch=2", 2),
+    ],
+)
+def test_a_value_has_the_type_of_the_recipes(text: str, value: Any) -> None:
+    setting = parse_setting(text)
+    found = setting.options_of(revise(catalogue()[TEXT], [setting]))[setting.option]
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["model.encoder_layers=2.5", "checkpoint.no_epoch_checkpoints=1", "optimization.lr=x"])
+def test_a_value_of_another_type_is_refused(text: str) -> None:
+    with pytest.raises(RecipeError, match=f"--set {text}: {TEXT} has "):
+        revise(catalogue()[TEXT], [parse_setting(text)])
+
+
+def test_a_cell_tells_its_settings(tmp_path: Path) -> None:
+    """Another chunk is another point of the same table or figure; another rate is not."""
+    plain, chunk = run_of(TEXT, tmp_path), run_of(TEXT, tmp_path, "model.encoder_chunk_size=64")
+    rate = run_of(TEXT, tmp_path, "optimization.lr=0.1")
+    assert chunk.recipe.cell == {**plain.recipe.cell, "chunk": 64} and ".c64." in chunk.name
+    assert rate.recipe.cell == plain.recipe.cell and len({run.name for run in (plain, chunk, rate)}) == 3
+    told = Wishes(tmp_path, settings=(parse_setting("model.encoder_chunk_size=64"),))
+    untold = Wishes(tmp_path, settings=(parse_setting("optimization.lr=0.1"),))
+    base = Wishes(tmp_path).conditions(plain.recipe)
+    assert told.conditions(chunk.recipe) == base != untold.conditions(rate.recipe)
+    assert about(rate, untold)["set"] == {"optimization.lr": "0.1"} and "set" not in about(plain, Wishes(tmp_path))
+
+
+def test_a_setting_of_other_recipes_changes_no_conditions(tmp_path: Path) -> None:
+    wishes = Wishes(tmp_path, settings=(parse_setting("transformer:optimization.lr=0.1"),))
+    mega, transformer = catalogue()[TEXT], catalogue()["mega/table2/text/transformer"]
+    assert wishes.conditions(mega) == Wishes(tmp_path).conditions(mega)
+    assert wishes.conditions(transformer)["overrides"] == {"optimization.lr": "0.1"}
+    found = revise_all([mega, transformer], wishes.settings)
+    assert [recipe.config["optimization"]["lr"] for recipe in found] == [[0.004], [0.1]]
+
+
+def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
+    """Of one training; the second is not taken for done."""
+    plain, other = run_of(FIGURE6, tmp_path), run_of(FIGURE6, tmp_path, f"evaluate.contexts={PANELS}")
+    assert plain.folder == other.folder and results_of(plain) != results_of(other)
+    assert plain.evaluation == "figure6" and other.evaluation.startswith("figure6-")
+    average = run_of("mega/table7/en-de/transformer", tmp_path, "evaluate.average=3")
+    assert average.config["checkpoint"]["keep_last_epochs"] == 3
+
+
+def test_the_tiny_form_keeps_what_is_given(tmp_path: Path) -> None:
+    texts = ["model.decoder_chunk_size=8", f"evaluate.contexts={PANELS}"]
+    run = run_of(FIGURE6, tmp_path, *texts, smoke=True)
+    assert run.config["model"]["decoder_chunk_size"] == 8 and run.config["model"]["decoder_embed_dim"] == 32
+    assert run.recipe.evaluate["contexts"][1] == {"segments": [2], "chunk_size": [16]}
+
+
+def test_rates_are_tried_one_by_one() -> None:
+    recipe = revise(catalogue()["miniature/text/mega"], [parse_setting("optimization.lr=[0.1, 0.2, 0.3]")])
+    assert [one.config["optimization"]["lr"] for one in at_each_rate(recipe)] == [[0.1], [0.2], [0.3]]
+    assert [one.cell["lr"] for one in at_each_rate(recipe)] == [0.1, 0.2, 0.3]
+
+
+def test_recipes_are_chosen_by_name_and_cell() -> None:
+    """A recipe without the entry is not chosen; entries that are numbers are written as they are."""
+    table, figure = find("mega/table2"), find("mega/figure4")
+    chosen = choose(table, "name=mega_chunk")
+    assert chosen == [recipe for recipe in table if recipe.name.endswith("/mega_chunk")] != []
+    points = choose(choose(figure, "ema_dim=0,16"), "chunk=-1")
+    assert {recipe.name.rpartition("/")[2] for recipe in points} == {"n0", "n16", "full"}
+    assert choose([*table, *find("mega/table5")], "chunk=128") == choose(table, "chunk=128")
+
+
+def test_fairseq_knows_the_choices() -> None:
+    good, bad = (Setting("*", "model", "attention_activation_fn", text) for text in ("laplace", "gelu"))
+    check_by_fairseq([revise(catalogue()[TEXT], [good])])
+    with pytest.raises(RecipeError, match=f"{TEXT} with --set: .*gelu"):
+        check_by_fairseq([revise(catalogue()[TEXT], [bad])])
