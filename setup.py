@@ -176,7 +176,7 @@ def sources(pattern: str) -> List[str]:
 
 
 def sources_hash() -> str:
-    """Fingerprint of all sources: fairseq_mega/ops/native.py compares it to notice an extension out of date."""
+    """Fingerprint of all sources: fairseq_mega/ops/common/native.py compares it to notice an extension out of date."""
     digest = hashlib.sha256()
     for path in sources("*.*"):
         digest.update(path.rsplit("/", 1)[-1].encode() + b"\0" + (ROOT / path).read_bytes())

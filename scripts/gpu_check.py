@@ -94,7 +94,11 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
     off = {"FAIRSEQ_MEGA_NATIVE": "off"}  # there is nothing to load yet
     found.append(Stage("describe", "setup", [describe], before, environment=off))
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--build-temp", str(out / "build")]
-    loads = [sys.executable, "-c", f"from fairseq_mega.ops import native; assert {device == 'cpu'} or native.HAS_CUDA"]
+    loads = [
+        sys.executable,
+        "-c",
+        f"from fairseq_mega.ops.common import native; assert {device == 'cpu'} or native.HAS_CUDA",
+    ]
     kind = "none" if arguments.smoke else device
     variables = {"FAIRSEQ_MEGA_BUILD": kind, "FORCE_CUDA": "1" if kind == "cuda" else "0"}
     found.append(Stage("build", "setup", [build, loads], before, environment=variables))

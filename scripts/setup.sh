@@ -254,7 +254,7 @@ is_installed "$torch" || die "after the installation torch is not $torch any mor
 (cd / && PYTHONWARNINGS=ignore "$venv/bin/python" -c 'import fairseq_mega, fairseq.data.data_utils_fast') ||
   die "fairseq_mega cannot be imported from $venv (message above): remove $venv and repeat"
 (cd / && PYTHONWARNINGS=ignore "$venv/bin/python" - >&2 <<'PYTHON'
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 devices = "CPU and CUDA" if native.HAS_CUDA else "CPU"
 missing = f"none, pure PyTorch is used, which is slower: {native.PROBLEM}; {native.REMEDY}"

@@ -67,7 +67,7 @@ cd "$repo_root"
 # Another processor's instructions would end the process, so that ours are asked first whether this one has the level.
 if [[ -n $cpu_level ]]; then
   export FAIRSEQ_MEGA_CPU_LEVEL=$cpu_level
-  python -c 'import fairseq_mega.ops.native' || die "--cpu-level $cpu_level cannot be simulated here, see above"
+  python -c 'import fairseq_mega.ops.common.native' || die "--cpu-level $cpu_level cannot be simulated here, see above"
   case $cpu_level in
     baseline) export ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 ;;
     avx2) export ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ;;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.simulator import build
 from tests.support import helpers
 
@@ -17,7 +17,7 @@ OPERATORS = ("decoding", "ema_kernels", "gate", "other_devices")  # values, and 
 
 PROGRAM = """
 import torch
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 def registered(key):
     names = torch._C._dispatch_get_all_op_names()

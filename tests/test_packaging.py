@@ -16,7 +16,7 @@ import pytest
 
 import fairseq_mega
 from fairseq_mega.compat import versions
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support import helpers
 
 SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md")
@@ -83,7 +83,7 @@ def test_extension_in_the_wheel_is_used(wheel: Path, site: Path, tmp_path: Path)
     if native.PROBLEM:
         pytest.skip(f"no compiled kernels: {native.PROBLEM}")
     assert "-py3-none-" in wheel.name and not wheel.name.endswith("-any.whl")
-    program = "from fairseq_mega.ops import native; print(native.LIBRARY)"
+    program = "from fairseq_mega.ops.common import native; print(native.LIBRARY)"
     command = [sys.executable, "-c", program]
     assert run(*command, cwd=tmp_path, path=site, FAIRSEQ_MEGA_NATIVE="require").strip() == str(
         site / "fairseq_mega" / "_C.so"

@@ -4,7 +4,7 @@ from typing import NamedTuple, Optional
 
 from torch import Tensor
 
-from fairseq_mega.ops.step import TimeBuffer
+from fairseq_mega.ops.decoding import TimeBuffer
 
 from .documents import Documents
 from .padding import extend_mask, refuse_to_read_on_after_padding

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops.parts import Parts
+from fairseq_mega.ops.common.parts import Parts
 
 Attend = Callable[..., Tensor]  # of query, key, value and padding mask
 

@@ -5,9 +5,9 @@ from typing import Optional, Tuple
 from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
+from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.decoding import StepFunctions, StepMap, StepNorm, step_functions
 from fairseq_mega.ops.linear import after_silu
-from fairseq_mega.ops.recompute import recomputing
-from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .activation import get_activation
 from .config import MegaLayerConfig

@@ -7,11 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.attention import attention, chunked_attention, query_key
-from fairseq_mega.ops.gate import gated_residual
-from fairseq_mega.ops.linear import after_silu, in_parts
-from fairseq_mega.ops.recompute import recomputing
-from fairseq_mega.ops.step import (
+from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.decoding import (
     StepCoefficients,
     StepFunctions,
     StepMap,
@@ -20,6 +18,9 @@ from fairseq_mega.ops.step import (
     step_coefficients,
     step_functions,
 )
+from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.linear import after_silu, in_parts
+from fairseq_mega.ops.query_key import query_key
 
 from .activation import get_activation
 from .attention_cache import AttentionCache, cached

@@ -4,7 +4,7 @@ from typing import NamedTuple, Optional, Protocol
 
 from torch import Tensor
 
-from fairseq_mega.ops.step import StepFunctions
+from fairseq_mega.ops.decoding import StepFunctions
 
 from .documents import Documents
 from .relay import Relay

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.linear import after_silu, in_parts
-from fairseq_mega.ops.recompute import recomputing
 from fairseq_mega.ops.rotary import rotate
 
 from .attention_cache import cached

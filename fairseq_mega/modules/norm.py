@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fairseq_mega.ops.decoding import StepNorm
 from fairseq_mega.ops.norm import row_norm
-from fairseq_mega.ops.step import StepNorm
 
 from . import apex_norms
 from .errors import FieldError

@@ -5,8 +5,8 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from fairseq_mega.ops.decoding import StepMap
 from fairseq_mega.ops.packed_linear import PackedMatrix, pack, packed_linear
-from fairseq_mega.ops.step import StepMap
 
 from .linear import Linear
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.step import TimeBuffer
+from fairseq_mega.ops.decoding import TimeBuffer
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from .attention_cache import AttentionCache

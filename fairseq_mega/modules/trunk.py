@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fairseq_mega.ops.step import step_functions
+from fairseq_mega.ops.decoding import step_functions
 
 from .layer import PLAIN, LayerContext
 from .padding import zero_padding

@@ -1,4 +1,4 @@
-"""The SiLU with what stands beside it: :func:`silu`, cheap enough to be computed again (:mod:`.recompute`)."""
+"""The SiLU with what stands beside it: :func:`silu`, cheap enough to be computed again (:mod:`.common.recompute`)."""
 
 from typing import Any, Optional, Tuple
 
@@ -6,16 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .recompute import inputs_of, keep_operator
+from .common import native
+from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.recompute import inputs_of, keep_operator
 
 
 def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
     return all(other is None or other.dtype == x.dtype for other in others)
 
 
-PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_one_type))
+PATHS = Operator("activation", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_one_type))
 
 
 def silu(
@@ -42,7 +42,7 @@ def silu(
     """
     if factor is None and skip is None and path is None and not torch.is_grad_enabled():
         return F.silu(x)  # nothing is kept, and a single step is over sooner than a path is chosen
-    check_devices("gate", x=x, factor=factor, skip=skip, omega=omega)
+    check_devices("activation", x=x, factor=factor, skip=skip, omega=omega)
     if PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
     return silu_reference(x, factor, skip, omega)

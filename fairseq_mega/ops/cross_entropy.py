@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common import native
+from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
 
 
 def _suits(logits: Tensor, target: Tensor) -> bool:

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, kernels_obstacle
-from .recompute import recomputing
+from .common import native
+from .common.dispatch import Operator, Path, kernels_obstacle
+from .common.recompute import recomputing
 
-PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
+PATHS = Operator("dropout", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
 
 
 def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:

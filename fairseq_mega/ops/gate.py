@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common import native
+from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
 from .dropout import draw_seed
 
 
@@ -38,7 +38,7 @@ def gated_residual(
         addend: (..., D); where given, the candidate is ``SiLU(candidate + addend)``.
         dropout: probability of dropping an element of the candidate, see :func:`.dropout.dropout`.
         path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever its kernels can
-            run, None for the environment's choice (see :mod:`fairseq_mega.ops.dispatch`).
+            run, None for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         (..., D), of the type of the residual.

@@ -1,4 +1,4 @@
-"""Layer and RMS norm of rows: :func:`row_norm`, cheap enough to be computed again (:mod:`.recompute`)."""
+"""Layer and RMS norm of rows: :func:`row_norm`, cheap enough to be computed again (:mod:`.common.recompute`)."""
 
 from typing import Any, Optional, Tuple
 
@@ -6,16 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .recompute import inputs_of, keep_operator
+from .common import native
+from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.recompute import inputs_of, keep_operator
 
 
 def _takes_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
     return dtype in (None, x.dtype) or (dtype == torch.bfloat16 and x.dtype == torch.float32)
 
 
-PATHS = Operator("gate", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result))
+PATHS = Operator("norm", Path("reference"), Path("native", kernels_obstacle, native.DTYPES, suits=_takes_result))
 
 
 def row_norm(
@@ -44,7 +44,7 @@ def row_norm(
     """
     if path is None and not torch.is_grad_enabled():
         return row_norm_reference(x, weight, bias, centred, eps, dtype)  # sooner over than a path is chosen
-    check_devices("gate", x=x, weight=weight, bias=bias)
+    check_devices("norm", x=x, weight=weight, bias=bias)
     if PATHS.choose(path, x, dtype) == "native" and x.device.type == "cpu":
         columns = (None if column is None else column.to(torch.float32) for column in (weight, bias))
         return native.operators.row_norm(x, *columns, centred, eps, dtype not in (None, x.dtype))

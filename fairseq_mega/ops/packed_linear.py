@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, kernels_obstacle
+from .common import native
+from .common.dispatch import Operator, Path, kernels_obstacle
 
 KINDS = ("bf16", "int8")
 # Beyond them unpacking and a product of float32 are faster: measured with AVX-512, 10,000 x 512 and layers of that

@@ -6,10 +6,10 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import native
-from .dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common import native
+from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.recompute import inputs_of, keep_operator
 from .norm import row_norm
-from .recompute import inputs_of, keep_operator
 
 PATHS = Operator("rotary", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
 
@@ -27,7 +27,7 @@ def normalized_query_key(
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
 
-    A CPU's kernel keeps nothing but its inputs; :func:`.recompute.recomputing` can do without its results.
+    A CPU's kernel keeps nothing but its inputs; :func:`.common.recompute.recomputing` can do without its results.
 
     Args:
         x: (B, L, H E), their shared representation, E even.
@@ -35,7 +35,7 @@ def normalized_query_key(
         first, chunk_size, base: as :func:`rotate` has them.
         eps: added to the mean of the squares.
         path: "reference" or "native" (a CPU's kernel; the reference on other devices) to force a path, "auto" for
-            native wherever it can run, None for the environment's choice (see :mod:`fairseq_mega.ops.dispatch`).
+            native wherever it can run, None for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         Two times (B, L, H E), of the type of x.

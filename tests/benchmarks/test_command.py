@@ -10,7 +10,7 @@ import torch
 from fairseq_mega.lab.benchmarks import command, layer, measuring
 from fairseq_mega.lab.report.documents.classification import speed
 from fairseq_mega.lab.runs.results import read_result, write_result
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 
 def test_given_options_win_over_those_of_smoke():

@@ -12,7 +12,7 @@ from fairseq_mega.lab.benchmarks import command, measuring
 from fairseq_mega.lab.benchmarks.kernels import cases, measurements, shapes
 from fairseq_mega.lab.report.documents import operators
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support.helpers import REPOSITORY
 
 

@@ -8,7 +8,7 @@ from fairseq.models import FairseqDecoder
 
 from fairseq_mega.compat.patches.patching import WRAPPERS
 from fairseq_mega.criterions import cross_entropy as module
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support.tiny_lm import ADAPTIVE, build, task, tokens
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")

@@ -9,7 +9,7 @@ from typing import Iterator, List
 
 import pytest
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support.helpers import REPOSITORY
 
 READ_ONLY = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
@@ -109,7 +109,7 @@ echo "$FAIRSEQ_MEGA_CPU_LEVEL ${{ATEN_CPU_CAPABILITY-no}} ${{ONEDNN_MAX_CPU_ISA-
     command = ["bash", str(REPOSITORY / "scripts" / "test.sh"), *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls[0] == f"{level} no no -c import fairseq_mega.ops.native"
+    assert calls[0] == f"{level} no no -c import fairseq_mega.ops.common.native"
     if level in LEVELS:
         assert calls[1:] == [f"{level} {LEVELS[level]} -m pytest tests/ops"] and done.returncode == 0, done.stderr
     else:

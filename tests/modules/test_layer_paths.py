@@ -8,15 +8,12 @@ import torch
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from tests.support.layers import run
 from tests.support.numerics import assert_close
 
-REFERENCE = {
-    "FAIRSEQ_MEGA_EMA_PATH": "reference",
-    "FAIRSEQ_MEGA_ATTENTION_PATH": "reference",
-    "FAIRSEQ_MEGA_GATE_PATH": "reference",
-}
+REFERENCE = "ema=reference,attention=reference,activation=reference,gate=reference,norm=reference,query_key=reference"
 KINDS: Dict[str, Dict[str, Any]] = {
     "chunks": {"chunk_size": 8, "bidirectional": True, "attention_function": "laplace"},
     "causal": {"attention_function": "softmax", "relative_bias": "rotary"},
@@ -60,8 +57,7 @@ def losses_of(kind, steps, device):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_the_same_on_all_paths(kind, device, monkeypatch):
     got = losses_of(kind, 40, device)
-    for name, path in REFERENCE.items():
-        monkeypatch.setenv(name, path)
+    monkeypatch.setenv(VARIABLE, REFERENCE)
     want = losses_of(kind, 40, torch.device("cpu"))
     assert want[-1] < 0.7 * want[0]
     torch.testing.assert_close(got, want, rtol=2e-4, atol=0.0)
@@ -70,7 +66,7 @@ def test_training_is_the_same_on_all_paths(kind, device, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
     want = losses_of(kind, 2, torch.device("cpu"))
-    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", "reference")
+    monkeypatch.setenv(VARIABLE, "reference")
     monkeypatch.setattr(native, "operators", None)  # no kernel can be called, and no other fast path
     for function in ("dense_attention", "blockwise_attention", "native_attention", "blocks_attention"):
         monkeypatch.setattr(f"fairseq_mega.ops.attention.{function}", None)

@@ -11,7 +11,8 @@ from fairseq_mega.modules.megalodon.feed_forward import FeedForward
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import TimestepNorm
 from fairseq_mega.modules.megalodon.step import complex_step, ema_step
-from fairseq_mega.ops import native, step
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.ema import EMACoefficients
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from fairseq_mega.ops.timestep_norm import TimestepNormState
@@ -57,7 +58,7 @@ def test_the_kernel_equals_the_operators(shape: str, chunk_size: int, rows: int,
     x = torch.randn(rows, 11, config.embed_dim, dtype=torch.float64)
     results: Dict[str, Any] = {}
     for path, dtype in (("exact", torch.float64), ("reference", torch.float32), ("native", torch.float32)):
-        monkeypatch.setenv(step.PATHS.variable, "reference" if path == "exact" else path)
+        monkeypatch.setenv(VARIABLE, "decoding=" + ("reference" if path == "exact" else path))
         built, out, outputs = built.to(dtype), None, []
         for t in range(11):
             out = run(built, x[:, t : t + 1].to(dtype), out, return_state=True)
@@ -94,7 +95,7 @@ def test_the_kernel_of_the_feed_forward_sub_layer(
     x = 3 + torch.randn(rows, 1, config.embed_dim, dtype=torch.float64)  # a mean that the norm has to take off
     residual, results = torch.randn_like(x), {}
     for path, dtype in (("exact", torch.float64), ("reference", torch.float32), ("native", torch.float32)):
-        monkeypatch.setenv(step.PATHS.variable, "reference" if path == "exact" else path)
+        monkeypatch.setenv(VARIABLE, "decoding=" + ("reference" if path == "exact" else path))
         results[path] = built.to(dtype)(x.to(dtype), residual.to(dtype))
     assert_close("output", results["native"], results["exact"], results["reference"])
 
@@ -113,8 +114,7 @@ def test_the_kernel_of_the_timestep_norm(away: float, groups: int, monkeypatch: 
     x = away + torch.randn(2, 5, 12)
     results: Dict[str, Any] = {}
     for path, dtype in (("exact", torch.float64), ("reference", torch.float32), ("native", torch.float32)):
-        monkeypatch.setenv(step.PATHS.variable, "reference" if path == "exact" else path)
-        monkeypatch.setenv("FAIRSEQ_MEGA_TIMESTEP_NORM_PATH", "reference")
+        monkeypatch.setenv(VARIABLE, "timestep_norm=reference,decoding=" + ("reference" if path == "exact" else path))
         state, outputs = TimestepNormState(counts, mean, variance), []
         for t in range(5):
             y, state = norm.to(dtype)(x[:, t : t + 1].to(dtype), None, state)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support import kernels
 
 

@@ -20,9 +20,9 @@ from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
-from fairseq_mega.ops import native
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.attention import FUNCTIONS, attention, query_key
+from fairseq_mega.ops.attention import FUNCTIONS, attention
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.dropout import dropout
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
@@ -30,6 +30,7 @@ from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import linear, linear_parts, silu_linear
 from fairseq_mega.ops.norm import row_norm
 from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
+from fairseq_mega.ops.query_key import query_key
 from fairseq_mega.ops.rotary import normalized_query_key
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.support.layers import run

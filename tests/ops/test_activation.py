@@ -9,10 +9,10 @@ import torch
 import torch.utils.checkpoint
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from fairseq_mega.ops import native
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.attention import query_key
-from fairseq_mega.ops.recompute import recomputing
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.query_key import query_key
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")

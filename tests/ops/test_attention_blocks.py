@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
+from fairseq_mega.ops.common import native
 from tests.ops.attention_cases import compare, output_and_gradients, padding, tensors
 from tests.support.numerics import assert_independent_of_threads, leaves
 

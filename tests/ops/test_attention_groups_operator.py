@@ -5,9 +5,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops import attention as ops
-from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.attention.native_blocks import visible_counts
+from fairseq_mega.ops.common import native
 from tests.ops.attention_cases import tensors
 from tests.support.numerics import leaves
 

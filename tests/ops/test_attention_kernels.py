@@ -6,9 +6,9 @@ from typing import Any, Tuple
 import pytest
 import torch
 
-from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.attention import native as kernels
+from fairseq_mega.ops.common import native
 from tests.ops.attention_cases import tensors
 from tests.support.numerics import leaves
 

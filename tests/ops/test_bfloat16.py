@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops import bfloat16, native
 from fairseq_mega.ops import linear as maps
+from fairseq_mega.ops.common import bfloat16, native
 from fairseq_mega.ops.linear import linear, linear_parts, silu_linear
 from tests.support.numerics import gradients, leaves
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support import helpers
 
 LOWER = ("baseline", "avx2", "avx512")
@@ -25,7 +25,7 @@ TESTS = {
 }
 PROGRAM = """
 import sys, pytest
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 assert native.cpu_level() == sys.argv[1], native.cpu_level()
 sys.exit(pytest.main(sys.argv[2:]))
 """
@@ -97,7 +97,7 @@ def test_a_wrong_variable_takes_one_line_of_every_command(wrong):
     call, words = WRONG[wrong]
     name, _, value = wrong.partition("=")
     done = subprocess.run(
-        [sys.executable, "-c", f"from fairseq_mega.{call}; import fairseq_mega.ops.native"],
+        [sys.executable, "-c", f"from fairseq_mega.{call}; import fairseq_mega.ops.common.native"],
         cwd=helpers.REPOSITORY,
         env={**os.environ, name: value},
         capture_output=True,

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.cross_entropy import cross_entropy
 from tests.support.numerics import GRADIENT_FACTOR, assert_close
 

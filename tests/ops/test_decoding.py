@@ -10,7 +10,8 @@ from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.feed_forward import NormalizedFeedForward
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.mega_layer import MegaLayer
-from fairseq_mega.ops import native, step
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from tests.support.layers import reorder, run
 from tests.support.numerics import assert_close
@@ -50,7 +51,7 @@ def stream(built, x, pieces):
 
 @pytest.fixture
 def path(monkeypatch):
-    return lambda name: monkeypatch.setenv(step.PATHS.variable, name)
+    return lambda name: monkeypatch.setenv(VARIABLE, f"decoding={name}")
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])

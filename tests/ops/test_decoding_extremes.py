@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
+from fairseq_mega.ops.common import native
 from tests.ops.test_decoding import attention, hidden, path, stream  # noqa: F401 (a fixture)
 from tests.support.numerics import assert_close
 

@@ -10,12 +10,12 @@ import torch.utils.checkpoint
 
 from fairseq_mega.modules.dropout import Dropout
 from fairseq_mega.modules.mega_layer import MegaLayer, MegaLayerConfig
-from fairseq_mega.ops import native
 from fairseq_mega.ops.activation import silu
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.dropout import dropout
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import linear
-from fairseq_mega.ops.recompute import recomputing
 from tests.support.dropping import kept, next_seed
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_mega.ops.ema import ema_coefficients, ema_kernel, gated_ema_step
 from fairseq_mega.ops.ema.coefficients import power_tables
-from fairseq_mega.ops.ema.torch_fft import fast_fft_size
+from fairseq_mega.ops.fft_conv import fast_fft_size
 from tests.ops.ema_cases import (
     BATCH,
     MODES,

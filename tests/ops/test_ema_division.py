@@ -5,7 +5,7 @@ from typing import NamedTuple, Tuple
 
 import pytest
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support import helpers
 
 H200 = 132  # multiprocessors

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import gated_ema_step
 from tests.ops.ema_cases import WIDTH, case, coefficients_of, parameters, run, signal
 from tests.support.numerics import assert_close, gradients, leaves

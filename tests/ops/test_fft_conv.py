@@ -6,18 +6,18 @@ The kernels are CUDA's: on the CPU torch's FFT is the path, so the compiled CPU 
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import ema_coefficients
-from fairseq_mega.ops.ema.native_fft import (
+from fairseq_mega.ops.ema.fft import ema_native_fft
+from fairseq_mega.ops.ema.reference import ema_reference
+from fairseq_mega.ops.fft_conv import (
     LONGEST,
-    ema_native_fft,
     kernels_usable,
     long_convolution,
     ring_convolution,
+    ring_kernel,
     ring_size,
 )
-from fairseq_mega.ops.ema.reference import ema_reference
-from fairseq_mega.ops.ema.torch_fft import ring_kernel
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves
 
 WIDTH = 3

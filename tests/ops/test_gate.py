@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.gate import gated_residual
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 

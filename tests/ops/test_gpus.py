@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fairseq_mega.ops import gpus as gpu_properties
-from fairseq_mega.ops import native
+from fairseq_mega.ops import fft_conv
 from fairseq_mega.ops.attention import attention
-from fairseq_mega.ops.dispatch import Operator, Path, device_obstacle, kernels_obstacle
-from fairseq_mega.ops.ema import PATHS, native_fft
+from fairseq_mega.ops.common import gpus as gpu_properties
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import Operator, Path, device_obstacle, kernels_obstacle
+from fairseq_mega.ops.ema import PATHS
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.timestep_norm import timestep_norm
 from tests.ops.ema_cases import coefficients_of, parameters
@@ -119,7 +120,7 @@ def test_every_operation_falls_back_and_its_forced_path_is_an_error(gpus, monkey
             lambda: PATHS.choose("native", x, coefficients, 5, True),
             lambda: gated_residual(x, x, x, path="native"),
             lambda: timestep_norm(x, vector, vector, 3, path="native"),
-            lambda: native_fft.ring_convolution(x, x),
+            lambda: fft_conv.ring_convolution(x, x),
         ):
             with pytest.raises(RuntimeError, match="they do not run on cuda:0, T4"):
                 forced()
@@ -144,15 +145,15 @@ def test_forced_attention_is_an_error(gpus):
 @pytest.mark.parametrize("found, longest", [(RTX_4090, 8192), (A100, 16384)], ids=lambda found: str(found))
 def test_long_convolutions_ask_for_more_shared_memory(gpus, monkeypatch, found, longest):
     gpus(found)
-    monkeypatch.setitem(native_fft._DEVICES, native.NAMESPACE, frozenset(["cuda"]))
+    monkeypatch.setitem(fft_conv._DEVICES, native.NAMESPACE, frozenset(["cuda"]))
     need = {32768: 139392}  # by the columns of the ring
     operators = SimpleNamespace(ring_shared_memory=lambda columns: need.get(columns, 70144))
     monkeypatch.setattr(native, "operators", operators)
-    assert native_fft.kernels_usable(on(0, 1, longest, 1))
-    assert not native_fft.kernels_usable(on(0, 1, longest + 1, 1))
+    assert fft_conv.kernels_usable(on(0, 1, longest, 1))
+    assert not fft_conv.kernels_usable(on(0, 1, longest + 1, 1))
     if found is RTX_4090:
         with pytest.raises(RuntimeError, match="8193 steps need 136 KiB of shared memory for a block, RTX 4090 has 99"):
-            native_fft.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
+            fft_conv.ring_convolution(on(0, 1, 8193, 1), on(0, 1, 32768))
 
 
 def test_the_kernels_need_what_the_stand_ins_grant(kernel_device, request):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.ops import guarded_memory
 from tests.support import helpers
 

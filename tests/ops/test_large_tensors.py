@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.timestep_norm import timestep_norm

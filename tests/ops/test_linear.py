@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from fairseq_mega.modules.linear import Linear
 from fairseq_mega.ops import linear as maps
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.linear import linear
 from tests.support.numerics import (
     GRADIENT_FACTOR,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_mega.modules.linear import Linear
 from fairseq_mega.ops import linear as maps
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.linear import linear_parts, silu_linear
 from tests.support.numerics import (
     GRADIENT_FACTOR,

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.norm import row_norm
-from fairseq_mega.ops.recompute import recomputing
 from tests.ops.test_activation import kept_bytes
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 

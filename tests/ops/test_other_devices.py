@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 # Sizes of the arguments below: batch, steps, width, components, groups of features; keys, values.
 B, L, D, N, G, Z, V = 2, 5, 4, 3, 2, 3, 6

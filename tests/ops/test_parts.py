@@ -5,8 +5,8 @@ from typing import Any, Dict
 import pytest
 import torch
 
-from fairseq_mega.ops import native
-from fairseq_mega.ops.parts import Parts
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.parts import Parts
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 from tests.ops.timestep_norm_cases import COUNTS, draw
 from tests.support.numerics import GRADIENT_FACTOR, OUTPUT_FACTOR, assert_close, gradients, leaves

@@ -9,23 +9,36 @@ from fairseq_mega.ops import (
     activation,
     attention,
     cross_entropy,
+    decoding,
+    dropout,
     ema,
     gate,
-    native,
+    linear,
+    norm,
     packed_linear,
+    query_key,
     rotary,
-    step,
     timestep_norm,
 )
-from fairseq_mega.ops import linear as maps
-from fairseq_mega.ops.dispatch import FORMER_NAMES, VARIABLE
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import FORMER_NAMES, FORMERLY_GATE, OPERATORS, VARIABLE
 from tests.ops.ema_cases import coefficients_of, parameters
 
-MODULES = (ema, attention, gate, timestep_norm, step, packed_linear)
-OPERATORS = {module.PATHS.name: module.PATHS for module in MODULES}
-OPERATORS["linear"] = maps.PATHS
-OPERATORS["rotary"] = rotary.PATHS
-OPERATORS["cross_entropy"] = cross_entropy.PATHS
+MODULES = {
+    "activation": activation,
+    "attention": attention,
+    "cross_entropy": cross_entropy,
+    "decoding": decoding,
+    "dropout": dropout,
+    "ema": ema,
+    "gate": gate,
+    "linear": linear,
+    "norm": norm,
+    "packed_linear": packed_linear,
+    "query_key": query_key,
+    "rotary": rotary,
+    "timestep_norm": timestep_norm,
+}
 
 
 def call(operator, path, dtype=torch.float32):
@@ -38,10 +51,18 @@ def call(operator, path, dtype=torch.float32):
         return attention.attention(x, x, x, path=path)
     if operator == "gate":
         return gate.gated_residual(x, x, x, path=path)
+    if operator == "activation":
+        return activation.silu(x, path=path)
+    if operator == "dropout":
+        return dropout.dropout(x, 0.0, path=path)
+    if operator == "norm":
+        return norm.row_norm(x, centred=True, eps=1e-5, path=path)
+    if operator == "query_key":
+        return query_key.query_key(x, torch.ones(2, 3), torch.ones(2, 3), path=path)[0]
     if operator == "packed_linear":
         return packed_linear.packed_linear(x, packed_linear.pack(x[0], "bf16"), path=path)
     if operator == "linear":
-        return maps.linear(x, x[0], path=path)
+        return linear.linear(x, x[0], path=path)
     if operator == "cross_entropy":
         return cross_entropy.cross_entropy(x[0], torch.ones(5, dtype=torch.int64), path=path)[0]
     if operator == "rotary":
@@ -51,18 +72,21 @@ def call(operator, path, dtype=torch.float32):
     return timestep_norm.timestep_norm(x, vector, vector, 1, path=path)[0]
 
 
-NATIVE = [("ema", "native"), ("ema", "native_fft"), ("attention", "native"), ("gate", "native")]
-NATIVE += [("attention", "native_blocks"), ("timestep_norm", "native"), ("packed_linear", "native")]
-NATIVE += [("linear", "native"), ("rotary", "native"), ("cross_entropy", "native")]
+CALLED = [operator for operator in OPERATORS if operator != "decoding"]  # whose choice no argument forces
+NATIVE = [*((operator, "native") for operator in CALLED), ("ema", "native_fft"), ("attention", "native_blocks")]
 
 
 def test_one_vocabulary():
-    assert list(OPERATORS) == list(FORMER_NAMES)
-    for operator, paths in OPERATORS.items():
+    assert set(MODULES) == set(OPERATORS)
+    names = set()
+    for operator, module in MODULES.items():
+        paths = module.PATHS
+        assert paths.name == operator
         assert paths.names[0] == "reference" and "native" in paths.names
         assert all(name.split("_")[0] in ("reference", "torch", "native") for name in paths.names)
-        assert set(FORMER_NAMES[operator].values()) <= set(paths.names)
-        assert not set(FORMER_NAMES[operator]) & set(paths.names)
+        names.update(paths.names)
+    assert set(FORMER_NAMES.values()) <= names
+    assert not set(FORMER_NAMES) & names
 
 
 @pytest.mark.parametrize(("operator", "path"), NATIVE)
@@ -90,18 +114,29 @@ def test_the_fft_of_the_kernels_is_for_gpus(monkeypatch):
         call("ema", "native_fft")
 
 
-@pytest.mark.parametrize("operator", [name for name in OPERATORS if name != "decoding"])
+@pytest.mark.parametrize("operator", CALLED)
 def test_former_names_and_variables(operator, monkeypatch):
-    for former, name in {**FORMER_NAMES[operator], "reference": "reference"}.items():
+    paths = MODULES[operator].PATHS
+    former_names = {former: name for former, name in FORMER_NAMES.items() if name in paths.names}
+    for former, name in {**former_names, "reference": "reference"}.items():
         if name == "native_fft" or (name == "native" and native.PROBLEM is not None):
             continue
         want = call(operator, name)
         assert torch.equal(call(operator, former), want)
-        monkeypatch.setenv(f"FAIRSEQ_MEGA_{operator.upper()}_PATH", former)
+        monkeypatch.setenv(paths.variable, former)
         assert torch.equal(call(operator, None), want)
         monkeypatch.setenv(VARIABLE, f"{operator}={former}")
         assert torch.equal(call(operator, None), want)
         monkeypatch.delenv(VARIABLE)
+
+
+def test_the_former_variable_of_the_gate_is_that_of_all_that_had_its_name(monkeypatch):
+    assert all(MODULES[operator].PATHS.variable == gate.PATHS.variable for operator in FORMERLY_GATE)
+    monkeypatch.setenv("FAIRSEQ_MEGA_GATE_PATH", "fused")
+    assert {name for name, module in MODULES.items() if module.PATHS.forced() == "native"} == {"gate", *FORMERLY_GATE}
+    monkeypatch.setenv(VARIABLE, "gate=reference")  # this one alone
+    assert gate.PATHS.forced() == "reference"
+    assert all(MODULES[operator].PATHS.forced() == "native" for operator in FORMERLY_GATE)
 
 
 @pytest.mark.parametrize("path", ["reference", None])
@@ -119,15 +154,9 @@ def test_a_tensor_on_another_device_is_an_error_in_words(path):
         timestep_norm.timestep_norm(x, vector, vector, 1, padding_mask=mask, path=path)
 
 
-def test_activations_follow_the_gate(monkeypatch):
-    """They have its name and its paths; "native" means PyTorch's own on devices without kernels."""
-    x, columns = torch.randn(2, 5, 3), torch.randn(2, 3)
-    for name in gate.PATHS.names:
-        assert name in activation.PATHS.names and activation.PATHS.name == gate.PATHS.name
-    on_meta = activation.silu(x.to("meta")), *attention.query_key(x.to("meta"), columns.to("meta"), columns.to("meta"))
-    assert all(out.shape == x.shape and out.device.type == "meta" for out in on_meta)
-    with pytest.raises(TypeError, match="^gate path 'native' computes float32, .* found torch.float64"):
-        monkeypatch.setattr(native, "PROBLEM", None)
-        activation.silu(x.double(), path="native")
-    with pytest.raises(RuntimeError, match="gate: factor is on meta, x on cpu; move them to one device"):
-        activation.silu(x, x.to("meta"))
+def test_native_is_pytorchs_on_devices_without_kernels():
+    x, columns = torch.ones(2, 5, 3, device="meta"), torch.ones(2, 3, device="meta")
+    found = [activation.silu(x), *query_key.query_key(x, columns, columns), norm.row_norm(x, centred=True, eps=1e-5)]
+    assert all(out.shape == x.shape and out.device.type == "meta" for out in found)
+    with pytest.raises(RuntimeError, match="activation: factor is on meta, x on cpu; move them to one device"):
+        activation.silu(torch.ones(2, 5, 3), x)

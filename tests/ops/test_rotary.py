@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
-from fairseq_mega.ops.recompute import recomputing
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.rotary import normalized_query_key, rotate
 from tests.support.numerics import (
     GRADIENT_FACTOR,

@@ -10,13 +10,14 @@ from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
-from fairseq_mega.ops import native
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.attention import attention, query_key
+from fairseq_mega.ops.attention import attention
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.query_key import query_key
 from fairseq_mega.ops.rotary import normalized_query_key
 from fairseq_mega.ops.timestep_norm import timestep_norm
 

@@ -6,9 +6,9 @@ import torch
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
-from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
-from fairseq_mega.ops.dispatch import VARIABLE
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"compiled kernels: {native.PROBLEM}")
 

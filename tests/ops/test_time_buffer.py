@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops.step.time_buffer import SMALLEST, TimeBuffer
+from fairseq_mega.ops.decoding.time_buffer import SMALLEST, TimeBuffer
 
 
 def steps(*values, batch=2):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
 from tests.ops.timestep_norm_cases import exact
 

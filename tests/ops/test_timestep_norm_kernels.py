@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.timestep_norm import PATHS, TimestepNormState, timestep_norm
 from tests.ops.timestep_norm_cases import COUNTS, call, draw, padding, run
 from tests.support.numerics import gradients, leaves

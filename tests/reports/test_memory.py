@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
 from fairseq_mega.lab.inspect.adaptive_memory import zipf_shares
 from fairseq_mega.lab.inspect.memory import GIB, STATE, Step, model_of, step_of
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.support import tiny_lm
 from tests.support.helpers import REPOSITORY
 

@@ -6,7 +6,7 @@ from typing import List
 import pytest
 import torch
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 from tests.simulator import build
 
 KERNELS = ("cpu", "simulator", "cuda")

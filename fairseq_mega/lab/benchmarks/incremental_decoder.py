@@ -5,7 +5,7 @@ from typing import Any, Dict
 import torch
 from fairseq.modules import MultiheadAttention
 
-from fairseq_mega.ops.step.time_buffer import TimeBuffer
+from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 
 class IncrementalDecoder:

@@ -1,7 +1,6 @@
 """Time and peak memory of one layer."""
 
 import argparse
-import os
 import sys
 from typing import Any, Dict
 
@@ -9,7 +8,7 @@ import torch
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.layer_models import MODELS, REFERENCE, build, check, output, products
+from fairseq_mega.lab.benchmarks.layer_models import MODELS, build, check, output, paths_of, products
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
 from fairseq_mega.lab.benchmarks.rows import Rows
 
@@ -65,16 +64,13 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     def step(layer: Any, x: Any) -> None:
         forward(layer, x).square().mean().backward()
 
-    # First a short sequence, so that the one-time work of torch is not charged to the layer.
-    step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
-    layer = build(model, length, arguments).to(device, dtype)
-    x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
-    try:
+    with paths_of(model):
+        # First a short sequence, so that the one-time work of torch is not charged to the layer.
+        step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
+        layer = build(model, length, arguments).to(device, dtype)
+        x = torch.randn(batch, length, arguments.embed_dim).to(device, dtype).requires_grad_()
         found = measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
         return {**found, "kept_mib": measuring.kept_mib(lambda: forward(layer, x), device)}
-    finally:
-        for name in REFERENCE:  # set by build(); another model may follow in this process
-            os.environ.pop(name, None)
 
 
 def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dict[str, float]:

@@ -1,8 +1,9 @@
 """The layers whose speed is compared, and whether the measured paths agree with their references."""
 
 import argparse
+import contextlib
 import os
-from typing import Any, List
+from typing import Any, ContextManager, Iterator, List
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ from fairseq_mega.lab.benchmarks.kernels.shapes import Shape
 from fairseq_mega.lab.benchmarks.megalodon_layer import megalodon_layer
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.ops.common.dispatch import VARIABLE
 
 MODELS = {
     "transformer": "torch.nn.TransformerEncoderLayer, fused attention",
@@ -22,12 +24,27 @@ MODELS = {
     "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
     "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
-REFERENCE = {
-    "FAIRSEQ_MEGA_EMA_PATH": "reference",
-    "FAIRSEQ_MEGA_ATTENTION_PATH": "reference",
-    "FAIRSEQ_MEGA_GATE_PATH": "reference",
-}
-PUBLISHED = {name: path for name, path in REFERENCE.items() if name != "FAIRSEQ_MEGA_EMA_PATH"}
+WRITTEN_OUT = ("activation", "attention", "dropout", "gate", "norm", "query_key")  # in the published code
+PUBLISHED = ",".join(f"{operator}=reference" for operator in WRITTEN_OUT)
+REFERENCE = f"ema=reference,{PUBLISHED}"
+
+
+@contextlib.contextmanager
+def forced(paths: str) -> Iterator[None]:
+    """Force the paths of operators, a value of FAIRSEQ_MEGA_PATHS."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = paths
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def paths_of(model: str) -> ContextManager[None]:
+    """Force what the published code writes out, for a model in its arrangement."""
+    return forced(PUBLISHED) if "published" in model else contextlib.nullcontext()
 
 
 def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
@@ -41,8 +58,6 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
             layer.self_attn = explicit_attention(layer.self_attn)
         return layer
     if model.startswith("megalodon"):
-        if "published" in model:
-            os.environ.update(PUBLISHED)
         return megalodon_layer(model, arguments)
     config = MegaLayerConfig(
         embed_dim=d,
@@ -59,7 +74,6 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     mega = MegaLayer(config)
     if model == "published-chunk":
         mega.attention.ema = published_ema(mega.attention.ema)
-        os.environ.update(PUBLISHED)
     return mega
 
 
@@ -134,17 +148,13 @@ def check(model: str, arguments: argparse.Namespace) -> None:
     with torch.no_grad():
         for target, source in zip(reference.parameters(), layer.parameters()):
             target.copy_(source)
-    for tested, environment in ((layer, PUBLISHED if "published" in model else {}), (reference, REFERENCE)):
-        for name in REFERENCE:
-            os.environ.pop(name, None)
-        os.environ.update(environment)
+    for tested, paths in ((layer, paths_of(model)), (reference, forced(REFERENCE))):
         x = torch.randn(2, length, arguments.embed_dim, generator=torch.Generator().manual_seed(1))
         x = x.to(arguments.device).requires_grad_()
-        y = output(tested, x)
-        gradients = torch.autograd.grad(y.square().mean(), [x, *tested.parameters()])
+        with paths:
+            y = output(tested, x)
+            gradients = torch.autograd.grad(y.square().mean(), [x, *tested.parameters()])
         results.append([y, *gradients])
-    for name in REFERENCE:
-        os.environ.pop(name, None)
     names = ["output", "gradient of x", *(f"gradient of {name}" for name, _ in reference.named_parameters())]
     for name, got, want in zip(names, *results):
         error = (got - want).norm() / want.norm().clamp(min=1e-6)

@@ -15,7 +15,7 @@ import torch
 from torch.autograd.profiler import profile  # that of torch.profiler imports torch's compiler, for seconds
 
 from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 MODULE = "fairseq_mega.lab.benchmarks"
 

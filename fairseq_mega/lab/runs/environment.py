@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Optional, Union
 
 import fairseq_mega
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 PACKAGES = (
     "fairseq_mega",

@@ -15,10 +15,10 @@ from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.decoding import AttentionWeights, StepFunctions, TimeBuffer, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
-from fairseq_mega.ops.recompute import recomputing
 from fairseq_mega.ops.rotary import normalized_query_key, rotations
-from fairseq_mega.ops.step import AttentionWeights, StepFunctions, TimeBuffer, step_functions
 from fairseq_mega.ops.timestep_norm import widened
 
 from . import step

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.decoding import StepFunctions, StepMap, StepNorm, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
-from fairseq_mega.ops.recompute import recomputing
-from fairseq_mega.ops.step import StepFunctions, StepMap, StepNorm, step_functions
 
 from .config import MegalodonLayerConfig
 from .initialization import matrix

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
 from fairseq_mega.modules.norm import EPS, on_gpu, rms_norm
+from fairseq_mega.ops.decoding import StepNorm, step_functions
 from fairseq_mega.ops.norm import row_norm
-from fairseq_mega.ops.step import StepNorm, step_functions
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm, widened
 
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.modules.norm import rms_norm
+from fairseq_mega.ops.decoding import ComplexStepCoefficients
 from fairseq_mega.ops.ema import EMACoefficients
 from fairseq_mega.ops.rotary import rotations
-from fairseq_mega.ops.step import ComplexStepCoefficients
 
 from .complex_ema import ComplexEMA
 

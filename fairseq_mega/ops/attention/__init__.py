@@ -1,4 +1,4 @@
-"""Single-head attention of MEGA (section 3.2): queries and keys, :func:`attention`, its chunked form, and paths."""
+"""Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and paths."""
 
 import math
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -6,19 +6,18 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.native import DTYPES, cpu_level
 from fairseq_mega.ops.dropout import draw_seed
-from fairseq_mega.ops.native import DTYPES, cpu_level
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
 from .native_blocks import blocks_attention, blocks_obstacle
-from .query_key import query_key
 from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
 
-__all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "query_key", "toeplitz"]
+__all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
 
 # Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
 # blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
@@ -44,7 +43,7 @@ def _threads() -> int:
     return torch.get_num_threads()
 
 
-# The compiler takes the number as it finds it, as those of ops/gpus.py.
+# The compiler takes the number as it finds it, as those of ops/common/gpus.py.
 _threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -110,7 +109,7 @@ def attention(
         path: "reference", "torch" (all weights at once), "torch_blockwise", "native" (compiled kernels between torch's
             products) or "native_blocks" (all in one, on a CPU) to force a path, "auto" for the choice made here (see
             NATIVE_FROM and DENSE_LIMIT), None for the environment's choice
-            (see :mod:`fairseq_mega.ops.dispatch`).
+            (see :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         (..., n, v) in the dtype of v.

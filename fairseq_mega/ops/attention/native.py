@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 from .native_blocks import visible_counts
 from .reference import FUNCTIONS

@@ -5,7 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 from .native import Call, multiply, view
 

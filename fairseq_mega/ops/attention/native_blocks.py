@@ -9,8 +9,8 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
-from fairseq_mega.ops.dispatch import kernels_obstacle
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import kernels_obstacle
 
 from .reference import FUNCTIONS
 

@@ -16,15 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.native import DTYPES
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.native import DTYPES
+from fairseq_mega.ops.fft_conv import ring_obstacle
 
 from .coefficients import EMACoefficients, complex_ema_coefficients, compute_dtype, ema_coefficients, ema_kernel
+from .fft import ema_native_fft, ema_torch_fft
 from .native import ema_native, ema_native_step
-from .native_fft import ema_native_fft, ring_obstacle
 from .reference import ema_reference, ema_step
 from .streaming import ema_fft_documents, ema_fft_streaming
-from .torch_fft import ema_torch_fft
 
 __all__ = [
     "EMACoefficients",
@@ -92,7 +92,7 @@ def damped_ema(
         return_state: also return the memory after the last step.
         path: "reference", "torch_fft", or one by compiled kernels, "native" or "native_fft" (CUDA), to force a path;
             "auto" for the choice made here; None for the environment's choice (see
-            :mod:`fairseq_mega.ops.dispatch`).
+            :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         y (B, L, D) in the dtype of x, and the state (B, D, N) in float32 (float64, or complex of that precision) or

@@ -9,7 +9,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 from .coefficients import EMACoefficients
 

@@ -5,9 +5,9 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.dispatch import Operator, Path, check_devices, kernels_obstacle
-from fairseq_mega.ops.native import DTYPES
-from fairseq_mega.ops.parts import Parts
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.native import DTYPES
+from fairseq_mega.ops.common.parts import Parts
 
 from .documents import timestep_norm_documents
 from .native import timestep_norm_native
@@ -48,7 +48,7 @@ def timestep_norm(
         eps: added to the variance.
         path: "reference", "torch" or "native" (compiled kernels) to force a path, "auto" for the compiled kernels where
             they can be used and PyTorch elsewhere, None for the environment's choice (see
-            :mod:`fairseq_mega.ops.dispatch`).
+            :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         y (B, L, D) in the dtype of x, and the state after the last step, its mean and variance in float64; gradients

@@ -4,7 +4,7 @@ from typing import Callable, Optional, Tuple
 
 from torch import Tensor
 
-from fairseq_mega.ops.parts import Parts
+from fairseq_mega.ops.common.parts import Parts
 
 from .reference import TimestepNormState
 

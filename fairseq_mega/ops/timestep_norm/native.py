@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 from .reference import TimestepNormState
 

@@ -17,7 +17,7 @@ from fairseq_mega.lab.benchmarks.kernels_report import plot_rows
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
 from fairseq_mega.lab.benchmarks.rows import Rows
 from fairseq_mega.lab.runs.plotting import load_pyplot
-from fairseq_mega.ops import native
+from fairseq_mega.ops.common import native
 
 DESCRIPTION = """\
 Time and peak memory of every path of the operators: EMA, attention, linear maps, timestep norm; forward and backward.

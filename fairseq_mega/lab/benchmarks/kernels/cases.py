@@ -9,8 +9,8 @@ from fairseq_mega.lab.benchmarks.kernels.ema import ema_op
 from fairseq_mega.lab.benchmarks.kernels.linear import linear_op
 from fairseq_mega.lab.benchmarks.kernels.operators import Op, OpPath
 from fairseq_mega.lab.benchmarks.kernels.timestep_norm import norm_op
-from fairseq_mega.ops import native
-from fairseq_mega.ops.dispatch import device_obstacle
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import device_obstacle
 
 OPS: Dict[str, Op] = {
     "ema": ema_op("EMA, causal"),

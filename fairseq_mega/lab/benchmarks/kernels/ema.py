@@ -9,7 +9,7 @@ from fairseq_mega.lab.benchmarks.kernels.operators import Inputs, Op, OpPath
 from fairseq_mega.lab.benchmarks.kernels.published_ema import dxnxl_ema
 from fairseq_mega.lab.benchmarks.kernels.shapes import Shape
 from fairseq_mega.ops.ema import damped_ema, ema_coefficients
-from fairseq_mega.ops.ema.native_fft import LONGEST as FFT_KERNEL_STEPS
+from fairseq_mega.ops.fft_conv import LONGEST as FFT_KERNEL_STEPS
 
 
 def our_ema(path: str, bidirectional: bool = False, complex_: bool = False) -> Callable[[Inputs, Shape], Tensor]:

@@ -1,10 +1,11 @@
-"""The damped EMA as an FFT convolution."""
+"""The damped EMA as a convolution by FFT, PyTorch's or that of the compiled kernels."""
 
 from typing import Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from fairseq_mega.ops.fft_conv import fft_convolution, ring_convolution, ring_kernel, ring_size
 
 from .coefficients import EMACoefficients, ema_kernel
 
@@ -39,6 +40,25 @@ def ema_torch_fft(
     return fft_convolution(x, past, future)
 
 
+def ema_native_fft(
+    x: Tensor,
+    coefficients: EMACoefficients,
+    *,
+    bidirectional: bool = False,
+    shift: bool = False,
+    truncation: Optional[int] = None,
+) -> Tensor:
+    """The EMA as a convolution by the compiled kernels; arguments and result as :func:`ema_torch_fft`.
+
+    x may be float32, bfloat16 or float16, up to 16384 steps; the coefficients are float32 or complex64.
+    """
+    length = x.size(1)
+    past, future = two_sided_kernel(
+        coefficients, length, bidirectional=bidirectional, shift=shift, truncation=truncation
+    )
+    return ring_convolution(x, ring_kernel(past, future, ring_size(length)))
+
+
 def two_sided_kernel(
     coefficients: EMACoefficients, length: int, *, bidirectional: bool, shift: bool, truncation: Optional[int]
 ) -> Tuple[Tensor, Optional[Tensor]]:
@@ -51,35 +71,3 @@ def two_sided_kernel(
     if not shift:
         past, future = torch.cat([past[:, :1] + future[:, :1], past[:, 1:]], dim=-1), future[:, 1:]
     return past, future
-
-
-def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
-    """A kernel laid on a ring: the past at 0, 1, 2, ..., the future at -1, -2, ..., zeros between; (D, size)."""
-    if future is None:
-        return F.pad(past, (0, size - past.size(-1)))
-    gap = size - past.size(-1) - future.size(-1)
-    return torch.cat([F.pad(past, (0, gap)), future.flip(-1)], dim=-1)
-
-
-def fft_convolution(x: Tensor, past: Tensor, future: Optional[Tensor]) -> Tensor:
-    """Convolution over time of x (B, L, D) with a kernel at lags 0.. and, unless None, -1.., by torch's FFT."""
-    reach = past.size(-1) - 1 if future is None else max(past.size(-1) - 1, future.size(-1))
-    size = fast_fft_size(x.size(1) + reach)  # nothing meets on the ring
-    return _ring_convolution(x, past if future is None else ring_kernel(past, future, size), size)
-
-
-def _ring_convolution(x: Tensor, ring: Tensor, size: int) -> Tensor:
-    """Cyclic convolution over time of x (B, L, D) with ring (D, <= size), the first L outputs."""
-    spectrum = torch.fft.rfft(x.transpose(1, 2), size) * torch.fft.rfft(ring, size)
-    return torch.fft.irfft(spectrum, size)[..., : x.size(1)].transpose(1, 2)
-
-
-def fast_fft_size(minimum: int) -> int:
-    """The smallest even size of at least ``minimum`` whose only prime factors are 2, 3 and 5."""
-    best = 1 << max(1, (minimum - 1).bit_length())
-    for odd in (3, 5, 9, 15, 25, 27, 45, 75, 81, 125):
-        candidate = 2 * odd
-        while candidate < minimum:
-            candidate *= 2
-        best = min(best, candidate)
-    return best

@@ -5,8 +5,8 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops import native
 from fairseq_mega.ops.attention import FUNCTIONS
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
 from .coefficients import StepCoefficients
@@ -22,7 +22,7 @@ class StepMap(NamedTuple):
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """As :func:`fairseq_mega.ops.step.reference.gated_ema_step`."""
+    """As :func:`.reference.gated_ema_step`."""
     return native.operators.average_step(x, *coefficients, state)
 
 
@@ -37,7 +37,7 @@ def attention_step(
     function: str,
     most: Optional[int],
 ) -> Tuple[Tensor, TimeBuffer, TimeBuffer]:
-    """As :func:`fairseq_mega.ops.step.reference.attention_step`; the kernel writes to the room behind the buffers."""
+    """As :func:`.reference.attention_step`; the kernel writes to the room behind the buffers."""
     past, index = len(keys), FUNCTIONS.index(function)
     keys, values = keys.grow(1, most), values.grow(1, most)
     out = native.operators.attention_step(gates, value, kappa, mu, bias, keys.room, values.room, past, index)
@@ -45,7 +45,7 @@ def attention_step(
 
 
 def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
-    """As :func:`fairseq_mega.ops.step.reference.mix_step`."""
+    """As :func:`.reference.mix_step`."""
     return native.operators.mix_step(residual, gates, projected)
 
 

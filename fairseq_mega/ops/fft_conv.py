@@ -1,21 +1,18 @@
-"""Convolution over time by the compiled FFT kernels: the Python half of the operators, and where they run.
+"""Convolution over time by FFT: the compiled kernels' where they run, PyTorch's elsewhere.
 
-The kernels (csrc/fft_conv) work in shared memory, for CUDA tensors of up to 16384 steps. Elsewhere torch's FFT does
-the same, in :mod:`.torch_fft`. Unlike the EMA's scan their work does not depend on the kernel: they are for kernels in
-general, and for EMAs of many components.
+The compiled kernels work in shared memory, for CUDA tensors of up to 16384 steps. Unlike that of the EMA's scan, their
+work does not depend on what is convolved with: they are for long kernels in general, and for EMAs of many components.
 """
 
 from typing import Any, Dict, FrozenSet, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops import native
-from fairseq_mega.ops.dispatch import device_obstacle
-from fairseq_mega.ops.gpus import gpu
-
-from .coefficients import EMACoefficients, compute_dtype
-from .torch_fft import fft_convolution, ring_kernel, two_sided_kernel
+from .common import native
+from .common.dispatch import device_obstacle
+from .common.gpus import gpu
 
 SHORTEST_RING, LONGEST = 16, 16384
 
@@ -58,7 +55,7 @@ def ring_convolution(x: Tensor, ring: Tensor) -> Tensor:
 
     Args:
         x: (B, L, D), float32, bfloat16 or float16, with any strides.
-        ring: (D, 2S) in float32, S a power of two from 16 to 16384, at least L; see :func:`.torch_fft.ring_kernel`.
+        ring: (D, 2S) in float32, S a power of two from 16 to 16384, at least L; see :func:`ring_kernel`.
 
     Returns:
         (B, L, D) in the dtype of x, computed in float32.
@@ -102,26 +99,39 @@ def long_convolution(x: Tensor, kernel: Tensor, *, future: Optional[Tensor] = No
     with torch.autocast(x.device.type, enabled=False):
         if kernel.dtype == torch.float32 and kernels_usable(x):
             return ring_convolution(x, ring_kernel(kernel, future, ring_size(length)))
-        return fft_convolution(x.to(compute_dtype(x)), kernel, future).to(x.dtype)
+        return fft_convolution(x.to(torch.promote_types(x.dtype, torch.float32)), kernel, future).to(x.dtype)
 
 
-def ema_native_fft(
-    x: Tensor,
-    coefficients: EMACoefficients,
-    *,
-    bidirectional: bool = False,
-    shift: bool = False,
-    truncation: Optional[int] = None,
-) -> Tensor:
-    """The EMA as a convolution by the compiled kernels; arguments and result as :func:`.torch_fft.ema_torch_fft`.
+def ring_kernel(past: Tensor, future: Optional[Tensor], size: int) -> Tensor:
+    """A kernel laid on a ring: the past at 0, 1, 2, ..., the future at -1, -2, ..., zeros between; (D, size)."""
+    if future is None:
+        return F.pad(past, (0, size - past.size(-1)))
+    gap = size - past.size(-1) - future.size(-1)
+    return torch.cat([F.pad(past, (0, gap)), future.flip(-1)], dim=-1)
 
-    x may be float32, bfloat16 or float16, up to 16384 steps; the coefficients are float32 or complex64.
-    """
-    length = x.size(1)
-    past, future = two_sided_kernel(
-        coefficients, length, bidirectional=bidirectional, shift=shift, truncation=truncation
-    )
-    return ring_convolution(x, ring_kernel(past, future, ring_size(length)))
+
+def fft_convolution(x: Tensor, past: Tensor, future: Optional[Tensor]) -> Tensor:
+    """Convolution over time of x (B, L, D) with a kernel at lags 0.. and, unless None, -1.., by torch's FFT."""
+    reach = past.size(-1) - 1 if future is None else max(past.size(-1) - 1, future.size(-1))
+    size = fast_fft_size(x.size(1) + reach)  # nothing meets on the ring
+    return _ring_convolution(x, past if future is None else ring_kernel(past, future, size), size)
+
+
+def _ring_convolution(x: Tensor, ring: Tensor, size: int) -> Tensor:
+    """Cyclic convolution over time of x (B, L, D) with ring (D, <= size), the first L outputs."""
+    spectrum = torch.fft.rfft(x.transpose(1, 2), size) * torch.fft.rfft(ring, size)
+    return torch.fft.irfft(spectrum, size)[..., : x.size(1)].transpose(1, 2)
+
+
+def fast_fft_size(minimum: int) -> int:
+    """The smallest even size of at least ``minimum`` whose only prime factors are 2, 3 and 5."""
+    best = 1 << max(1, (minimum - 1).bit_length())
+    for odd in (3, 5, 9, 15, 25, 27, 45, 75, 81, 125):
+        candidate = 2 * odd
+        while candidate < minimum:
+            candidate *= 2
+        best = min(best, candidate)
+    return best
 
 
 def _setup_context(ctx: Any, inputs: Tuple[Tensor, Tensor], output: Tensor) -> None:

@@ -6,9 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops import activation, native
-from fairseq_mega.ops.dispatch import check_devices
-from fairseq_mega.ops.recompute import inputs_of, keep_operator
+from .common import native
+from .common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from .common.recompute import inputs_of, keep_operator
+
+PATHS = Operator("query_key", Path("reference"), Path("native", kernels_obstacle, native.DTYPES))
 
 
 def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = None) -> Tuple[Tensor, Tensor]:
@@ -17,15 +19,15 @@ def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = Non
     Args:
         x: (..., z).
         kappa, mu: (2, z), of queries and of keys.
-        path: as in :func:`fairseq_mega.ops.activation.silu`.
+        path: as in :func:`.activation.silu`.
 
     Returns:
         Two times (..., z), of the type of x.
 
     Source: MEGA, Eq. 9 and 10.
     """
-    check_devices("gate", x=x, kappa=kappa, mu=mu)
-    if activation.PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+    check_devices("query_key", x=x, kappa=kappa, mu=mu)
+    if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
         return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
     shared = F.silu(x)
     query, key = torch.addcmul(mu[0], shared, kappa[0]), torch.addcmul(mu[1], shared, kappa[1])

@@ -21,7 +21,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # The operators of the extension: ``operators.ema_scan(...)``.
 operators: Any = getattr(torch.ops, NAMESPACE)
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parents[2]
 LIBRARY = PACKAGE / "_C.so"
 
 

@@ -22,19 +22,22 @@ from .gpus import gpu_obstacle
 VARIABLE = native.PATHS_VARIABLE
 BLANKETS = ("auto", "reference", "native")
 
-# Every operator, with the names that its paths had before; they are still accepted. So are the variables of that time,
-# FAIRSEQ_MEGA_<OPERATOR>_PATH, where FAIRSEQ_MEGA_PATHS does not mention the operator.
-FORMER_NAMES: Dict[str, Dict[str, str]] = {
-    "ema": {"fft": "torch_fft", "scan": "native", "fft_kernel": "native_fft"},
-    "attention": {"dense": "torch", "blockwise": "torch_blockwise", "fused": "native"},
-    "gate": {"fused": "native"},
-    "timestep_norm": {},
-    "decoding": {"fused": "native"},
-    "packed_linear": {},
-    "linear": {},
-    "rotary": {},
-    "cross_entropy": {},
+OPERATORS = (
+    *("activation", "attention", "cross_entropy", "decoding", "dropout", "ema", "gate", "linear", "norm"),
+    *("packed_linear", "query_key", "rotary", "timestep_norm"),
+)
+
+# Former names of paths; they are still accepted. So are the former variables, FAIRSEQ_MEGA_<OPERATOR>_PATH, where
+# FAIRSEQ_MEGA_PATHS does not mention the operator; that of the gate is also that of the operators that had its name.
+FORMER_NAMES = {
+    "fft": "torch_fft",
+    "scan": "native",
+    "fft_kernel": "native_fft",
+    "dense": "torch",
+    "blockwise": "torch_blockwise",
+    "fused": "native",
 }
+FORMERLY_GATE = ("activation", "dropout", "norm", "query_key")
 
 
 def no_obstacle(*call: Any) -> Optional[str]:
@@ -60,15 +63,14 @@ class Operator:
     """An operator and its paths.
 
     Args:
-        name: one of FORMER_NAMES.
+        name: one of OPERATORS.
         paths: from the plainest to the fastest; the first one is the reference, which runs on any tensors. The
             automatic choice is the last one that suits the call and runs.
     """
 
     def __init__(self, name: str, *paths: Path) -> None:
         self.name = name
-        self.former_names = FORMER_NAMES[name]
-        self.variable = f"FAIRSEQ_MEGA_{name.upper()}_PATH"
+        self.variable = f"FAIRSEQ_MEGA_{('gate' if name in FORMERLY_GATE else name).upper()}_PATH"
         self.paths = {path.name: path for path in paths}
         self.names = tuple(self.paths)
         self._fastest_first = paths[::-1]
@@ -82,7 +84,8 @@ class Operator:
         source = f"argument `path`; {VARIABLE} or {self.variable} where it is None"
         if path is None:
             path, source = _from_environment(self.name, self.variable)
-        path = self.former_names.get(path, path)
+        if FORMER_NAMES.get(path) in self.paths:
+            path = FORMER_NAMES[path]
         if path != "auto" and path not in self.paths:
             choices = ", ".join(("auto", *self.names))
             raise ValueError(f"unknown {self.name} path {path!r} ({source}): choose from {choices}")
@@ -146,12 +149,12 @@ def _entries(text: str) -> Dict[str, str]:
     for entry in text.split(","):
         operator, equals, path = (part.strip() for part in entry.partition("="))
         if not equals and operator in BLANKETS:
-            entries = dict.fromkeys(FORMER_NAMES, operator)
+            entries = dict.fromkeys(OPERATORS, operator)
         elif not equals:
             words = f"one word for all operators ({', '.join(BLANKETS)}) or operator=path"
             raise ValueError(f"{VARIABLE}={text}: {entry!r} is neither {words}")
-        elif operator not in FORMER_NAMES:
-            choices = ", ".join(FORMER_NAMES)
+        elif operator not in OPERATORS:
+            choices = ", ".join(OPERATORS)
             raise ValueError(f"{VARIABLE}={text}: unknown operator {operator!r}, choose from {choices}")
         else:
             entries[operator] = path

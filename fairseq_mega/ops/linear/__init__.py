@@ -10,12 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import activation, native
-from .activation import silu
-from .bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
-from .dispatch import Operator, Path, check_devices, kernels_obstacle
-from .linear_backward import register_linear
-from .recompute import recomputing
+from fairseq_mega.ops import activation
+from fairseq_mega.ops.activation import silu
+from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
+from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
+from fairseq_mega.ops.common.recompute import recomputing
+
+from .native_backward import register_linear
 
 # With fewer rows PyTorch's call is over before a path is chosen; with less work it is as fast. (Measured.)
 FEWEST_ROWS = 48

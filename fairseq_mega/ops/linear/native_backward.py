@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import native
+from fairseq_mega.ops.common import native
 
 Keep = Callable[[Any, Tuple[Any, ...], Any], None]  # context, inputs, output
 

@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.dispatch import Operator, Path, kernels_obstacle
-from fairseq_mega.ops.native import DTYPES
+from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_obstacle
+from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
@@ -78,7 +78,7 @@ def step_functions(x: Tensor) -> Optional[StepFunctions]:
     """The functions that compute one step of x (B, 1, D) without gradients; None where operators on sequences should.
 
     The kernels take float32 on a CPU. The environment's choice ("reference" or "native", see
-    :mod:`fairseq_mega.ops.dispatch`) decides where there is one.
+    :mod:`fairseq_mega.ops.common.dispatch`) decides where there is one.
 
     Raises:
         ValueError: for an unknown path.
