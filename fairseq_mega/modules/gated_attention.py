@@ -1,6 +1,6 @@
 """Moving-average equipped gated attention, the heart of MEGA."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -9,21 +9,13 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import (
-    StepCoefficients,
-    StepFunctions,
-    StepMap,
-    StepNorm,
-    TimeBuffer,
-    step_coefficients,
-    step_functions,
-)
+from fairseq_mega.ops.decoding import GatedAttentionWeights, step_coefficients, step_functions
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.query_key import query_key
 
 from .activation import get_activation
-from .attention_cache import AttentionCache, cached
+from .attention_cache import AttentionCache, cached, kept_steps
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
@@ -120,9 +112,10 @@ class GatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
-            step = self._step_functions(x, context, cache)
-            if step is not None:
-                return self._step(step, x, memory, cache, prepared)
+            if self._is_plain_step(x, context, cache):
+                functions = context.steps or step_functions(x)
+                if functions is not None and functions.gated_attention is not None:
+                    return self._step(functions.gated_attention, x, memory, cache, prepared)
         residual = x
         x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
         value = self.activation(self.value_proj(x))
@@ -198,58 +191,51 @@ class GatedAttention(nn.Module):
         )
         return out[:, past:]
 
-    def _step_functions(
-        self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]
-    ) -> Optional[StepFunctions]:
-        """The functions for :meth:`_step`, None where a call has to go through the operators on sequences."""
+    def _is_plain_step(self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
+        """Return whether x is one step of decoding without padding or dropout, as functions of single steps know it."""
         if x.size(1) != 1 or not context.return_state or self.training or not self.causal or self.ema.ema_dim == 0:
-            return None
-        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # --retain-dropout
-            return None
+            return False
+        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # retained in evaluation
+            return False
         if context.documents is not None or self.stochastic_depth.active:
-            return None
+            return False
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
-        if padded or self.activation is not silu or self.kappa.dtype != x.dtype:
-            return None
-        return context.steps or step_functions(x)
+        return not padded and self.activation is silu and self.kappa.dtype == x.dtype
 
     def _step(
         self,
-        step: StepFunctions,
+        step: Callable[..., Any],
         x: Tensor,
         memory: Optional[LayerMemory],
         cache: Optional[AttentionCache],
         prepared: Prepared,
     ) -> AttentionOutput:
         """As :meth:`forward` for one step (B, 1, D) without padding."""
-        if cache is None:
-            keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[1:])
-        else:
-            keys, values = cache.keys, cache.values
-        norm, coefficients, maps = prepared.get_of_all(self, "step", self._step_weights)
-        fused = None if maps is None else step.gated_attention
-        residual = x[:, 0]
-        x = self.norm(x)[:, 0] if self.prenorm and (fused is None or norm is None) else residual
+        keys, values = kept_steps(cache, x, self.widths[1:])
         past = len(keys)
-        bias = self.relative_bias(1, past + 1, past, prepared)
-        state = None if memory is None else memory.ema
-        attention_arguments = (bias, keys, values, self.function, self.kept_steps)
-        if fused is not None:
-            out, ema, keys, values = fused(
-                x, residual, norm, maps, self.kappa, self.mu, coefficients, state, *attention_arguments
-            )
-        else:
-            value = self.value_proj(x)
-            average, ema = step.ema(x, coefficients, state)
-            gates = self.gate_proj(average)
-            attended, keys, values = step.attention(gates, value, self.kappa, self.mu, *attention_arguments)
-            out = step.mix(residual, gates, self.output_proj(attended))
+        out, ema, keys, values = step(
+            x[:, 0],
+            prepared.get_of_all(self, "step", self._step_weights),
+            None if memory is None else memory.ema,
+            self.relative_bias(1, past + 1, past, prepared),
+            keys,
+            values,
+            self.function,
+            self.kept_steps,
+        )
         out = out.unsqueeze(1)
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out if self.prenorm else self.norm(out), LayerMemory(ema), cache)
 
-    def _step_weights(self) -> Tuple[Optional[StepNorm], StepCoefficients, Optional[Tuple[StepMap, ...]]]:
-        """The norm before, the EMA and the linear maps as kernels for single steps take them; None where others."""
-        coefficients = step_coefficients(self.ema.coefficients(), self.ema.omega)
-        maps = step_maps(self.value_proj, self.gate_proj, self.output_proj)
-        return step_norm(self.norm) if self.prenorm else None, coefficients, maps
+    def _step_weights(self) -> GatedAttentionWeights:
+        """Return the parameters as functions of single steps take them."""
+        projections = (self.value_proj, self.gate_proj, self.output_proj)
+        return GatedAttentionWeights(
+            self.norm if self.prenorm else None,
+            step_norm(self.norm) if self.prenorm else None,
+            projections,
+            step_maps(*projections),
+            self.kappa,
+            self.mu,
+            step_coefficients(self.ema.coefficients(), self.ema.omega),
+        )

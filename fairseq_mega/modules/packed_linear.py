@@ -79,14 +79,6 @@ def step_maps(*modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
     return tuple(maps)
 
 
-def step_linear(module: nn.Module, x: Tensor) -> Tensor:
-    """``module(x)`` of a linear map for one step x (B, D); a plain matrix, too, by the kernel for few rows."""
-    plain = linear_map(module)
-    if plain is not None and x.dtype == plain.matrix.dtype == torch.float32:
-        return packed_linear(x, PackedMatrix(plain.matrix, None), plain.bias)
-    return module(x)
-
-
 @torch.no_grad()
 def pack_linear_maps(
     module: nn.Module, kind: str, linear_map_of: Callable[[nn.Module], Optional[LinearMap]] = linear_map

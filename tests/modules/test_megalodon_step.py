@@ -10,9 +10,10 @@ from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.feed_forward import FeedForward
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import TimestepNorm
-from fairseq_mega.modules.megalodon.step import complex_step, ema_step
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
+from fairseq_mega.ops.decoding import complex_step_coefficients
+from fairseq_mega.ops.decoding.reference import complex_ema_step
 from fairseq_mega.ops.ema import EMACoefficients
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 from fairseq_mega.ops.timestep_norm import TimestepNormState
@@ -26,11 +27,11 @@ def test_a_slow_decay_of_many_steps() -> None:
     leak = 2e-4 + 1e-3 * torch.rand(32, 4, generator=generator)
     log_decay = torch.complex(torch.log1p(-leak), 0.01 * torch.rand(32, 4, generator=generator))
     projection = torch.complex(torch.ones(32, 4), torch.ones(32, 4))
-    coefficients = complex_step(EMACoefficients(log_decay, leak, projection))
-    x, omega, state = torch.ones(1, 32), torch.zeros(32), None
+    coefficients = complex_step_coefficients(EMACoefficients(log_decay, leak, projection), torch.zeros(32))
+    x, state = torch.ones(1, 32), None
     exact, decay = torch.zeros(1, 32, 4, dtype=torch.complex128), torch.exp(log_decay.to(torch.complex128))
     for _ in range(4000):
-        y, state = ema_step(x, coefficients, omega, state)
+        y, state = complex_ema_step(x, coefficients, state)
         exact = decay * exact + leak.double()
     assert state is not None and state.dtype == torch.complex64
     assert ((state - exact).abs() / exact.abs()).max() < 4e-6

@@ -8,10 +8,13 @@ import torch
 from fairseq_mega.ops import decoding
 from fairseq_mega.ops.attention import attention as attend
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.decoding import native as compiled
+from fairseq_mega.ops.decoding import reference
 from fairseq_mega.ops.ema import EMACoefficients, damped_ema, ema_coefficients
 from fairseq_mega.ops.gate import gated_residual
 from tests.support.numerics import assert_close
 
+PARTS = {"reference": reference.PARTS, "native": compiled.PARTS}
 CASES = [("reference", torch.float64), ("reference", torch.float32)]
 if native.PROBLEM is None:
     CASES.append(("native", torch.float32))
@@ -38,7 +41,7 @@ def test_ema_step(width, dims, fresh):
         coefficients = decoding.step_coefficients(EMACoefficients(*(part.to(dtype) for part in exact)), omega.to(dtype))
         given = [x.to(dtype), *coefficients, *(state.to(dtype) for state in states)]
         before = copies(given)
-        results[name, dtype] = decoding.FUNCTIONS[name].ema(given[0], coefficients, given[-1] if states else None)
+        results[name, dtype] = PARTS[name].ema(given[0], coefficients, given[-1] if states else None)
         assert all(map(torch.equal, given, before)), "an input was written to"
     for index, part in enumerate(("output", "state")):
         torch.testing.assert_close(results["reference", torch.float64][index], want[index])
@@ -65,7 +68,7 @@ def test_attention_step(function, past):
         given = [tensor.to(dtype) for tensor in (gates, value, kappa, mu, bias)]
         before = copies([*given, *(buffer.steps for buffer in buffers)])
         for again in range(2):  # a buffer may be continued twice
-            out, *longer = decoding.FUNCTIONS[name].attention(*given, *buffers, function, None)
+            out, *longer = PARTS[name].attention(*given, *buffers, function, None)
             results[name, dtype] = out, *(buffer.steps for buffer in longer)
             found = [*given, *(buffer.steps for buffer in buffers)]
             assert all(map(torch.equal, found, before)), f"an input was written to by call {again}"
@@ -83,9 +86,9 @@ def test_mix_step(width):
     update, candidate = gates[:, :width], gates[:, -width:]
     want = gated_residual(residual, update, candidate, projected, path="reference")
     given = [residual, gates, projected]
-    torch.testing.assert_close(decoding.FUNCTIONS["reference"].mix(*given), want)
+    torch.testing.assert_close(PARTS["reference"].mix(*given), want)
     given = [tensor.float() for tensor in given]
-    low = decoding.FUNCTIONS["reference"].mix(*given)
+    low = PARTS["reference"].mix(*given)
     for name, _ in CASES[1:]:
-        assert_close(f"output by {name}", decoding.FUNCTIONS[name].mix(*given), want, low)
+        assert_close(f"output by {name}", PARTS[name].mix(*given), want, low)
     assert all(map(torch.equal, given, (residual.float(), gates.float(), projected.float())))

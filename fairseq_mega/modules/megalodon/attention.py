@@ -1,27 +1,25 @@
 """Normalised gated attention, the heart of MEGALODON."""
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.modules.attention_cache import AttentionCache, cached
+from fairseq_mega.modules.attention_cache import AttentionCache, cached, kept_steps
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.layer import PLAIN, LayerContext
 from fairseq_mega.modules.norm import EPS
-from fairseq_mega.modules.packed_linear import step_linear, step_maps
+from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import AttentionWeights, StepFunctions, TimeBuffer, step_functions
+from fairseq_mega.ops.decoding import NormalizedAttentionWeights, complex_step_coefficients, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.rotary import normalized_query_key, rotations
-from fairseq_mega.ops.timestep_norm import widened
 
-from . import step
 from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
 from .initialization import matrix
@@ -94,7 +92,9 @@ class NormalizedGatedAttention(nn.Module):
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
             if self._is_plain_step(x, context, cache):
-                return self._step(x, context.steps or step_functions(x), memory, cache, prepared)
+                functions = context.steps or step_functions(x)
+                if functions is not None:
+                    return self._step(functions.normalized_attention, x, memory, cache, prepared)
         if context.relay is not None:
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
@@ -130,68 +130,53 @@ class NormalizedGatedAttention(nn.Module):
         return AttentionOutput(out, LayerMemory(ema, statistics), cache)
 
     def _is_plain_step(self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
-        """Whether x is one step of decoding for :meth:`_step`, without gradients, padding or dropout."""
-        if x.size(1) != 1 or x.size(0) == 0 or not context.return_state or torch.is_grad_enabled():
+        """Return whether x is one step of decoding without padding or dropout, as functions of single steps know it."""
+        if x.size(1) != 1 or not context.return_state or context.documents is not None:
             return False
-        apart = context.documents is not None
         padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        dropping = any(dropout.active for dropout in dropouts)
-        elsewhere = torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type)
-        return not (apart or padded or dropping or elsewhere)
+        return not padded and not any(dropout.active for dropout in dropouts)
 
     def _step(
         self,
+        step: Callable[..., Any],
         x: Tensor,
-        functions: Optional[StepFunctions],
         memory: Optional[LayerMemory],
         cache: Optional[AttentionCache],
         prepared: Prepared,
     ) -> AttentionOutput:
         """As :meth:`forward` for one step (B, 1, D)."""
-        if cache is None:
-            keys, values = (TimeBuffer(x.new_empty(x.size(0), 0, width)) for width in self.widths[:2])
-        else:
-            keys, values = cache.keys, cache.values
+        keys, values = kept_steps(cache, x, self.widths[:2])
         past = len(keys)
-        state, before = (None, None) if memory is None else (memory.ema, memory.norm)
+        state, statistics = (None, None) if memory is None else (memory.ema, memory.norm)
+        weights = prepared.get_of_all(self, "step", self._step_weights)
         reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
-        fused = None if functions is None else functions.normalized_attention
-        weights = None if fused is None else prepared.get_of_all(self, "step", self._step_weights)
-        if fused is not None and weights is not None:
-            statistics = self.norm.fresh_statistics(x) if before is None else widened(before)
-            turns = rotations(weights.scale.size(-1) // 2, reach, self.rope_base, torch.float32, x.device)
-            out, statistics, ema, keys, values = fused(
-                x[:, 0], weights, statistics, turns, state, keys, values, self.kept_steps
-            )
-            cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
-            return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
-        scale, offset = prepared.get(self, "query and key", self._scale_and_offset)
-        normed, statistics = self.norm(x, None, before)
-        normed = normed[:, 0]
-        value = F.silu(step_linear(self.value_proj, normed))
-        coefficients = prepared.get(self.ema, "step", lambda: step.complex_step(self.ema.coefficients()))
-        average, ema = step.ema_step(normed, coefficients, self.ema.omega, state)
-        gates = step_linear(self.gate_proj, self.ema_norm(average))
-        shared, gate, candidate = gates.split(self.widths, dim=-1)
-        query, key = step.query_and_key_step(shared, scale, offset, past, reach, self.rope_base)
-        keys = keys.append(key.unsqueeze(1), self.kept_steps)
-        values = values.append(value.unsqueeze(1), self.kept_steps)
-        attended = step.attend_step(query, keys.steps, values.steps, self.heads)
-        out = x[:, 0] + (candidate + step_linear(self.output_proj, attended * F.silu(gate)))
+        turns = rotations(weights.scale.size(-1) // 2, reach, self.rope_base, weights.scale.dtype, x.device)
+        out, statistics, ema, keys, values = step(
+            x[:, 0],
+            weights,
+            self.norm.fresh_statistics(x) if statistics is None else statistics,
+            turns,
+            state,
+            keys,
+            values,
+            self.kept_steps,
+        )
         cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
         return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
 
-    def _step_weights(self) -> Optional[AttentionWeights]:
-        """The parameters as a kernel for single steps takes them, None where it is not for such."""
-        norm, maps = self.norm.of_step(), step_maps(self.value_proj, self.gate_proj, self.output_proj)
+    def _step_weights(self) -> NormalizedAttentionWeights:
+        """Return the parameters as functions of single steps take them."""
+        projections = (self.value_proj, self.gate_proj, self.output_proj)
+        norm_scale = self.ema_norm.scale if isinstance(self.ema_norm, RMSNorm) else None
+        coefficients = complex_step_coefficients(
+            self.ema.coefficients(), self.ema.omega, norm_scale=norm_scale, rms=isinstance(self.ema_norm, RMSNorm)
+        )
         scale, offset = self._scale_and_offset()
-        if norm is None or maps is None or scale.dtype != torch.float32:
-            return None
-        ema = step.kernel_coefficients(self.ema)
-        if isinstance(self.ema_norm, RMSNorm):
-            ema = ema._replace(norm_scale=self.ema_norm.scale, rms=True)
-        return AttentionWeights(norm, maps, scale, offset, ema)
+        maps = step_maps(*projections)
+        return NormalizedAttentionWeights(
+            self.norm, self.norm.of_step(), projections, maps, scale, offset, coefficients, self.ema_norm
+        )
 
     def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:
         """Scale and offset (2, H, E) of query and key; the scale holds what makes a norm of a root mean square."""

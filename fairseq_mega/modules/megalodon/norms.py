@@ -9,7 +9,7 @@ from fairseq_mega.modules.documents import Documents
 from fairseq_mega.modules.norm import EPS, on_gpu, rms_norm
 from fairseq_mega.ops.decoding import StepNorm, step_functions
 from fairseq_mega.ops.norm import row_norm
-from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm, widened
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class TimestepNorm(ScaledNorm):
         if statistics is not None and padding_mask is None and documents is None and x.size(1) == 1:
             step, norm = step_functions(x), self.of_step()
             if step is not None and step.timestep_norm is not None and norm is not None:
-                y, statistics = step.timestep_norm(x[:, 0], norm, widened(statistics))
+                y, statistics = step.timestep_norm(x[:, 0], norm, statistics)
                 return y.unsqueeze(1), statistics
         weight, bias = self.weight, self.bias
         assert weight is not None and bias is not None

@@ -1,24 +1,18 @@
 """Single steps by the compiled kernels; arguments and results as in :mod:`.reference`, all float32."""
 
-from typing import NamedTuple, Optional, Tuple
+import functools
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.attention import FUNCTIONS
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.timestep_norm import TimestepNormState
+from fairseq_mega.ops.timestep_norm import TimestepNormState, widened
 
-from .coefficients import StepCoefficients
+from . import reference
 from .time_buffer import TimeBuffer
-
-
-class StepMap(NamedTuple):
-    """A linear map as the kernels take it, see :func:`fairseq_mega.ops.packed_linear.packed_linear`."""
-
-    weight: Tensor  # (outputs, inputs), float32, bfloat16 or int8
-    scale: Optional[Tensor]  # (outputs,) float32
-    bias: Optional[Tensor]  # (outputs,) float32
+from .weights import GatedAttentionWeights, NormalizedAttentionWeights, StepCoefficients, StepMap, StepNorm
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
@@ -49,21 +43,13 @@ def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
     return native.operators.mix_step(residual, gates, projected)
 
 
-class StepNorm(NamedTuple):
-    """Scale and shift of a norm, (D,) float32 each, None for one and zero."""
-
-    scale: Optional[Tensor]
-    shift: Optional[Tensor]
+PARTS = reference.StepParts(gated_ema_step, attention_step, mix_step)
+gated_attention_step_of_many = functools.partial(reference.gated_attention_step, parts=PARTS)
 
 
 def gated_attention_step(
     x: Tensor,
-    residual: Tensor,
-    norm: Optional[StepNorm],
-    maps: Tuple[StepMap, ...],
-    kappa: Tensor,
-    mu: Tensor,
-    coefficients: StepCoefficients,
+    weights: GatedAttentionWeights,
     state: Optional[Tensor],
     bias: Tensor,
     keys: TimeBuffer,
@@ -71,31 +57,25 @@ def gated_attention_step(
     function: str,
     most: Optional[int],
 ) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
-    """One step of a gated attention, from its input to its residual sum, in one call.
-
-    Args:
-        x, residual: (B, D).
-        norm: the layer norm (eps 1e-5) that x still needs, None where it needs none.
-        maps: of value, gates and output.
-        kappa, mu, bias, keys, values, function, most: of the attention.
-        coefficients, state: of the EMA.
-
-    Returns:
-        (B, D), the state of the EMA, and the keys and values with the new step.
-    """
+    """As :func:`.reference.gated_attention_step`, in one call where the kernel has a form for all maps."""
+    if weights.maps is None:
+        return gated_attention_step_of_many(x, weights, state, bias, keys, values, function, most)
+    residual = x
+    if weights.norm is None and weights.normalize is not None:
+        x = weights.normalize(x)
     past, index = len(keys), FUNCTIONS.index(function)
     keys, values = keys.grow(1, most), values.grow(1, most)
-    value, gates, output = maps
+    value, gates, output = weights.maps
     out, state = native.operators.gated_attention_step(
         x,
         residual,
-        *norm_arguments(norm),
+        *norm_arguments(weights.norm),
         *value,
         *gates,
         *output,
-        kappa,
-        mu,
-        *coefficients,
+        weights.kappa,
+        weights.mu,
+        *weights.coefficients,
         state,
         bias,
         keys.room,
@@ -106,30 +86,9 @@ def gated_attention_step(
     return out, state, keys, values
 
 
-class ComplexStepCoefficients(NamedTuple):
-    """What a step of a complex EMA, its skip and its norm take."""
-
-    decay: Tensor  # (D, N, 2), float64
-    expansion: Tensor  # (D, N)
-    projection: Tensor  # (D, N, 2), real part and minus the imaginary part
-    omega: Tensor  # (D,)
-    norm_scale: Optional[Tensor]  # (D,), None for one
-    rms: bool  # an RMS norm follows, else SiLU
-
-
-class AttentionWeights(NamedTuple):
-    """What a step of MEGALODON's attention takes of its parameters."""
-
-    norm: StepNorm  # the timestep norm's
-    maps: Tuple[StepMap, ...]  # of value, gates and output
-    scale: Tensor  # (2, H, E), of query and key
-    offset: Tensor  # (2, H, E)
-    ema: ComplexStepCoefficients
-
-
 def normalized_attention_step(
     x: Tensor,
-    weights: AttentionWeights,
+    weights: NormalizedAttentionWeights,
     statistics: TimestepNormState,
     turns: Tensor,
     state: Optional[Tensor],
@@ -137,36 +96,24 @@ def normalized_attention_step(
     values: TimeBuffer,
     most: Optional[int],
 ) -> Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]:
-    """One step of MEGALODON's attention, from its input to its residual sum, timestep norm included, in one call.
-
-    Args:
-        x: (B, D).
-        weights: the parameters.
-        statistics: of the timestep norm, of the steps before.
-        turns: (reach, E / 2) complex, of the positions in a chunk.
-        state: (B, D, N) complex, None for zeros.
-        keys, values, most: as in :func:`gated_attention_step`.
-
-    Returns:
-        (B, D), the statistics and the state of the EMA after the step, and the keys and values with it.
-
-    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, 4 to 9 and 16 to 18.
-    """
+    """As :func:`.reference.normalized_attention_step`, in one call where the kernel has a form for all weights."""
+    if weights.norm is None or weights.maps is None or weights.scale.dtype != torch.float32:
+        return reference.normalized_attention_step(x, weights, statistics, turns, state, keys, values, most)
     past = len(keys)
     keys, values = keys.grow(1, most), values.grow(1, most)
-    norm, (value, gates, output), scale, offset, coefficients = weights
+    value, gates, output = weights.maps
     before = None if state is None else torch.view_as_real(state)
     out, after, *now = native.operators.normalized_attention_step(
         x,
-        *norm,
-        *statistics,
+        *weights.norm,
+        *widened(statistics),
         *value,
         *gates,
         *output,
-        scale,
-        offset,
+        weights.scale,
+        weights.offset,
         torch.view_as_real(turns),
-        *coefficients,
+        *weights.coefficients,
         before,
         keys.room,
         values.room,
@@ -177,7 +124,7 @@ def normalized_attention_step(
 
 def timestep_norm_step(x: Tensor, norm: StepNorm, statistics: TimestepNormState) -> Tuple[Tensor, TimestepNormState]:
     """One step x (B, D) of :func:`fairseq_mega.ops.timestep_norm.timestep_norm`, with eps = 1e-5."""
-    y, *now = native.operators.timestep_norm_step(x, *norm, *statistics)
+    y, *now = native.operators.timestep_norm_step(x, *norm, *widened(statistics))
     return y, TimestepNormState(*now)
 
 
@@ -192,7 +139,7 @@ def feed_forward_step(
 
     Args:
         x, residual: (B, D).
-        norm: as in :func:`gated_attention_step`.
+        norm: the layer norm (eps = 1e-5) that x still needs, None where it needs none.
         maps: W1 and W2.
         scale: (D,), None for one.
     """

@@ -1,15 +1,19 @@
-"""The step of a gated attention written out, the measure of the kernels."""
+"""The steps of gated attentions written out, the measure of the kernels."""
 
-from typing import Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.attention import attention_weights
+from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.timestep_norm import TimestepNormState
 
-from .coefficients import StepCoefficients
 from .time_buffer import TimeBuffer
+from .weights import ComplexStepCoefficients, GatedAttentionWeights, NormalizedAttentionWeights, StepCoefficients
+
+EPS = 1e-5
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
@@ -82,6 +86,136 @@ def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
     width = residual.size(-1)
     update, candidate = gates[:, :width], gates[:, -width:]
     return torch.lerp(residual, F.silu(candidate + projected), torch.sigmoid(update))
+
+
+class StepParts(NamedTuple):
+    """What stands between the linear maps of a gated attention; the functions above document arguments and results."""
+
+    ema: Callable[..., Tuple[Tensor, Tensor]]
+    attention: Callable[..., Tuple[Tensor, TimeBuffer, TimeBuffer]]
+    mix: Callable[..., Tensor]
+
+
+PARTS = StepParts(gated_ema_step, attention_step, mix_step)
+
+
+def gated_attention_step(
+    x: Tensor,
+    weights: GatedAttentionWeights,
+    state: Optional[Tensor],
+    bias: Tensor,
+    keys: TimeBuffer,
+    values: TimeBuffer,
+    function: str,
+    most: Optional[int],
+    *,
+    parts: StepParts = PARTS,
+) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
+    """One step of a gated attention, from its input to its residual sum.
+
+    Args:
+        x: (B, D).
+        weights: the parameters.
+        state: of the EMA, (B, D, N), None for zeros.
+        bias, keys, values, function, most: as in :func:`attention_step`.
+        parts: what computes between the linear maps.
+
+    Returns:
+        (B, D), the state of the EMA, and the keys and values with the new step.
+
+    Source: MEGA (Ma et al., ICLR 2023), Eq. 5 to 15.
+    """
+    value_proj, gate_proj, output_proj = weights.projections
+    normed = x if weights.normalize is None else weights.normalize(x)
+    value = value_proj(normed)
+    average, state = parts.ema(normed, weights.coefficients, state)
+    gates = gate_proj(average)
+    seen = (bias, keys, values, function, most)
+    attended, keys, values = parts.attention(gates, value, weights.kappa, weights.mu, *seen)
+    return parts.mix(x, gates, output_proj(attended)), state, keys, values
+
+
+def complex_ema_step(
+    x: Tensor, coefficients: ComplexStepCoefficients, state: Optional[Tensor]
+) -> Tuple[Tensor, Tensor]:
+    """One step of ``CEMA(x) + omega x``; what follows is not applied.
+
+    Args:
+        x: (B, D).
+        coefficients: of the EMA, and the weight of the skip.
+        state: (B, D, N) complex before the step, or None for zeros.
+
+    Returns:
+        (B, D) in the dtype of x, and the new state (B, D, N).
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, as in the published code.
+    """
+    entering = coefficients.expansion * x.unsqueeze(-1)
+    dtype = torch.promote_types(entering.dtype, torch.complex64)
+    decayed = None if state is None else (state * torch.view_as_complex(coefficients.decay)).add_(entering)
+    new = (entering if decayed is None else decayed).to(dtype)
+    y = torch.linalg.vecdot(torch.view_as_real(new).flatten(2), coefficients.projection.flatten(1))
+    return torch.addcmul(y, x, coefficients.omega.to(y.dtype)).to(x.dtype), new
+
+
+def normalized_attention_step(
+    x: Tensor,
+    weights: NormalizedAttentionWeights,
+    statistics: TimestepNormState,
+    turns: Tensor,
+    state: Optional[Tensor],
+    keys: TimeBuffer,
+    values: TimeBuffer,
+    most: Optional[int],
+) -> Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]:
+    """One step of MEGALODON's attention, from its input to its residual sum, timestep norm included.
+
+    Args:
+        x: (B, D).
+        weights: the parameters.
+        statistics: of the timestep norm, of the steps before.
+        turns: (reach, E / 2) complex, of the positions in a chunk; reach exceeds the number of steps before.
+        state: (B, D, N) complex, None for zeros.
+        keys, values: (B, n, z) and (B, n, v), the steps before; they stay as they are.
+        most: how many steps the stream will keep at most, None if that is not known.
+
+    Returns:
+        (B, D), the statistics and the state of the EMA after the step, and the keys and values with it.
+
+    Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 2, 4 to 9 and 16 to 18.
+    """
+    value_proj, gate_proj, output_proj = weights.projections
+    position, heads = len(keys), weights.scale.size(1)
+    y, statistics = weights.normalize(x.unsqueeze(1), None, statistics)
+    normed = y[:, 0]
+    value = F.silu(value_proj(normed))
+    average, state = complex_ema_step(normed, weights.coefficients, state)
+    gates = gate_proj(weights.normalize_average(average))
+    shared, gate, candidate = gates.split([weights.scale[0].numel(), value.size(-1), x.size(-1)], dim=-1)
+    query, key = _turned_query_and_key(shared, weights.scale, weights.offset, turns[position])
+    keys, values = keys.append(key.unsqueeze(1), most), values.append(value.unsqueeze(1), most)
+    attended = _attend(query, keys.steps, values.steps, heads)
+    return x + (candidate + output_proj(attended * F.silu(gate))), statistics, state, keys, values
+
+
+def _turned_query_and_key(shared: Tensor, scale: Tensor, offset: Tensor, turn: Tensor) -> Tuple[Tensor, Tensor]:
+    """Query and key (B, z) of a new step from its shared representation (B, z); ``turn`` (E / 2,) is its position's."""
+    wide = shared.to(scale.dtype).view(-1, 1, *scale.shape[1:])  # (B, 1, H, E)
+    both = torch.addcmul(offset, row_norm(wide, centred=False, eps=EPS), scale)  # (B, 2, H, E)
+    turned = torch.view_as_real(torch.view_as_complex(both.unflatten(-1, (-1, 2))) * turn)
+    query, key = turned.flatten(2).to(shared.dtype).unbind(1)
+    return query, key
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor:
+    """Softmax attention (B, v) of one query (B, z) to keys (B, n, z) and values (B, n, v), head by head."""
+    if heads == 1:
+        weights = torch.softmax(torch.bmm(query.unsqueeze(1), keys.transpose(1, 2)), dim=-1)
+        return torch.bmm(weights, values).squeeze(1)
+    by_head = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query.unsqueeze(1), keys, values))
+    query, keys, values = by_head
+    weights = torch.softmax(torch.matmul(query, keys.transpose(2, 3)), dim=-1)
+    return torch.matmul(weights, values).flatten(1)
 
 
 def _split(gates: Tensor, z: int, v: int) -> Tuple[Tensor, ...]:

@@ -1,0 +1,98 @@
+"""Parameters of sub-layers as single steps take them."""
+
+from typing import Callable, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.timestep_norm import TimestepNormState
+
+Function = Callable[[Tensor], Tensor]  # of one step (B, inputs), to (B, outputs)
+
+
+class StepMap(NamedTuple):
+    """A linear map as the kernels take it, see :func:`fairseq_mega.ops.packed_linear.packed_linear`."""
+
+    weight: Tensor  # (outputs, inputs), float32, bfloat16 or int8
+    scale: Optional[Tensor]  # (outputs,) float32
+    bias: Optional[Tensor]  # (outputs,) float32
+
+
+class StepNorm(NamedTuple):
+    """Scale and shift of a norm as the kernels take it, (D,) float32 each, None for one and zero."""
+
+    scale: Optional[Tensor]
+    shift: Optional[Tensor]
+
+
+class StepCoefficients(NamedTuple):
+    """Coefficients of a real EMA for single steps, (D, N) each, and of the skip around it.
+
+    The decay is the sum of two numbers, as a long text multiplies by it thousands of times.
+    """
+
+    decay_high: Tensor
+    decay_low: Tensor
+    expansion: Tensor
+    projection: Tensor
+    omega: Tensor  # (D,), weight of the skip
+
+
+def step_coefficients(coefficients: EMACoefficients, omega: Tensor) -> StepCoefficients:
+    """Coefficients for single steps from those of the recurrence, in their precision (float32 or float64)."""
+    dtype = coefficients.log_decay.dtype
+    exact = torch.exp(coefficients.log_decay.double())
+    high = exact.to(dtype)
+    return StepCoefficients(high, (exact - high).to(dtype), *coefficients[1:], omega.detach())
+
+
+class ComplexStepCoefficients(NamedTuple):
+    """Coefficients of a complex EMA for single steps, of the skip around it, and of the norm that follows."""
+
+    decay: Tensor  # (D, N, 2), float64, as a long text multiplies by it thousands of times
+    expansion: Tensor  # (D, N)
+    projection: Tensor  # (D, N, 2), real part and minus the imaginary part
+    omega: Tensor  # (D,)
+    norm_scale: Optional[Tensor]  # (D,), None for one
+    rms: bool  # an RMS norm follows, else SiLU
+
+
+def complex_step_coefficients(
+    coefficients: EMACoefficients, omega: Tensor, *, norm_scale: Optional[Tensor] = None, rms: bool = False
+) -> ComplexStepCoefficients:
+    """Coefficients for single steps from those of the recurrence, in their precision."""
+    log_decay, expansion, projection = coefficients
+    return ComplexStepCoefficients(
+        torch.view_as_real(torch.exp(log_decay.to(torch.complex128))).contiguous(),
+        expansion.contiguous(),
+        torch.view_as_real(projection.conj().resolve_conj()).contiguous(),
+        omega.detach(),
+        norm_scale,
+        rms,
+    )
+
+
+class GatedAttentionWeights(NamedTuple):
+    """Parameters of MEGA's gated attention; the function of a norm or a map is called where the kernels have no form."""
+
+    normalize: Optional[Function]  # the norm before the sub-layer, None where it has none
+    norm: Optional[StepNorm]  # the same for the kernels: a layer norm with eps = 1e-5
+    projections: Tuple[Function, ...]  # linear maps of value, gates and output
+    maps: Optional[Tuple[StepMap, ...]]  # the same for the kernels
+    kappa: Tensor  # (2, z), scales of query and key
+    mu: Tensor  # (2, z), offsets of query and key
+    coefficients: StepCoefficients
+
+
+class NormalizedAttentionWeights(NamedTuple):
+    """Parameters of MEGALODON's attention; functions and forms for the kernels as in :class:`GatedAttentionWeights`."""
+
+    normalize: Callable[..., Tuple[Tensor, TimestepNormState]]  # of (B, 1, D), None, and the statistics before
+    norm: Optional[StepNorm]  # with eps = 1e-5
+    projections: Tuple[Function, ...]
+    maps: Optional[Tuple[StepMap, ...]]
+    scale: Tensor  # (2, H, E), of query and key
+    offset: Tensor  # (2, H, E)
+    coefficients: ComplexStepCoefficients
+    normalize_average: Function  # what follows the EMA
