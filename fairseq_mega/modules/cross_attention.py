@@ -1,12 +1,12 @@
 """Gated attention from a decoder to the encoder's output."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_mega.ops.attention import attention, attention_weights
+from fairseq_mega.ops.attention import Options, attention, attention_weights
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 
@@ -93,13 +93,14 @@ class GatedCrossAttention(nn.Module):
         key, value, padding_mask, step, prepared = source
         bias = self.relative_bias(query.size(1), key.size(1), step, prepared)
         dropout = self.attention_dropout.rate
-        options: Dict[str, Any] = {"function": self.function, "bias": bias, "padding_mask": padding_mask}
         weights = None
         if need_weights:
-            weights = attention_weights(query, key, **options)
+            weights = attention_weights(query, key, Options(self.function, bias, padding_mask=padding_mask))
             attended = torch.matmul(F.dropout(weights, dropout), value)
         else:
-            attended = attention(query, key, value, dropout=dropout, **options)
+            attended = attention(
+                query, key, value, function=self.function, bias=bias, padding_mask=padding_mask, dropout=dropout
+            )
         projected = after_silu(self.output_proj, reset, attended)
         candidate = self.activation(projected)
         if self.dropout.feature:

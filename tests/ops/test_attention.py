@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_mega.ops import attention as ops
-from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights, chunked_attention, toeplitz
+from fairseq_mega.ops.attention import FUNCTIONS, Options, attention, attention_weights, chunked_attention, toeplitz
 from tests.ops.attention_cases import compare, padding, tensors
 from tests.support.numerics import gradients, leaves
 
@@ -191,7 +191,7 @@ def test_training_saves_no_weight_matrix():
 
 def test_weights_of_softmax_sum_to_one():
     inputs = tensors(5, 7)
-    weights = attention_weights(inputs["q"], inputs["k"], function="softmax", bias=inputs["bias"], causal=True)
+    weights = attention_weights(inputs["q"], inputs["k"], Options(bias=inputs["bias"], causal=True))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, dtype=torch.float64))
 
 

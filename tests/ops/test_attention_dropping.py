@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights
+from fairseq_mega.ops.attention import FUNCTIONS, Options, attention, attention_weights
 from tests.ops.attention_cases import assert_all_close, block_size, named, output_and_gradients, tensors
 from tests.support.dropping import HASHES, hash_of, mix
 from tests.support.numerics import leaves, once
@@ -38,7 +38,7 @@ def test_share_of_dropped_weights(kernel_device, function, rates):
     ):
         assert abs(share - rate) <= 4.5 * math.sqrt(rate * (1 - rate) / count)
     if drop_key == 0.0 and dropout < 1.0:
-        plain = attention_weights(inputs["q"], inputs["k"], function=function, bias=inputs["bias"])
+        plain = attention_weights(inputs["q"], inputs["k"], Options(function, inputs["bias"]))
         torch.testing.assert_close(weights[kept], plain[kept] / (1 - dropout), rtol=1e-4, atol=1e-6)
 
 
@@ -127,7 +127,7 @@ def test_torch_paths_drop_keys(path, function):
     if function == "softmax":
         torch.testing.assert_close(out.sum(-1), (~nothing).float())
     else:
-        plain = attention_weights(inputs["q"], inputs["k"], function=function, bias=inputs["bias"])
+        plain = attention_weights(inputs["q"], inputs["k"], Options(function, inputs["bias"]))
         torch.testing.assert_close(out[kept], plain[kept])
 
 

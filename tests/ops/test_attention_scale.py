@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_mega.ops.attention import FUNCTIONS, attention, attention_weights, chunked_attention
+from fairseq_mega.ops.attention import FUNCTIONS, Options, attention, attention_weights, chunked_attention
 from tests.ops.attention_cases import block_size, compare, padding, tensors
 
 __all__ = ["block_size"]  # a fixture
@@ -31,7 +31,7 @@ def test_the_reference_takes_it_in_the_place_of_tau(function, causal, scale):
     want = without_tau(inputs, function, scale, causal, mask)
     options = {"function": function, "causal": causal, "padding_mask": mask, "scale": scale}
     torch.testing.assert_close(attention(**inputs, path="reference", **options), want)
-    weights = attention_weights(inputs["q"], inputs["k"], bias=inputs["bias"], **options)
+    weights = attention_weights(inputs["q"], inputs["k"], Options(bias=inputs["bias"], **options))
     torch.testing.assert_close(torch.matmul(weights, inputs["v"]), want)
 
 

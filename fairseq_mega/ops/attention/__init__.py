@@ -1,7 +1,7 @@
 """Single-head attention of MEGA (section 3.2): :func:`attention`, its chunked form, and paths."""
 
 import math
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -12,12 +12,12 @@ from fairseq_mega.ops.dropout import draw_seed
 
 from . import native_backward  # noqa: F401  registers the gradients of .native
 from .native import native_attention
-from .native_blocks import blocks_attention, blocks_obstacle
-from .reference import FUNCTIONS, attention_weights, laplace, toeplitz
+from .native_blocks import Arguments, blocks_attention, blocks_obstacle
+from .reference import FUNCTIONS, Options, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
 
-__all__ = ["FUNCTIONS", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
+__all__ = ["FUNCTIONS", "Options", "attention", "attention_weights", "chunked_attention", "laplace", "toeplitz"]
 
 # Numbers of attention weights (batch x queries x keys). A dense call may hold the first in training, where going
 # blockwise costs a second forward pass, and the second in evaluation, where it costs nothing; a block holds the second.
@@ -121,106 +121,77 @@ def attention(
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16; DropKey: MEGALODON (Ma et al., 2024), its code.
     """
-    if function not in FUNCTIONS:
+    return _attend(q, k, v, Options(function, bias, causal, padding_mask, dropout, drop_key, scale), path)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[str]) -> Tensor:
+    """Choose a path, and compute :func:`attention` by it."""
+    if options.function not in FUNCTIONS:
         raise ValueError(
-            f"unknown attention function {function!r} (argument `function`): choose from {', '.join(FUNCTIONS)}"
+            f"unknown attention function {options.function!r} (argument `function`): choose from {', '.join(FUNCTIONS)}"
         )
-    if not (0.0 <= dropout <= 1.0 and 0.0 <= drop_key < 1.0):
-        raise ValueError(f"dropout and drop_key are probabilities, drop_key less than 1; found {dropout}, {drop_key}")
-    if scale is not None and not 0.0 < scale < math.inf:
-        raise ValueError(f"attention: scale must be a positive number, or None for that of the function; found {scale}")
-    options: Dict[str, Any] = {
-        "function": function,
-        "bias": bias,
-        "causal": causal,
-        "padding_mask": padding_mask,
-        "drop_key": drop_key,
-        "scale": scale,
-    }
-    check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=padding_mask)
+    if not (0.0 <= options.dropout <= 1.0 and 0.0 <= options.drop_key < 1.0):
+        raise ValueError(
+            f"dropout and drop_key are probabilities, drop_key less than 1; found {options.dropout}, {options.drop_key}"
+        )
+    if options.scale is not None and not 0.0 < options.scale < math.inf:
+        raise ValueError(
+            f"attention: scale must be a positive number, or None for that of the function; found {options.scale}"
+        )
+    bias, dropout = options.bias, options.dropout
+    check_devices("attention", q=q, k=k, v=v, bias=bias, padding_mask=options.padding_mask)
     rows = q[..., 0].numel()  # batch x queries
     path = PATHS.choose(path, q, rows * k.size(-2))
     if rows * k.size(-2) == 0:  # there is no weight: an empty result or zeros, and gradients of zero
         weights = torch.matmul(q, k.transpose(-2, -1))
         return torch.matmul(weights if bias is None else weights + bias.sum(), v)
     if path == "reference":
-        weights = attention_weights(q, k, **options)
-        return torch.matmul(torch.dropout(weights, dropout, dropout > 0.0), v)
-    options["dropout"] = dropout
+        return torch.matmul(torch.dropout(attention_weights(q, k, options), dropout, dropout > 0.0), v)
     if path in ("native", "native_blocks"):
-        return _of_groups(native_attention if path == "native" else blocks_attention, q, k, v, **options)
+        return _of_groups(native_attention if path == "native" else blocks_attention, q, k, v, options)
     if path == "torch":
-        return dense_attention(q, k, v, **options)
+        return dense_attention(q, k, v, options)
     weights_per_query = rows // q.size(-2) * k.size(-2)
-    return blockwise_attention(q, k, v, **options, block_size=max(16, _dense_limits(q)[1] // weights_per_query))
+    return blockwise_attention(q, k, v, options, block_size=max(16, _dense_limits(q)[1] // weights_per_query))
 
 
-def _of_groups(
-    run: Callable[..., Tensor],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    padding_mask: Optional[Tensor],
-    scale: Optional[float],
-    **options: Any,
-) -> Tensor:
+def _of_groups(run: Callable[[Arguments], Tensor], q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor:
     """Call compiled kernels, which know one axis of groups, with tensors of the type that autocast asks for."""
+    function, bias, causal, padding_mask, dropout, drop_key, scale = options
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if scale is None:  # the kernels understand 0 as one over the number of keys that a query sees
-        scale = 1.0 / math.sqrt(q.size(-1)) if options["function"] == "softmax" else 0.0
-    leading, keys, seed = q.shape[:-2], k.size(-2), None
+        scale = 1.0 / math.sqrt(q.size(-1)) if function == "softmax" else 0.0
+    leading, keys = q.shape[:-2], k.size(-2)
     padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
-    if options["dropout"] > 0.0 or options["drop_key"] > 0.0:
-        seed = draw_seed(q.device)
-    flat = (x.expand(*leading, -1, -1).flatten(0, -3) if leading else x[None] for x in (q, k, v))
-    out = run(*flat, padding=padding, seed=seed, scale=scale, **options)
+    seed = draw_seed(q.device) if dropout > 0.0 or drop_key > 0.0 else None
+    q, k, v = (x.expand(*leading, -1, -1).flatten(0, -3) if leading else x[None] for x in (q, k, v))
+    out = run(Arguments(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale))
     return out.view(*leading, *out.shape[1:])
 
 
 def chunked_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    chunk_size: int,
-    *,
-    function: str = "softmax",
-    bias: Optional[Tensor] = None,
-    causal: bool = False,
-    padding_mask: Optional[Tensor] = None,
-    dropout: float = 0.0,
-    drop_key: float = 0.0,
-    scale: Optional[float] = None,
-    path: Optional[str] = None,
+    q: Tensor, k: Tensor, v: Tensor, chunk_size: int, *, path: Optional[str] = None, **options: Any
 ) -> Tensor:
     """Attend within consecutive chunks of ``chunk_size`` positions; the last chunk may be shorter.
 
     Args:
         q, k, v: (B, L, z), (B, L, z), (B, L, v).
         chunk_size: C, at least 1.
-        bias: the 2C - 1 values of the relative bias of one chunk.
-        padding_mask: (B, L) bool, True = padding.
-        function, causal, dropout, drop_key, scale, path: as in :func:`attention`.
+        path, options: as in :func:`attention`, but ``bias`` has the 2C - 1 values of one chunk.
 
     Returns:
         (B, L, v).
 
     Source: MEGA, section 3.4.
     """
+    given = Options(**options)
+    bias, padding_mask = given.bias, given.padding_mask
     length = q.size(1)
     rest = length % chunk_size
-    options: Dict[str, Any] = {
-        "function": function,
-        "causal": causal,
-        "dropout": dropout,
-        "drop_key": drop_key,
-        "scale": scale,
-        "path": path,
-    }
     if length == 0:
-        return attention(q, k, v, bias=bias, padding_mask=padding_mask, **options)
+        return _attend(q, k, v, given, path)
     outputs = []
     if length > rest:
 
@@ -228,10 +199,11 @@ def chunked_attention(
             return x[:, : length - rest].unflatten(1, (-1, chunk_size))
 
         mask = None if padding_mask is None else chunks(padding_mask)
-        full = attention(chunks(q), chunks(k), chunks(v), bias=bias, padding_mask=mask, **options)
+        full = _attend(chunks(q), chunks(k), chunks(v), given._replace(padding_mask=mask), path)
         outputs.append(full.flatten(1, 2))
     if rest > 0:
         tail = None if bias is None else bias[chunk_size - rest : chunk_size + rest - 1]
         mask = None if padding_mask is None else padding_mask[:, -rest:]
-        outputs.append(attention(q[:, -rest:], k[:, -rest:], v[:, -rest:], bias=tail, padding_mask=mask, **options))
+        given = given._replace(bias=tail, padding_mask=mask)
+        outputs.append(_attend(q[:, -rest:], k[:, -rest:], v[:, -rest:], given, path))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)

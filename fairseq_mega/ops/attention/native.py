@@ -6,14 +6,14 @@ buffer into weights (see csrc/attention); a second product applies them to the v
 """
 
 import math
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
 
-from .native_blocks import visible_counts
+from .native_blocks import Arguments, visible_counts
 from .reference import FUNCTIONS
 
 # Attention weights (groups x queries x keys) of a block: on a CPU they should stay in its cache; on a GPU a block has
@@ -63,36 +63,23 @@ def working_dtype(q: Tensor) -> torch.dtype:
 class Call:
     """The kernels' arguments and the buffers of a block, which forward and backward share."""
 
-    def __init__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        bias: Optional[Tensor],
-        padding: Optional[Tensor],
-        seed: Optional[Tensor],
-        function: str,
-        causal: bool,
-        dropout: float,
-        drop_key: float,
-        scale: float,
-    ) -> None:
-        groups, queries, _ = q.shape
-        keys = k.size(1)
-        if bias is None:
-            bias = torch.zeros(queries + keys - 1, device=q.device)
-        self.dtype = working_dtype(q)
-        self.blocks = list(blocks(groups, queries, keys, causal, q.device))
+    def __init__(self, a: Arguments) -> None:
+        groups, queries, _ = a.q.shape
+        keys = a.k.size(1)
+        bias = torch.zeros(queries + keys - 1, device=a.q.device) if a.bias is None else a.bias
+        self.dtype = working_dtype(a.q)
+        self.blocks = list(blocks(groups, queries, keys, a.causal, a.q.device))
         self.largest = max(math.prod(block.shape) for block in self.blocks)
         self.arguments: Dict[str, Any] = {
             "bias": bias.to(torch.float32).contiguous(),
-            "padding": None if padding is None else padding.contiguous(),
-            "counts": None if padding is None else visible_counts(padding, queries, causal),
-            "seed": seed,
-            "function": FUNCTIONS.index(function),
-            "causal": causal,
-            "scale": scale,
-            "dropout": dropout,
-            "drop_key": drop_key,
+            "padding": None if a.padding is None else a.padding.contiguous(),
+            "counts": None if a.padding is None else visible_counts(a.padding, queries, a.causal),
+            "seed": a.seed,
+            "function": FUNCTIONS.index(a.function),
+            "causal": a.causal,
+            "scale": a.scale,
+            "dropout": a.dropout,
+            "drop_key": a.drop_key,
             "queries": queries,
         }
 
@@ -104,25 +91,18 @@ def view(buffer: Tensor, block: Block) -> Tensor:
     return buffer[: math.prod(block.shape)].view(block.shape)
 
 
-def _forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Optional[Tensor],
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    function: str,
-    causal: bool,
-    dropout: float,
-    drop_key: float,
-    scale: float,
-) -> Tuple[Tensor, Tensor]:
-    call = Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
+# Of the operators' arguments, see Arguments.
+SCHEMA = "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? padding, Tensor? seed, "
+SCHEMA += "str function, bool causal, float dropout, float drop_key, float scale"
+
+
+def _forward(a: Arguments) -> Tuple[Tensor, Tensor]:
+    call, q, v = Call(a), a.q, a.v
     groups, queries = q.shape[:2]
-    softmax = function == "softmax"
+    softmax = a.function == "softmax"
     statistics = torch.empty(groups, queries if softmax else 0, 2, dtype=torch.float32, device=q.device)
     result = torch.empty(groups, queries, v.size(2), dtype=call.dtype, device=q.device)
-    q, k, factor = q.to(call.dtype), k.to(call.dtype), v.to(call.dtype)
+    q, k, factor = q.to(call.dtype), a.k.to(call.dtype), v.to(call.dtype)
     buffer = call.buffer(torch.float32, q)
     narrow = None if call.dtype == torch.float32 else call.buffer(call.dtype, q)
     run = native.operators.attention_weights_
@@ -143,31 +123,36 @@ def _forward(
     return result.to(v.dtype), statistics
 
 
-_attention = torch.library.custom_op("fairseq_mega::attention", _forward, mutates_args=())
+_attention = torch.library.custom_op(
+    "fairseq_mega::attention",
+    lambda *arguments: _forward(Arguments(*arguments)),
+    mutates_args=(),
+    schema=f"({SCHEMA}) -> (Tensor, Tensor)",
+)
 
 
 @_attention.register_fake
-def _(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale):
-    rows = q.size(1) if function == "softmax" else 0
-    return q.new_empty(q.size(0), q.size(1), v.size(2), dtype=v.dtype), q.new_empty(
-        q.size(0), rows, 2, dtype=torch.float32
-    )
+def _(*arguments: Any) -> Tuple[Tensor, Tensor]:
+    a = Arguments(*arguments)
+    groups, queries, _ = a.q.shape
+    rows = queries if a.function == "softmax" else 0
+    out = a.q.new_empty(groups, queries, a.v.size(2), dtype=a.v.dtype)
+    return out, a.q.new_empty(groups, rows, 2, dtype=torch.float32)
 
 
 def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
     ctx.options = inputs[6:]
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*inputs[:6], output[1])
+    ctx.save_for_backward(output[1], *inputs[:6])
 
 
 def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
     if grad_out is None:
-        return (None,) * 11
-    q, k, v, bias, padding, seed, statistics = ctx.saved_tensors
-    grad_q, grad_k, grad_v, grad_bias = torch.ops.fairseq_mega.attention_backward(  # see native_backward.py
-        grad_out, q, k, v, bias, padding, seed, statistics, *ctx.options
-    )
-    return grad_q, grad_k, grad_v, None if bias is None else grad_bias, *(None,) * 7
+        return (None,) * len(Arguments._fields)
+    saved = ctx.saved_tensors
+    *found, grad_bias = torch.ops.fairseq_mega.attention_backward(grad_out, *saved, *ctx.options)  # native_backward.py
+    a = Arguments(*saved[1:], *ctx.options)
+    return *found, None if a.bias is None else grad_bias, *(None,) * 7
 
 
 native.register_gradients(f"{native.NAMESPACE}::attention", _gradients, _save)
@@ -180,25 +165,11 @@ def _register(namespace: str) -> None:
 native.register(_register)
 
 
-def native_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    function: str,
-    bias: Optional[Tensor],
-    causal: bool,
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    dropout: float,
-    drop_key: float,
-    scale: float,
-) -> Tensor:
-    """Attention (G, n, v) of groups (G, n, z), (G, m, z), (G, m, v) with padding (G, m), by the compiled kernels.
+def native_attention(a: Arguments) -> Tensor:
+    """Attention (G, n, v) by the compiled kernels.
 
     Memory grows with n + m, in training too. What is dropped follows torch's seed, but differs from the torch paths.
     """
-    run: Callable[..., Tuple[Tensor, Tensor]] = _attention
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
-        run = _forward  # decoding makes many small calls: the dispatcher costs as much as they do
-    return run(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale)[0]
+        return _forward(a)[0]  # decoding makes many small calls: the dispatcher costs as much as they do
+    return _attention(*a)[0]

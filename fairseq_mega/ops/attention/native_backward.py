@@ -1,13 +1,14 @@
 """Gradients of the compiled attention: the weights are computed again, block by block, from two numbers per query."""
 
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
 
-from .native import Call, multiply, view
+from .native import SCHEMA, Call, multiply, view
+from .native_blocks import Arguments
 
 
 def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
@@ -22,22 +23,9 @@ def accumulate(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
         total += product
 
 
-def _backward(
-    grad_out: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Optional[Tensor],
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    statistics: Tensor,
-    function: str,
-    causal: bool,
-    dropout: float,
-    drop_key: float,
-    scale: float,
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    call = Call(q, k, bias, padding, seed, function, causal, dropout, drop_key, scale)
+def _backward(grad_out: Tensor, statistics: Tensor, a: Arguments) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    call, bias = Call(a), a.bias
+    q, k, v = a.q, a.k, a.v
     types = q.dtype, k.dtype, v.dtype
     q, k, v, grad_out = (tensor.to(call.dtype) for tensor in (q, k, v, grad_out.contiguous()))
     grad_bias = None if bias is None else torch.zeros(bias.size(0), dtype=torch.float64, device=q.device)
@@ -63,7 +51,7 @@ def _backward(
             weights,
             grad_logits,
             grad_bias,
-            statistics=statistics if function == "softmax" else None,
+            statistics=statistics if a.function == "softmax" else None,
             first_group=block.groups.start,
             first_row=block.rows.start,
             **call.arguments,
@@ -77,13 +65,19 @@ def _backward(
     return grad_q.to(types[0]), grad_k.to(types[1]), grad_v.to(types[2]), vector
 
 
-_attention_backward = torch.library.custom_op("fairseq_mega::attention_backward", _backward, mutates_args=())
+_attention_backward = torch.library.custom_op(
+    "fairseq_mega::attention_backward",
+    lambda grad_out, statistics, *arguments: _backward(grad_out, statistics, Arguments(*arguments)),
+    mutates_args=(),
+    schema=f"(Tensor grad_out, Tensor statistics, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
+)
 
 
 @_attention_backward.register_fake
-def _(grad_out, q, k, v, bias, padding, seed, statistics, function, causal, dropout, drop_key, scale):
-    packed = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
-    return (*packed, q.new_empty(0) if bias is None else torch.empty_like(bias))
+def _(grad_out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    a = Arguments(*arguments)
+    q, k, v = (torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in a[:3])
+    return q, k, v, q.new_empty(0) if a.bias is None else torch.empty_like(a.bias)
 
 
 def _register(namespace: str) -> None:

@@ -4,7 +4,7 @@ Threads share the groups. The numbers of a block of queries stay in cache; bfloa
 can, with sums in float32. Memory for a group is kept by each thread; backward computes the weights again.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -29,40 +29,43 @@ def visible_counts(padding: Tensor, queries: int, causal: bool) -> Tensor:
     return (~padding).sum(-1, keepdim=True, dtype=torch.int32).expand(-1, queries).contiguous()
 
 
-def blocks_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    function: str,
-    bias: Optional[Tensor],
-    causal: bool,
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    dropout: float,
-    drop_key: float,
-    scale: float,
-) -> Tensor:
-    """Attention (G, n, v) of groups (G, n, z), (G, m, z), (G, m, v) with padding (G, m), group by group.
+class Arguments(NamedTuple):
+    """Arguments of the compiled attention of groups, in the order of its operator."""
+
+    q: Tensor  # (G, n, z)
+    k: Tensor  # (G, m, z)
+    v: Tensor  # (G, m, v)
+    bias: Optional[Tensor]  # (n + m - 1,)
+    padding: Optional[Tensor]  # (G, m) bool, True = padding
+    seed: Optional[Tensor]  # of what is dropped, None where nothing is
+    function: str
+    causal: bool
+    dropout: float
+    drop_key: float
+    scale: float  # in front of the product; 0 for one over the number of keys that a query sees
+
+
+def blocks_attention(a: Arguments) -> Tensor:
+    """Attention (G, n, v), group by group.
 
     What is dropped is what the path "native" drops. Results do not depend on the number of threads.
     """
-    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
+    dtype = torch.promote_types(torch.promote_types(a.q.dtype, a.k.dtype), a.v.dtype)
     out, _ = torch.ops.fairseq_mega.attention_groups(
-        q.to(dtype),
-        k.to(dtype),
-        v.to(dtype),
-        None if bias is None else bias.to(torch.float32),
-        padding,
-        None if padding is None else visible_counts(padding, q.size(1), causal),
-        seed,
-        FUNCTIONS.index(function),
-        causal,
-        scale,
-        dropout,
-        drop_key,
+        a.q.to(dtype),
+        a.k.to(dtype),
+        a.v.to(dtype),
+        None if a.bias is None else a.bias.to(torch.float32),
+        a.padding,
+        None if a.padding is None else visible_counts(a.padding, a.q.size(1), a.causal),
+        a.seed,
+        FUNCTIONS.index(a.function),
+        a.causal,
+        a.scale,
+        a.dropout,
+        a.drop_key,
     )
-    return out.to(v.dtype)
+    return out.to(a.v.dtype)
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Attention weights written out: the measure of the fast paths, and what relu2 and laplace compute with."""
 
 import math
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -11,6 +11,18 @@ FUNCTIONS = ("softmax", "relu2", "laplace")
 # The published code's rounded values of sqrt(1/2) and sqrt(1/(4 pi)), which its checkpoints were trained with.
 LAPLACE_MU = 0.707107
 LAPLACE_SIGMA = 0.282095
+
+
+class Options(NamedTuple):
+    """Options of one call, see :func:`fairseq_mega.ops.attention.attention`."""
+
+    function: str = "softmax"
+    bias: Optional[Tensor] = None  # (n + m - 1,), see :func:`toeplitz`
+    causal: bool = False
+    padding_mask: Optional[Tensor] = None  # (..., m) bool, True = padding
+    dropout: float = 0.0
+    drop_key: float = 0.0
+    scale: Optional[float] = None  # in front of the product, in the place of 1 / tau
 
 
 def laplace(x: Tensor, mu: float = LAPLACE_MU, sigma: float = LAPLACE_SIGMA) -> Tensor:
@@ -45,35 +57,20 @@ def visible_keys(
     return visible | (nothing if future is None else nothing & future)
 
 
-def attention_weights(
-    q: Tensor,
-    k: Tensor,
-    *,
-    function: str,
-    bias: Optional[Tensor] = None,
-    causal: bool = False,
-    padding_mask: Optional[Tensor] = None,
-    drop_key: float = 0.0,
-    scale: Optional[float] = None,
-) -> Tensor:
-    """Weights ``f(Q K^T / tau + b)`` of single-head attention, masked.
+def attention_weights(q: Tensor, k: Tensor, options: Options) -> Tensor:
+    """Weights ``f(Q K^T / tau + b)`` of single-head attention, masked, before dropout.
 
     Args:
         q: (..., n, z).
         k: (..., m, z).
-        function: "softmax" (tau = sqrt z, rows sum to one), "relu2" or "laplace" (tau = number of visible keys).
-        bias: relative bias as the n + m - 1 values of its Toeplitz matrix, see :func:`toeplitz`.
-        causal: query i sees the keys up to m - n + i.
-        padding_mask: (..., m) bool, True = padding.
-        drop_key: probability that a query does not see a key (DropKey; tau does not change). A query that lost all its
-            keys has zero weights.
-        scale: a number in front of the product in the place of 1 / tau.
+        options: keys that are dropped do not change tau; a query that lost all its keys has zero weights.
 
     Returns:
         (..., n, m) in the dtype of q; softmax is computed in at least float32.
 
     Source: MEGA, Eq. 11 and 16; the visible-key count as tau is the published code's. DropKey: MEGALODON's code.
     """
+    function, bias, causal, padding_mask, _, drop_key, scale = options
     queries, keys = q.size(-2), k.size(-2)
     visible = visible_keys(queries, keys, causal, padding_mask, q.device)
     if function == "softmax":

@@ -7,38 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .reference import attention_weights, toeplitz, visible_keys
+from .reference import Options, attention_weights, toeplitz, visible_keys
 
 
-def dense_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    function: str,
-    bias: Optional[Tensor],
-    causal: bool,
-    padding_mask: Optional[Tensor],
-    dropout: float,
-    drop_key: float = 0.0,
-    scale: Optional[float] = None,
-) -> Tensor:
+def dense_attention(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor:
     """Attention of all queries at once; arguments and result as :func:`fairseq_mega.ops.attention.attention`."""
+    function, bias, causal, padding_mask, dropout, drop_key, scale = options
     if function == "softmax" and drop_key == 0.0:
         if q.size(-2) == 1 and q.dim() == 3 and padding_mask is None and dropout == 0.0:
             return _one_query(q, k, v, bias, scale)
         mask = _additive_mask(q, k, bias, causal, padding_mask)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
-    weights = attention_weights(
-        q,
-        k,
-        function=function,
-        bias=bias,
-        causal=causal,
-        padding_mask=padding_mask,
-        drop_key=drop_key,
-        scale=scale,
-    )
+    weights = attention_weights(q, k, options)
     if dropout > 0.0:
         weights = F.dropout(weights, dropout)
     return torch.matmul(weights, v)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops.attention import attention_weights
+from fairseq_mega.ops.attention import Options, attention_weights
 from fairseq_mega.ops.norm import row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState
 
@@ -66,7 +66,7 @@ def attention_step(
     shared, reset = F.silu(_split(gates, kappa.size(-1), value.size(-1))[1]).split([kappa.size(-1), value.size(-1)], -1)
     query, key = (torch.addcmul(offset, shared, scale).unsqueeze(1) for offset, scale in zip(mu, kappa))
     keys, values = keys.append(key, most), values.append(F.silu(value).unsqueeze(1), most)
-    weights = attention_weights(query, keys.steps, function=function, bias=bias)
+    weights = attention_weights(query, keys.steps, Options(function, bias))
     return torch.matmul(weights, values.steps).squeeze(1) * reset, keys, values
 
 

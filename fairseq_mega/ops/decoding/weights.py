@@ -74,7 +74,7 @@ def complex_step_coefficients(
 
 
 class GatedAttentionWeights(NamedTuple):
-    """Parameters of MEGA's gated attention; the function of a norm or a map is called where the kernels have no form."""
+    """Parameters of MEGA's gated attention: norm and maps as functions, and as kernels take them where they can."""
 
     normalize: Optional[Function]  # the norm before the sub-layer, None where it has none
     norm: Optional[StepNorm]  # the same for the kernels: a layer norm with eps = 1e-5
@@ -86,7 +86,7 @@ class GatedAttentionWeights(NamedTuple):
 
 
 class NormalizedAttentionWeights(NamedTuple):
-    """Parameters of MEGALODON's attention; functions and forms for the kernels as in :class:`GatedAttentionWeights`."""
+    """Parameters of MEGALODON's attention; norm and maps as in :class:`GatedAttentionWeights`."""
 
     normalize: Callable[..., Tuple[Tensor, TimestepNormState]]  # of (B, 1, D), None, and the statistics before
     norm: Optional[StepNorm]  # with eps = 1e-5
