@@ -1,29 +1,15 @@
-"""The language model: counts, streams in pieces of any lengths, checkpoints, options."""
+"""MEGA's language model: counts, checkpoints, options."""
 
 from argparse import Namespace
-from typing import Any, Dict
 
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.presets import preset_names
-from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, build, log_probs, task, tokens
-from tests.support.tiny_mega import EOS, PAD, dictionary, lively
-
-SOFTMAXES: Dict[str, Dict[str, Any]] = {
-    "plain": {},
-    "untied": {"share_decoder_input_output_embed": False},
-    "adaptive": ADAPTIVE,
-}
-
-
-@pytest.fixture(scope="module", params=SOFTMAXES)
-def model(request):
-    return lively(build(**SOFTMAXES[request.param]))
+from tests.support.tiny_lm import ADAPTIVE, build, task, tokens
+from tests.support.tiny_mega import lively
 
 
 @pytest.mark.parametrize(
@@ -43,117 +29,6 @@ def test_every_architecture_is_built_from_its_defaults(arch):
     if not getattr(options, "adaptive_input", False):
         options.adaptive_softmax_cutoff = None
     assert MegaLanguageModel.build_model(options, task()).max_positions() > 0
-
-
-@pytest.mark.parametrize("length", [1, 2, 4, 5, 6, 11, 20, 23])
-def test_whole_equals_chunks_equals_tokens(model, length):
-    read = tokens(2, length)
-    whole = log_probs(model, read)
-    by_token = advance(model, read.split(1, dim=1))
-    torch.testing.assert_close(by_token, whole, atol=2e-6, rtol=0)
-    by_chunk = advance(model, read.split(5, dim=1))
-    ends = torch.tensor([min(end, length) - 1 for end in range(5, length + 5, 5)])
-    torch.testing.assert_close(by_chunk, whole[:, ends], atol=2e-6, rtol=0)
-
-
-@pytest.mark.parametrize("pieces", [(11, 12), (3, 8, 12), (1, 9, 13), (5, 5, 13), (22, 1)])
-def test_pieces_may_cross_chunk_ends(model, pieces):
-    read = tokens(2, 23)
-    ends = torch.tensor(pieces).cumsum(0) - 1
-    torch.testing.assert_close(
-        advance(model, read.split(pieces, dim=1)), log_probs(model, read)[:, ends], atol=2e-6, rtol=0
-    )
-
-
-def test_future_and_padding_change_nothing(model):
-    read = tokens(2, 17)
-    changed = read.clone()
-    changed[:, 12] = (changed[:, 12] - 1).clamp(min=2) + (changed[:, 12] == 2).long()
-    before, after = log_probs(model, read), log_probs(model, changed)
-    torch.testing.assert_close(before[:, :12], after[:, :12], atol=1e-7, rtol=0)
-    assert (before[:, 12:] - after[:, 12:]).abs().amax(dim=-1).min() > 1e-6  # chunk ends do not stop the EMA
-    padded = torch.cat([read, torch.full((2, 6), PAD)], dim=1)
-    torch.testing.assert_close(log_probs(model, padded)[:, :17], before, atol=2e-6, rtol=0)
-    torch.testing.assert_close(log_probs(model, read.flip(0)), before.flip(0), atol=2e-6, rtol=0)
-
-
-@pytest.mark.parametrize("group", [1, 4, 5, 15, 40])
-def test_carried_streams(model, group):
-    """Three streams of different lengths side by side, the shorter ones dropping out, give the whole's results."""
-    read, lengths = tokens(3, 33), (33, 20, 9)
-    whole = log_probs(model, read)
-    carry = Carry()
-    for begin in range(0, 33, group):
-        streams = [row for row in (1, 0, 2) if lengths[row] > begin]
-        piece = read[streams, begin : begin + group].clone()
-        for row, stream in enumerate(streams):
-            piece[row, lengths[stream] - begin :] = PAD
-        out = model(piece, carry=carry, streams=streams, position=begin)
-        found = model.get_normalized_probs(out, log_probs=True).float()
-        for row, stream in enumerate(streams):
-            end = min(lengths[stream], begin + group)
-            torch.testing.assert_close(found[row, : end - begin], whole[stream, begin:end], atol=2e-6, rtol=0)
-
-
-def test_streams_out_of_order_are_refused(model):
-    carry = Carry()
-    model(tokens(2, 5), carry=carry, streams=[0, 1], position=0)
-    with pytest.raises(ValueError, match=r"streams \[0, 2\] are to go on at token 5, but streams \[0, 1\]"):
-        model(tokens(2, 5), carry=carry, streams=[0, 2], position=5)
-    with pytest.raises(ValueError, match="go on at token 10.* were read up to 5"):
-        model(tokens(2, 5), carry=carry, streams=[0, 1], position=10)
-    model(tokens(1, 5), carry=carry, streams=[7], position=0)  # a new stream may begin any time
-
-
-def test_state_has_constant_size():
-    model = lively(build())
-    state, sizes = None, []
-    for _ in range(23):
-        _, state = model.decoder.advance(tokens(1, 1), state)
-        sizes.append(sum(len(part.attention.keys) for part in state.cache))
-    assert sizes == [2 * ((step + 1) % 5) for step in range(23)]
-
-
-@pytest.mark.parametrize(
-    "prompt", [[[4, 5, 6], [7, 8, PAD]], [[4, 5, 6, 7, 8, 9, 10, 11], [12, 13, 14, 15, PAD, PAD, PAD, PAD]]]
-)
-def test_beam_search_equals_recomputation(model, prompt):
-    model = model.float()
-    prompt = torch.tensor(prompt)
-    results = []
-    for candidate in (model, Recomputing(model)):
-        incremental = candidate is model
-        generator = SequenceGenerator([candidate], dictionary(), beam_size=4, max_len_a=1, max_len_b=9, min_len=2)
-        assert generator.model.has_incremental_states() == incremental
-        sample = {"net_input": {"src_tokens": prompt, "src_lengths": prompt.ne(PAD).sum(1)}}
-        results.append(generator.generate([candidate], sample, prefix_tokens=prompt, bos_token=EOS))
-    model.double()
-    for row in (0, 1):
-        for found, expected in zip(results[0][row], results[1][row]):
-            assert found["tokens"].tolist() == expected["tokens"].tolist()
-            torch.testing.assert_close(found["positional_scores"], expected["positional_scores"], atol=1e-4, rtol=0)
-        start = prompt[row][prompt[row] != PAD].tolist()
-        assert results[0][row][0]["tokens"].tolist()[: len(start)] == start
-
-
-def test_recomputed_layers_give_the_same_gradients():
-    read, gradients = tokens(2, 23), []
-    for recompute in (False, True):
-        model = lively(build(checkpoint_activations=recompute)).train()
-        log_probs(model, read).square().mean().backward()
-        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], gradient, msg=f"gradient of {name}")
-
-
-def test_half_precision_and_autocast():
-    for options in SOFTMAXES.values():
-        model = build(**options)
-        read = tokens(2, 12)
-        exact = log_probs(model.eval(), read)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            cast = log_probs(model, read)
-        assert cast.isfinite().all() and (cast.float() - exact).abs().max() < 0.1
 
 
 def test_checkpoints_of_simple_biases():

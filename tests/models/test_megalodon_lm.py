@@ -1,4 +1,4 @@
-"""MEGALODON's language model: counts, streams in pieces of any lengths, the window of statistics, options."""
+"""MEGALODON's language model: counts, streams in random pieces, the window of statistics, options."""
 
 import re
 from argparse import Namespace
@@ -7,30 +7,18 @@ from typing import Any, Dict, List
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_mega.models.carry import Carry
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from fairseq_mega.models.presets import preset_names
 from fairseq_mega.modules.layer import LayerContext
 from tests.support import tiny_classifier, tiny_images
-from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, log_probs, task, tokens
-from tests.support.tiny_mega import EOS, PAD, dictionary, lively
+from tests.support.tiny_lm import advance, log_probs, task, tokens
+from tests.support.tiny_mega import PAD, lively
 from tests.support.tiny_megalodon import build
 
-SOFTMAXES: Dict[str, Dict[str, Any]] = {
-    "plain": {"scale_embedding": True},
-    "untied": {"share_decoder_input_output_embed": False, "layer_scale": True},
-    "adaptive": ADAPTIVE,
-}
 LENGTH = 23
-
-
-@pytest.fixture(scope="module", params=SOFTMAXES)
-def model(request):
-    return lively(build(**SOFTMAXES[request.param]))
 
 
 @pytest.mark.parametrize(
@@ -71,81 +59,6 @@ def test_random_pieces_equal_the_whole(lengths, chunk):
         torch.testing.assert_close(advance(model, read.split(pieces, dim=1)), whole[:, positions], atol=2e-6, rtol=0)
 
 
-def test_pieces_with_each_softmax(model):
-    read = tokens(2, LENGTH)
-    for pieces in ((11, 12), (3, 8, 12), (1,) * LENGTH):
-        ends = torch.tensor(pieces).cumsum(0) - 1
-        torch.testing.assert_close(
-            advance(model, read.split(pieces, dim=1)), log_probs(model, read)[:, ends], atol=2e-6, rtol=0
-        )
-
-
-def test_future_padding_and_order_change_nothing(model):
-    read = tokens(2, 17)
-    changed = read.clone()
-    changed[:, 12] = (changed[:, 12] - 1).clamp(min=2) + (changed[:, 12] == 2).long()
-    before, after = log_probs(model, read), log_probs(model, changed)
-    torch.testing.assert_close(before[:, :12], after[:, :12], atol=1e-7, rtol=0)
-    assert (before[:, 12:] - after[:, 12:]).abs().amax(dim=-1).min() > 1e-6  # chunk ends stop neither EMA nor norm
-    right = torch.cat([read, torch.full((2, 6), PAD)], dim=1)
-    torch.testing.assert_close(log_probs(model, right)[:, :17], before, atol=2e-6, rtol=0)
-    left = torch.cat([torch.full((2, 10), PAD), read], dim=1)  # two chunks of it
-    torch.testing.assert_close(log_probs(model, left)[:, 10:], before, atol=2e-6, rtol=0)
-    torch.testing.assert_close(log_probs(model, read.flip(0)), before.flip(0), atol=2e-6, rtol=0)
-
-
-@pytest.mark.parametrize("group", [1, 4, 15, 40])
-def test_carried_streams(model, group):
-    """Three streams of different lengths side by side, the shorter ones dropping out, give the whole's results."""
-    read, lengths = tokens(3, 33), (33, 20, 9)
-    whole = log_probs(model, read)
-    carry = Carry()
-    for begin in range(0, 33, group):
-        streams = [row for row in (1, 0, 2) if lengths[row] > begin]
-        piece = read[streams, begin : begin + group].clone()
-        for row, stream in enumerate(streams):
-            piece[row, lengths[stream] - begin :] = PAD
-        out = model(piece, carry=carry, streams=streams, position=begin)
-        found = model.get_normalized_probs(out, log_probs=True).float()
-        for row, stream in enumerate(streams):
-            end = min(lengths[stream], begin + group)
-            torch.testing.assert_close(found[row, : end - begin], whole[stream, begin:end], atol=2e-6, rtol=0)
-
-
-def test_documents_of_a_batch_know_nothing_of_each_other(model):
-    """A stream that begins anew in the place of one that went on: as read alone."""
-    carry, first, second = Carry(), tokens(2, 10), tokens(1, 12, seed=5)
-    model(first, carry=carry, streams=[0, 1], position=0)
-    out = model(second, carry=carry, streams=[7], position=0)
-    alone = log_probs(model, second)
-    torch.testing.assert_close(model.get_normalized_probs(out, log_probs=True).float(), alone, atol=2e-6, rtol=0)
-
-
-def test_state_has_constant_size():
-    model, sizes = lively(build()), []
-    state: Any = None
-    for _ in range(LENGTH):
-        _, state = model.decoder.advance(tokens(1, 1), state)
-        sizes.append(sum(len(part.attention.keys) for part in state.cache))
-    assert sizes == [2 * ((step + 1) % 5) for step in range(LENGTH)]
-    assert state.memory.final_norm.count.item() == LENGTH
-
-
-@pytest.mark.parametrize("prompt", [[[4, 5, 6], [7, 8, PAD]], [[4, 5, 6, 7, 8, 9], [12, 13, 14, PAD, PAD, PAD]]])
-def test_beam_search_equals_recomputation(model, prompt):
-    model = model.float()
-    prompt = torch.tensor(prompt)
-    results = []
-    for candidate in (model, Recomputing(model)):
-        generator = SequenceGenerator([candidate], dictionary(), beam_size=4, max_len_a=1, max_len_b=9, min_len=2)
-        sample = {"net_input": {"src_tokens": prompt, "src_lengths": prompt.ne(PAD).sum(1)}}
-        results.append(generator.generate([candidate], sample, prefix_tokens=prompt, bos_token=EOS))
-    model.double()
-    for found, expected in zip(*(rows[0] + rows[1] for rows in results)):
-        assert found["tokens"].tolist() == expected["tokens"].tolist()
-        torch.testing.assert_close(found["positional_scores"], expected["positional_scores"], atol=1e-4, rtol=0)
-
-
 def published_window(model, read, chunk, window):
     """Log probabilities of a text read as the published code reads it: two chunks at a time, then the statistics."""
     stream = LayerContext(return_state=True)
@@ -178,28 +91,6 @@ def test_window_of_statistics(pieces):
     torch.testing.assert_close(expected[:, :30], whole[:, :30], atol=2e-6, rtol=0)
     assert (expected[:, 30:] - whole[:, 30:]).abs().amax(dim=-1).min() > 1e-6
     torch.testing.assert_close(log_probs(windowed, read), whole)  # one call without a state
-
-
-def test_recomputed_layers_give_the_same_gradients():
-    read, gradients = tokens(2, LENGTH), []
-    for recompute in (False, True):
-        model = lively(build(checkpoint_activations=recompute)).train()
-        log_probs(model, read).square().mean().backward()
-        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], gradient, msg=f"gradient of {name}")
-        assert gradient.abs().max() > 0, name
-
-
-@pytest.mark.parametrize("softmax", SOFTMAXES)
-def test_bfloat16_and_autocast(softmax):
-    model = build(**SOFTMAXES[softmax]).eval()
-    read = tokens(2, 12)
-    exact = log_probs(model, read)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = log_probs(model, read)
-    assert (cast.float() - exact).abs().max() < 0.1
-    assert (log_probs(model.bfloat16(), read) - exact).abs().max() < 0.1
 
 
 @torch.no_grad()
