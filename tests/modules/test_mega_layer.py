@@ -41,40 +41,6 @@ def stream(built, x, pieces, padding_mask=None, **source):
 PIECES = [(1,) * 13, (13,), (3, 8, 2), (4, 4, 4, 1), (1, 12), (11, 2), (5, 5, 3), (2, 2, 9)]
 
 
-@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
-@pytest.mark.parametrize("chunk_size", [-1, 1, 4, 5, 13, 20])
-@pytest.mark.parametrize("bias", ["simple", "rotary"])
-def test_any_pieces_equal_the_whole(function, chunk_size, bias):
-    built = layer(attention_function=function, chunk_size=chunk_size, relative_bias=bias, cross_attention=True)
-    x, source = hidden(13), hidden(SOURCE, seed=2)
-    whole = run(built, x, encoder_out=source).hidden
-    for pieces in PIECES:
-        out, last = stream(built, x, pieces, encoder_out=source)
-        torch.testing.assert_close(out, whole, msg=f"pieces {pieces}")
-        kept = 13 if chunk_size < 0 else 13 % chunk_size
-        assert len(last.cache.attention.keys) == kept and last.cache.cross_attention.step == 13
-
-
-@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
-@pytest.mark.parametrize("chunk_size", [-1, 4])
-def test_streams_remember_padding(function, chunk_size):
-    """Padded steps, at the start or inside, stay padded for later steps (and nothing becomes NaN)."""
-    built = layer(attention_function=function, chunk_size=chunk_size)
-    x = hidden(13)
-    mask = torch.zeros(BATCH, 13, dtype=torch.bool)
-    mask[1, :5] = True
-    mask[2, 5:7] = True
-    whole = run(built, x, padding_mask=mask).hidden
-    changed = run(built, x + mask.unsqueeze(-1), padding_mask=mask).hidden
-    torch.testing.assert_close(changed[~mask], whole[~mask], msg="the content of padding matters")
-    for pieces in PIECES[1:]:  # none ends within the padding
-        out, _ = stream(built, x, pieces, mask)
-        assert torch.isfinite(out).all()
-        torch.testing.assert_close(out[~mask], whole[~mask], msg=f"pieces {pieces}")
-        spoilt, _ = stream(built, x.masked_fill(mask.unsqueeze(-1), float("nan")), pieces, mask)
-        torch.testing.assert_close(spoilt[~mask], whole[~mask], msg=f"NaN at padding, pieces {pieces}")
-
-
 def hidden_and_gradients(built, x, mask, source, source_mask):
     """Outputs at real positions, and all gradients of them: of real inputs and of the parameters."""
     leaves = [x.clone().requires_grad_(), source.clone().requires_grad_()]
@@ -110,27 +76,6 @@ def test_no_value_at_padding_reaches_anything(function, chunk_size, bidirectiona
 
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
-def test_left_padding_of_a_causal_layer_changes_nothing(function):
-    built = layer(attention_function=function)
-    x = hidden(6)
-    mask = torch.zeros(BATCH, 9, dtype=torch.bool)
-    mask[:, :3] = True
-    padded = run(built, torch.cat([hidden(3, seed=7), x], dim=1), padding_mask=mask).hidden
-    torch.testing.assert_close(padded[:, 3:], built(x).hidden)
-
-
-@pytest.mark.parametrize("chunk_size", [-1, 4])
-def test_causality(chunk_size):
-    built = layer(chunk_size=chunk_size)
-    x = hidden(11)
-    before = built(x).hidden
-    x[:, 6] += 1.0
-    after = built(x).hidden
-    torch.testing.assert_close(after[:, :6], before[:, :6])
-    assert (after[:, 6:] - before[:, 6:]).abs().amin(dim=(0, 2)).min() > 1e-9
-
-
-@pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
 @pytest.mark.parametrize("chunk_size", [-1, 4])
 @pytest.mark.parametrize("norm", ["layernorm", "scalenorm", "rmsnorm", "batchnorm"])
 def test_right_padding_of_an_encoder_layer_changes_nothing(function, chunk_size, norm):
@@ -141,12 +86,6 @@ def test_right_padding_of_an_encoder_layer_changes_nothing(function, chunk_size,
         mask[:, length:] = True
         padded = run(built, torch.cat([x, hidden(6, seed=8)], dim=1), padding_mask=mask).hidden
         torch.testing.assert_close(padded[:, :length], built(x).hidden, msg=f"length {length}")
-
-
-def test_rows_do_not_see_each_other():
-    built = layer(bidirectional=True, chunk_size=4)
-    x, order = hidden(10), torch.tensor([2, 0, 1])
-    torch.testing.assert_close(built(x[order]).hidden, built(x).hidden[order])
 
 
 def test_state_is_reordered():

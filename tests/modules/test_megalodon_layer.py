@@ -1,7 +1,7 @@
 """MEGALODON's layer: streams, padding, causality, dropout, precision, initialisation, and bad shapes."""
 
 import math
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from fairseq_mega.modules.errors import FieldError
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.initialization import INIT_MODES
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
-from tests.support.layers import reorder, run
+from tests.support.layers import run
 
 BATCH, WIDTH = 3, 8
 SHAPE: Dict[str, Any] = {
@@ -39,58 +39,6 @@ def hidden(length: int, seed: int = 1) -> Tensor:
     return torch.randn(BATCH, length, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def stream(built: Any, x: Tensor, pieces: Any, mask: Optional[Tensor] = None) -> Tuple[Tensor, Any]:
-    out, outputs = None, []
-    masks = [None] * len(pieces) if mask is None else mask.split(pieces, dim=1)
-    for piece, own in zip(x.split(pieces, dim=1), masks):
-        out = run(built, piece, out, padding_mask=own, return_state=True)
-        outputs.append(out.hidden)
-    return torch.cat(outputs, dim=1), out
-
-
-def tensors_of(state: Any) -> Iterator[Tensor]:
-    """Every tensor of a nesting of tuples."""
-    if isinstance(state, Tensor):
-        yield state
-    elif isinstance(state, tuple):
-        for part in state:
-            yield from tensors_of(part)
-
-
-@pytest.mark.parametrize("chunk_size", [-1, 1, 4, 5, 13, 20])
-def test_any_pieces_equal_the_whole(chunk_size: int) -> None:
-    built, x = layer(chunk_size=chunk_size), hidden(13)
-    whole = run(built, x, return_state=True)
-    torch.testing.assert_close(whole.hidden, built(x).hidden)
-    for pieces in PIECES:
-        out, last = stream(built, x, pieces)
-        torch.testing.assert_close(out, whole.hidden, msg=f"pieces {pieces}")
-        assert len(last.cache.attention.keys) == (13 if chunk_size < 0 else 13 % chunk_size)
-        for got, want in zip(tensors_of(last.memory), tensors_of(whole.memory)):
-            torch.testing.assert_close(got, want, msg=f"memory after pieces {pieces}")
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("chunk_size", [-1, 1, 5])
-def test_single_steps_of_decoding_equal_the_whole(chunk_size: int, heads: int, dtype: torch.dtype) -> None:
-    """Without gradients steps go a shorter way; a beam may go on from each of them in several ways."""
-    built, x = layer(chunk_size=chunk_size, heads=heads, layer_scale=True).to(dtype), hidden(13).to(dtype)
-    tolerance = {torch.float32: 2e-5, torch.float64: 1e-12, torch.bfloat16: 0.1}[dtype]
-    steps: List[Any] = []
-    with torch.no_grad():
-        whole = run(built, x, return_state=True)
-        for piece in x.split(1, dim=1):
-            steps.append(run(built, piece, steps[-1] if steps else None, return_state=True))
-        again = run(built, x[:, 8:9], steps[7], return_state=True)
-    assert torch.equal(again.hidden, steps[8].hidden)
-    out = torch.cat([found.hidden for found in steps], dim=1)
-    torch.testing.assert_close(out, whole.hidden, rtol=0, atol=tolerance * whole.hidden.abs().max().item())
-    for got, want in zip(tensors_of(steps[-1].memory), tensors_of(whole.memory)):
-        assert got.dtype == want.dtype
-        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
-
-
 def test_a_step_prepared_before_a_change_of_weights() -> None:
     """What steps keep is of the parameters as they are."""
     built, x = layer(), hidden(6)
@@ -102,83 +50,6 @@ def test_a_step_prepared_before_a_change_of_weights() -> None:
         built.attention.ema.gamma.add_(0.5)
         changed = run(built, x[:, 5:], out, return_state=True).hidden
     torch.testing.assert_close(changed, run(built, x[:, 5:], out, return_state=True).hidden)
-
-
-@pytest.mark.parametrize("chunk_size", [-1, 4])
-def test_gradients_cross_pieces(chunk_size: int) -> None:
-    """Memory and cache are differentiable: pieces give the gradients of the whole."""
-    built, found = layer(chunk_size=chunk_size), []
-    for pieces in ((13,), (4, 8, 1), (3, 5, 5)):
-        x = hidden(13).requires_grad_()
-        out, _ = stream(built, x, pieces)
-        found.append(torch.autograd.grad(out.square().sum(), [x, *built.parameters()]))
-    for others in found[1:]:
-        for got, want in zip(others, found[0]):
-            torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize("chunk_size", [-1, 4])
-def test_streams_remember_padding(chunk_size: int) -> None:
-    built, x = layer(chunk_size=chunk_size), hidden(13)
-    mask = torch.zeros(BATCH, 13, dtype=torch.bool)
-    mask[1, :5] = True
-    mask[2, 5:7] = True
-    whole = run(built, x, padding_mask=mask).hidden
-    for pieces in PIECES[1:]:  # none ends within the padding
-        for value in (0.0, 7.0, math.nan, math.inf):
-            out, _ = stream(built, x.masked_fill(mask.unsqueeze(-1), value), pieces, mask)
-            torch.testing.assert_close(out[~mask], whole[~mask], msg=f"{value} at padding, pieces {pieces}")
-
-
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_no_value_at_padding_reaches_a_gradient(bidirectional: bool) -> None:
-    built, mask = layer(chunk_size=4, bidirectional=bidirectional), torch.zeros(BATCH, 13, dtype=torch.bool)
-    mask[0, 8:] = mask[1, 2:4] = mask[2] = True
-    found = []
-    for value in (0.0, math.nan):
-        x = hidden(13).masked_fill(mask.unsqueeze(-1), value).requires_grad_()
-        out = run(built, x, padding_mask=mask).hidden[~mask]
-        found.append([out, *torch.autograd.grad(out.square().sum(), list(built.parameters()))])
-    for got, want in zip(found[1], found[0]):
-        torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize(("chunk_size", "left"), [(-1, 3), (4, 4), (4, 8)])
-def test_padding_on_either_side_changes_nothing(chunk_size: int, left: int) -> None:
-    """On the left of a layer with chunks as long as whole chunks: where chunks end is a matter of columns."""
-    built, x = layer(chunk_size=chunk_size), hidden(6)
-    mask = torch.ones(BATCH, left + 6 + 3, dtype=torch.bool)
-    mask[:, left : left + 6] = False
-    padded = torch.cat([hidden(left, seed=7), x, hidden(3, seed=8)], dim=1)
-    torch.testing.assert_close(run(built, padded, padding_mask=mask).hidden[:, left : left + 6], built(x).hidden)
-
-
-@pytest.mark.parametrize("chunk_size", [-1, 4])
-def test_right_padding_of_a_bidirectional_layer_changes_nothing(chunk_size: int) -> None:
-    built = layer(bidirectional=True, chunk_size=chunk_size)
-    for length in (3, 4, 7):
-        x, mask = hidden(length), torch.zeros(BATCH, length + 6, dtype=torch.bool)
-        mask[:, length:] = True
-        padded = run(built, torch.cat([x, hidden(6, seed=8)], dim=1), padding_mask=mask).hidden
-        torch.testing.assert_close(padded[:, :length], built(x).hidden, msg=f"length {length}")
-
-
-@pytest.mark.parametrize("chunk_size", [-1, 4])
-def test_causality(chunk_size: int) -> None:
-    built, x = layer(chunk_size=chunk_size), hidden(11)
-    before = built(x).hidden
-    x[:, 6] += 1.0
-    after = built(x).hidden
-    torch.testing.assert_close(after[:, :6], before[:, :6], rtol=0, atol=1e-13)
-    assert (after[:, 6:] - before[:, 6:]).abs().amin(dim=(0, 2)).min() > 1e-9
-
-
-def test_rows_do_not_see_each_other() -> None:
-    built, x, order = layer(chunk_size=4), hidden(10), torch.tensor([2, 0, 1])
-    torch.testing.assert_close(built(x[order]).hidden, built(x).hidden[order])
-    first = run(built, x, return_state=True)
-    after = run(built, x[:, :3], first, return_state=True).hidden
-    torch.testing.assert_close(run(built, x[order, :3], reorder(first, order)).hidden, after[order])
 
 
 def test_long_streams_keep_their_statistics() -> None:
