@@ -13,10 +13,39 @@ from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import add_plain_norms, check_state_dict
+from .options.completion import check_at_least
 from .options.flags import naming_flags
 
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
 SCALES = (None, "once", "twice")  # 0 where that is not known
+TASKS = "lra-text, lra-image or speech_commands"
+CHANGES: Dict[str, Dict[str, Any]] = {  # of the options of layers, in every classifier
+    "encoder_embed_dim": {"default": 128},
+    "encoder_layers": {"default": 4},
+    "normalize_before": {"alias": "--encoder-normalize-before"},
+}
+BOUNDS = {
+    "encoder_layers": 1,
+    "max_positions": 1,
+    "sentence_class_num": 2,
+    "classifier_layers": 0,
+    "classifier_out_dim": 1,
+}
+
+
+def check_classifier(cfg: DictConfig, task: Any) -> None:
+    """Raise a ValueError where the options of a classifier are out of range or do not suit the task."""
+    check_at_least(cfg, BOUNDS)
+    expected = getattr(task, "input_type", None)
+    if expected is None:
+        raise ValueError(f"a classifier needs a task that classifies: give --task {TASKS}")
+    if cfg.input_type is not None and str(cfg.input_type) != expected:
+        raise ValueError(
+            f"--input-type {cfg.input_type}: the data of this task are --input-type {expected}; leave the option out, "
+            f"or give another --arch or --task"
+        )
+    if expected == "image" and str(cfg.sen_rep_type) == "cls":
+        raise ValueError("--sen-rep-type cls: real numbers have no <CLS> symbol, give --sen-rep-type mp")
 
 
 def input_table(cfg: DictConfig, task: Any) -> nn.Module:
@@ -34,7 +63,7 @@ def padding_index(task: Any) -> Optional[int]:
 def encoder_of(
     cfg: DictConfig, task: Any, embedding: nn.Module, layers: Iterable[nn.Module], norm: str, chunk_size: int = -1
 ) -> SequenceEncoder:
-    """The encoder of a classifier with ClassifierOptions: pre-norm models end with a norm, named by ``norm``."""
+    """The encoder of a classifier with the options CLASSIFIER: pre-norm models end with a norm, named by ``norm``."""
     final_norm = build_norm(norm, cfg.encoder_embed_dim) if cfg.normalize_before else None
     return SequenceEncoder(embedding, layers, final_norm, padding_index(task), chunk_size, cfg.checkpoint_activations)
 
@@ -43,7 +72,7 @@ class SequenceClassifier(BaseFairseqModel):
     """An encoder, a mean or first position, and a head; with two documents, one encoder reads both.
 
     Args:
-        cfg: a completed configuration with ClassifierOptions.
+        cfg: a completed configuration with the options CLASSIFIER.
         task: gives ``input_type``, the number of ``documents``; for text its ``dictionary``, for
             speech the ``scaling`` of its samples.
         encoder: of the documents.

@@ -1,7 +1,9 @@
 """What all classifiers of colour images have in common, whichever layers they have."""
 
-from typing import Dict, Iterable
+from argparse import Namespace
+from typing import Dict, Iterable, Type, Union
 
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -11,7 +13,26 @@ from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
 from .checkpoints import add_plain_norms, check_state_dict
+from .options.completion import check_at_least, complete
 from .options.flags import naming_flags
+
+BOUNDS = {"encoder_layers": 1, "image_size": 1, "patch_size": 1, "image_class_num": 2}
+
+
+def complete_images(options: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace], **bounds: int) -> DictConfig:
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+
+    Args:
+        options: of the model.
+        cfg: the configuration.
+        bounds: least values of options, besides those of all image classifiers.
+
+    Raises:
+        ValueError: where an option is out of range.
+    """
+    completed = complete(options, cfg)
+    check_at_least(completed, {**BOUNDS, **bounds})
+    return completed
 
 
 class ImageClassifier(BaseFairseqModel):
@@ -52,7 +73,7 @@ class PatchClassifier(ImageClassifier):
     mean.
 
     Args:
-        cfg: completed, with ImageOptions, a width and RecomputationOptions.
+        cfg: completed, with the options IMAGES, a width and --checkpoint-activations.
         layers: pre-norm ones, made once the embedding is.
         final_norm: the norm after them.
 

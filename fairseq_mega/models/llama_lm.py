@@ -12,11 +12,16 @@ from fairseq_mega.modules.llama_layer import LlamaLayer
 from fairseq_mega.modules.norm import RMSNorm
 
 from .mega_lm import MegaLanguageModel
-from .mega_lm_decoder import LanguageModelDecoder
-from .options.language_model import complete_language_model
+from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
 from .options.layer_config import llama_layer_config
-from .options.llama_lm import LlamaLanguageModelConfig
+from .options.option import of_side, with_options
+from .options.table import LANGUAGE_MODEL, LLAMA
 from .tables import decoder_table
+
+
+@with_options(*of_side("decoder", LLAMA), *LANGUAGE_MODEL)
+class LlamaLanguageModelConfig:
+    """Command-line options of ``--arch llama_lm``."""
 
 
 class LlamaLanguageModelDecoder(LanguageModelDecoder):

@@ -1,10 +1,10 @@
 """MEGA encoder-decoder for translation (MEGA, Ma et al., ICLR 2023, section 4.4 and Table 10)."""
 
 from argparse import Namespace
-from typing import Any, Dict, Union
+from typing import Any, Dict, Optional, Union
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
-from omegaconf import DictConfig
+from omegaconf import II, DictConfig
 from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import postpone
@@ -13,11 +13,46 @@ from .checkpoints import add_empty_buffers, check_state_dict
 from .decode_weights import DecodesPacked
 from .mega_decoder import MegaDecoder
 from .mega_encoder import MegaEncoder
-from .options.completion import check_at_least, complete
-from .options.layers import check_embedding_norm
-from .options.mega import MegaConfig
-from .options.tables import check_tables
-from .tables import decoder_table, plain_table
+from .options.completion import check_at_least, check_embedding_norm, complete
+from .options.option import Option, following, of_side, with_options
+from .options.table import DECODER_TABLES, LATE_DROPOUT, MEGA, TARGET_POSITIONS
+from .tables import check_tables, decoder_table, plain_table
+
+
+@with_options(
+    *of_side("encoder", MEGA),
+    *following(MEGA),
+    Option("encoder_embed_path", Optional[str], None, "pretrained encoder embeddings"),
+    *DECODER_TABLES,
+    Option(
+        "share_all_embeddings",
+        bool,
+        False,
+        "one table for source, target and output (needs a joined dictionary; an adaptive softmax has tables of its "
+        "own)",
+    ),
+    Option(
+        "published_source_padding",
+        bool,
+        False,
+        "let cross attention count source positions from the start of the padded batch, as the published code does, so "
+        "that a left-padded sentence's scores depend on its batch; by default they do not",
+    ),
+    LATE_DROPOUT,
+    Option("max_source_positions", int, II("task.max_source_positions")),
+    TARGET_POSITIONS._replace(type=int),
+    encoder_embed_dim={"help": "encoder width d"},
+    encoder_layers={"help": "number of encoder layers"},
+    encoder_hidden_dim={"help": "width v of the attention's values in the encoder"},
+    encoder_ffn_embed_dim={"help": "inner width of the encoder's FFN, 0 for none (default: --encoder-hidden-dim)"},
+    encoder_chunk_size={"help": "attention chunk C of the encoder, -1 for full attention"},
+    decoder_embed_dim={"help": "decoder width (default: the encoder's)"},
+    decoder_layers={"help": "number of decoder layers"},
+    decoder_embed_path={"help": "pretrained decoder embeddings"},
+    share_decoder_input_output_embed={"help": "one table for the decoder's input and output embeddings"},
+)
+class MegaConfig:
+    """Command-line options of ``--arch mega``, named as in the published code."""
 
 
 @register_model("mega", dataclass=MegaConfig)

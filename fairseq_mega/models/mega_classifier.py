@@ -1,7 +1,7 @@
 """MEGA classifiers of the Long Range Arena and of raw speech (MEGA, Ma et al., ICLR 2023, 4.1, 4.2 and Table 8)."""
 
 from argparse import Namespace
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from fairseq.models import register_model
 from omegaconf import DictConfig
@@ -9,10 +9,40 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
 
-from .classifier import SequenceClassifier, encoder_of, input_table
-from .options.classifier import check_classifier
+from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
+from .options.completion import check_embedding_norm, complete
 from .options.layer_config import layer_config
-from .options.mega_classifier import MegaClassifierConfig, complete_classifier
+from .options.option import Option, of_side, with_options
+from .options.table import CLASSIFIER, MEGA
+
+
+@with_options(
+    *of_side("encoder", MEGA),
+    Option("act_dropout", Optional[float], None, "--hidden-dropout and --activation-dropout in one, as published"),
+    *CLASSIFIER,
+    **CHANGES,
+    encoder_hidden_dim={"default": 256},
+    encoder_z_dim={"default": 64, "alias": "--z-dim"},
+    encoder_n_dim={"alias": "--n-dim"},
+    encoder_chunk_size={"alias": "--chunk-size"},
+    normalization_type={"alias": "--norm-type"},
+    no_scale_embedding={"help": "without effect: classifiers never scale their embeddings"},
+)
+class MegaClassifierConfig:
+    """Command-line options of ``--arch mega_lra``; the published names of its options are understood too."""
+
+
+def complete_classifier(cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+
+    Raises:
+        ValueError: where options contradict each other.
+    """
+    completed = complete(MegaClassifierConfig, cfg)
+    check_embedding_norm(completed)
+    if completed.act_dropout is not None:
+        completed.hidden_dropout = completed.activation_dropout = completed.act_dropout
+    return completed
 
 
 @register_model("mega_lra", dataclass=MegaClassifierConfig)

@@ -9,10 +9,25 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
-from .image_classifier import PatchClassifier
-from .options.images import complete_images
+from .image_classifier import PatchClassifier, complete_images
 from .options.layer_config import image_layer_config
-from .options.mega_image import MegaImageConfig
+from .options.option import of_side, with_options
+from .options.table import DROPOUT, IMAGES, MEGA_WIDTHS, NORM, RECOMPUTATION
+
+
+@with_options(
+    *of_side("encoder", MEGA_WIDTHS),
+    NORM._replace(alias="--norm-type"),
+    DROPOUT._replace(default=0.0, help="dropout of EMA output, candidate and FFN output"),
+    RECOMPUTATION,
+    *IMAGES,
+    encoder_embed_dim={"default": 768},
+    encoder_layers={"default": 12},
+    encoder_hidden_dim={"default": 1536},
+    encoder_z_dim={"default": 256},
+)
+class MegaImageConfig:
+    """Command-line options of ``--arch mega_image``; the defaults are the paper's model for ImageNet (Table 11)."""
 
 
 @register_model("mega_image", dataclass=MegaImageConfig)

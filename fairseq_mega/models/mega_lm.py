@@ -12,8 +12,33 @@ from fairseq_mega.compat.patches import architectures
 
 from .checkpoints import add_empty_buffers, add_plain_norms, check_state_dict
 from .decode_weights import DecodesPacked
-from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder
-from .options.mega_lm import MegaLanguageModelConfig, complete_language_model
+from .mega_lm_decoder import LanguageModelDecoder, MegaLanguageModelDecoder, complete_language_model
+from .options.completion import check_embedding_norm
+from .options.option import Option, of_side, with_options
+from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGA
+
+
+@with_options(
+    *of_side("decoder", MEGA),
+    Option("no_affine_final_norm", bool, False, "final norm without parameters"),
+    *LANGUAGE_MODEL,
+    DOCUMENTS,
+)
+class MegaLanguageModelConfig:
+    """Command-line options of ``--arch mega_lm``, named as in the published code."""
+
+
+def complete_mega_lm(cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill and check a configuration of any origin.
+
+    Raises:
+        ValueError: where options are out of range or contradict each other.
+    """
+    completed = complete_language_model(MegaLanguageModelConfig, cfg)
+    check_embedding_norm(completed)
+    if completed.no_affine_final_norm and not completed.normalize_before:
+        raise ValueError("--no-affine-final-norm: only --normalize-before models have a final norm")
+    return completed
 
 
 @register_model("mega_lm", dataclass=MegaLanguageModelConfig)
@@ -36,7 +61,7 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
     @classmethod
     def build_decoder(cls, cfg: Union[DictConfig, Namespace], dictionary: Dictionary) -> LanguageModelDecoder:
         """The decoder of a configuration of any origin; other layers bring another one."""
-        return MegaLanguageModelDecoder(complete_language_model(cfg), dictionary)
+        return MegaLanguageModelDecoder(complete_mega_lm(cfg), dictionary)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:

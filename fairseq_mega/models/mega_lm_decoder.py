@@ -1,10 +1,12 @@
 """Decoders of language models: plain or adaptive tables, streams of any length."""
 
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from argparse import Namespace
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
 
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
@@ -16,17 +18,41 @@ from fairseq_mega.modules.state import StreamState
 
 from .carry import Carry
 from .decoder_stack import DecoderStack, IncrementalState, mega_layers
+from .options.completion import check_at_least, complete
 from .options.layer_config import layer_config
-from .tables import adaptive_softmax, decoder_table, token_embedding
+from .tables import adaptive_softmax, check_tables, decoder_table, token_embedding
 
 UNLIMITED = 10**9  # positions, where nothing in the model depends on how many there are
+
+
+def complete_language_model(dataclass_type: Type[FairseqDataclass], cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+
+    Raises:
+        ValueError: where options are out of range or contradict each other.
+    """
+    completed = complete(dataclass_type, cfg)
+    given = vars(cfg) if isinstance(cfg, Namespace) else cfg
+    if given.get("max_target_positions") is None:
+        completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
+    check_at_least(completed, {"decoder_layers": 1, "late_dropout": 0})
+    check_tables(completed)
+    if completed.share_decoder_input_output_embed and completed.decoder_input_dim not in (
+        None,
+        completed.decoder_embed_dim,
+    ):
+        raise ValueError(
+            f"--decoder-input-dim {completed.decoder_input_dim}: --share-decoder-input-output-embed needs a table as "
+            f"wide as --decoder-embed-dim {completed.decoder_embed_dim}; leave out either of the two"
+        )
+    return completed
 
 
 class LanguageModelDecoder(DecoderStack):
     """Causal layers between an input table and a softmax, plain or adaptive.
 
     Args:
-        cfg: a completed configuration with LanguageModelOptions.
+        cfg: a completed configuration with the options LANGUAGE_MODEL.
         dictionary: of the tokens.
         embedding: over the input table.
         layers: each follows :class:`fairseq_mega.modules.layer.Layer`.

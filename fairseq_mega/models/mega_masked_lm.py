@@ -13,10 +13,36 @@ from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.symbol_head import SymbolHead
 
 from .checkpoints import check_state_dict
+from .options.completion import check_at_least, check_embedding_norm, complete
 from .options.flags import naming_flags
 from .options.layer_config import layer_config
-from .options.mega_masked_lm import MegaMaskedLanguageModelConfig, complete_masked_language_model
+from .options.option import Option, of_side, with_options
+from .options.table import LONGEST, MEGA
 from .tables import plain_table, token_embedding
+
+
+@with_options(
+    *of_side("encoder", MEGA),
+    LONGEST,
+    Option("no_final_norm", bool, False, "pre-norm layers without a norm after the last one"),
+    Option("no_hidden_layer", bool, False, "a head without its hidden layer"),
+    Option("share_encoder_input_output_embed", bool, False, "one table for the input's embeddings and the output"),
+    Option("token_types", int, 0, "rows of a table whose first one is added to every embedding; 0 for none"),
+)
+class MegaMaskedLanguageModelConfig:
+    """Command-line options of ``--arch mega_masked_lm``."""
+
+
+def complete_masked_language_model(cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill and check a configuration of any origin; see :func:`fairseq_mega.models.options.completion.complete`.
+
+    Raises:
+        ValueError: where options are out of range or contradict each other.
+    """
+    completed = complete(MegaMaskedLanguageModelConfig, cfg)
+    check_embedding_norm(completed)
+    check_at_least(completed, {"encoder_layers": 1, "max_positions": 1, "token_types": 0})
+    return completed
 
 
 @register_model("mega_masked_lm", dataclass=MegaMaskedLanguageModelConfig)

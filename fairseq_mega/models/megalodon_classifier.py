@@ -24,10 +24,28 @@ from fairseq_mega.modules.megalodon.norms import GroupNorm
 from fairseq_mega.modules.padding import zero_padding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .classifier import SequenceClassifier, input_table, padding_index
-from .options.classifier import check_classifier
+from .classifier import CHANGES, SequenceClassifier, check_classifier, input_table, padding_index
+from .options.completion import complete
 from .options.layer_config import megalodon_layer_config
-from .options.megalodon_classifier import MegalodonClassifierConfig, complete_megalodon_classifier
+from .options.option import of_side, with_options
+from .options.table import ACTIVATION, CLASSIFIER, EMA_NORM, MEGALODON, PRE_NORM
+
+
+@with_options(
+    *of_side("encoder", MEGALODON),
+    EMA_NORM,
+    ACTIVATION._replace(help="without effect: MEGALODON's is SiLU"),
+    PRE_NORM._replace(help="without effect: MEGALODON's norms stand before"),
+    *CLASSIFIER,
+    **CHANGES,
+    encoder_hidden_dim={"default": 256},
+    encoder_z_dim={"default": 64, "alias": "--z-dim"},
+    encoder_n_dim={"alias": "--n-dim"},
+    encoder_chunk_size={"alias": "--chunk-size"},
+    classifier_layers={"default": 0},
+)
+class MegalodonClassifierConfig:
+    """Command-line options of ``--arch megalodon_lra``."""
 
 
 class ProjectedEncoder(SequenceEncoder):
@@ -70,9 +88,9 @@ class MegalodonClassifier(SequenceClassifier):
         Raises:
             ValueError: where options are out of range or contradict each other or the task.
         """
-        cfg = complete_megalodon_classifier(cfg)
+        cfg = complete(MegalodonClassifierConfig, cfg)
         check_classifier(cfg, task)
-        config = megalodon_layer_config(cfg, "encoder", "max_positions", ema_norm=str(cfg.ema_norm))
+        config = megalodon_layer_config(cfg, "encoder", "max_positions")
         embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=task.input_type == "text")
         encoder = ProjectedEncoder(embedding, config, cfg.encoder_layers, padding_index(task))
         width = config.embed_dim * (1 if int(task.documents) == 1 else 4)

@@ -17,10 +17,27 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import GroupNorm
 
-from .image_classifier import PatchClassifier
-from .options.images import complete_images
+from .image_classifier import PatchClassifier, complete_images
 from .options.layer_config import megalodon_layer_config, stochastic_depth
-from .options.megalodon_image import MegalodonImageConfig
+from .options.option import of_side, with_options
+from .options.table import IMAGES, MEGALODON_KIND, MEGALODON_WIDTHS
+
+
+@with_options(
+    *of_side("encoder", MEGALODON_WIDTHS),
+    *MEGALODON_KIND,
+    *IMAGES,
+    encoder_embed_dim={"default": 768},
+    encoder_layers={"default": 12},
+    encoder_hidden_dim={"default": 1536},
+    encoder_ffn_embed_dim={"default": 1920},
+    encoder_z_dim={"default": 256},
+    dropout={"help": "dropout of each sub-layer's output"},
+)
+class MegalodonImageConfig:
+    """Command-line options of ``--arch megalodon_image``; the defaults are our interpretation of the paper's model for
+    ImageNet (MEGALODON, Table 4).
+    """
 
 
 @register_model("megalodon_image", dataclass=MegalodonImageConfig)

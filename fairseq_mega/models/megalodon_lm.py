@@ -18,13 +18,60 @@ from fairseq_mega.modules.state import StreamState
 from fairseq_mega.modules.trunk import TrunkOutput
 
 from .mega_lm import MegaLanguageModel
-from .mega_lm_decoder import LanguageModelDecoder
+from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
+from .options.completion import check_at_least
 from .options.layer_config import megalodon_layer_config
-from .options.megalodon_lm import MegalodonLanguageModelConfig, complete_megalodon
+from .options.option import Option, of_side, with_options
+from .options.table import DOCUMENTS, LANGUAGE_MODEL, MEGALODON
 from .statistics_window import run_in_window
 from .tables import decoder_table
 
 IMPOSSIBLE = -1e4  # as a logit: its share is 0 in every precision, and a smoothed loss stays finite
+
+
+@with_options(
+    *of_side("decoder", MEGALODON),
+    Option("scale_embedding", bool, False, "scale embeddings by sqrt(d)"),
+    Option(
+        "statistics_window",
+        int,
+        0,
+        "chunks over which streams of an evaluation take the norms' statistics anew: 6 as in the published code; 0 for "
+        "all of the text, as in the paper",
+    ),
+    Option(
+        "no_padding_logit",
+        bool,
+        False,
+        "give padding no probability, for models whose vocabulary had no padding, as the converted ones of "
+        "XuezheMax/megalodon",
+    ),
+    *LANGUAGE_MODEL,
+    DOCUMENTS,
+)
+class MegalodonLanguageModelConfig:
+    """Command-line options of ``--arch megalodon_lm``."""
+
+
+def complete_megalodon(cfg: Union[DictConfig, Namespace]) -> DictConfig:
+    """Fill and check a configuration of any origin.
+
+    Raises:
+        ValueError: where options are out of range or contradict each other.
+    """
+    completed = complete_language_model(MegalodonLanguageModelConfig, cfg)
+    check_at_least(completed, {"statistics_window": 0})
+    if completed.statistics_window > 0 and completed.decoder_chunk_size < 1:
+        raise ValueError(
+            f"--statistics-window {completed.statistics_window} counts chunks: give --decoder-chunk-size, or leave it "
+            f"out"
+        )
+    if completed.no_padding_logit and completed.adaptive_softmax_cutoff is not None:
+        raise ValueError(
+            f"--no-padding-logit: the model needs a plain output, not --adaptive-softmax-cutoff "
+            f"{completed.adaptive_softmax_cutoff}; leave out either of the two"
+        )
+    return completed
 
 
 class MegalodonLanguageModelDecoder(LanguageModelDecoder):

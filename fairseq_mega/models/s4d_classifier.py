@@ -9,11 +9,16 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.s4d_layer import S4dLayer
 
-from .classifier import SequenceClassifier, encoder_of, input_table
-from .options.classifier import check_classifier
+from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
 from .options.layer_config import s4d_layer_config
-from .options.s4d_classifier import S4dClassifierConfig
+from .options.option import of_side, with_options
+from .options.table import CLASSIFIER, S4D
+
+
+@with_options(*of_side("encoder", S4D), *CLASSIFIER, **CHANGES, classifier_layers={"default": 0})
+class S4dClassifierConfig:
+    """Command-line options of ``--arch s4d_lra``."""
 
 
 @register_model("s4d_lra", dataclass=S4dClassifierConfig)

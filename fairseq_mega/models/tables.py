@@ -15,6 +15,30 @@ from fairseq_mega.modules.embedding import TokenEmbedding, token_table
 logger = logging.getLogger(__name__)
 
 
+def check_tables(cfg: DictConfig) -> None:
+    """Raise a ValueError where options of the tables of a completed configuration contradict each other."""
+    adaptive_softmax = cfg.adaptive_softmax_cutoff is not None
+    if cfg.adaptive_input and cfg.decoder_embed_path:
+        raise ValueError("--decoder-embed-path fills one plain table: leave out --adaptive-input or the former")
+    if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
+        raise ValueError("--tie-adaptive-weights ties --adaptive-input to --adaptive-softmax-cutoff: give both")
+    if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:
+        raise ValueError("--tie-adaptive-proj needs --tie-adaptive-weights")
+    if cfg.share_decoder_input_output_embed and (cfg.adaptive_input or adaptive_softmax):
+        raise ValueError(
+            "--share-decoder-input-output-embed shares one plain table: with --adaptive-input and "
+            "--adaptive-softmax-cutoff give --tie-adaptive-weights instead"
+        )
+    if cfg.tie_adaptive_weights:
+        for option in ("cutoff", "factor"):
+            tables, softmax = cfg[f"adaptive_input_{option}"], cfg[f"adaptive_softmax_{option}"]
+            if tables is not None and tables != softmax:
+                raise ValueError(
+                    f"--tie-adaptive-weights needs equal bands: --adaptive-input-{option} is {tables}, "
+                    f"--adaptive-softmax-{option} is {softmax}"
+                )
+
+
 def band_ends(option: str, value: str, symbols: int) -> List[int]:
     """Ends of the bands of an adaptive input or softmax, from a comma-separated list.
 

@@ -9,11 +9,23 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.classifier_inputs import PositionedEmbedding
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 
-from .classifier import SequenceClassifier, encoder_of, input_table
-from .options.classifier import check_classifier
+from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
 from .options.layer_config import transformer_layer_config
-from .options.transformer_classifier import TransformerClassifierConfig
+from .options.option import Option, of_side, with_options
+from .options.table import CLASSIFIER, TRANSFORMER
+
+
+@with_options(
+    *of_side("encoder", TRANSFORMER),
+    Option("encoder_sinusoidal_pos", bool, False, "sinusoidal positions instead of a learned vector for each"),
+    Option("share_encoder_layers", bool, False, "one set of weights for all layers"),
+    *CLASSIFIER,
+    **CHANGES,
+    activation_dropout={"alias": "--act-dropout"},
+)
+class TransformerClassifierConfig:
+    """Command-line options of ``--arch transformer_lra``."""
 
 
 @register_model("transformer_lra", dataclass=TransformerClassifierConfig)

@@ -10,10 +10,24 @@ from torch import Tensor
 from fairseq_mega.compat.patches.torchvision_operators import import_timm
 from fairseq_mega.modules.images import check_images, check_patches
 
-from .image_classifier import ImageClassifier
+from .image_classifier import ImageClassifier, complete_images
 from .options.flags import naming_flags
-from .options.images import complete_images
-from .options.vit_image import VitImageConfig
+from .options.option import of_side, with_options
+from .options.table import DROPOUT, IMAGES, TRANSFORMER_WIDTHS
+
+
+@with_options(
+    *of_side("encoder", TRANSFORMER_WIDTHS),
+    DROPOUT._replace(default=0.0, help="dropout of each sub-layer's output"),
+    *IMAGES,
+    encoder_embed_dim={"default": 768},
+    encoder_layers={"default": 12},
+    encoder_ffn_embed_dim={"default": 3072},
+    encoder_attention_heads={"default": 12},
+    drop_path={"default": 0.1},
+)
+class VitImageConfig:
+    """Command-line options of ``--arch vit_image``; the defaults are DeiT-B (Touvron et al., ICML 2021)."""
 
 
 @register_model("vit_image", dataclass=VitImageConfig)

@@ -8,12 +8,11 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_mega.models.checkpoint_files import origin_of
-from fairseq_mega.models.classifier import SequenceClassifier
+from fairseq_mega.models.classifier import TASKS, SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
-from fairseq_mega.models.options.classifier import TASKS
 
 from .classification import ClassificationTask
 from .image_classification import ImageClassificationTask

@@ -1,67 +1,102 @@
-"""The options of the models: declared once, revised where a model's differ."""
+"""The options of the models: rows of one table, and what is made of them."""
 
 import ast
-from dataclasses import dataclass, field, fields
+import inspect
+from collections import Counter, defaultdict
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Any, DefaultDict, Dict, List, Optional, Set
 
 import pytest
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models import MODEL_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
 
-from fairseq_mega.models import options
-from fairseq_mega.models.options.revised import revised
+from fairseq_mega import models
+from fairseq_mega.models.options.option import Option, following, layer_fields, of_side, with_options
+from fairseq_mega.models.options.table import IMAGES, LAYERS
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.llama_layer import LlamaLayerConfig
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.s4d_layer import S4dLayerConfig
+from fairseq_mega.modules.transformer_layer import TransformerLayerConfig
 
-FOLDER = Path(options.__file__).parent
 OURS = [name for name, config in MODEL_DATACLASS_REGISTRY.items() if config.__module__.startswith("fairseq_mega.")]
+SHAPE = (
+    Option("{side}_width", int, 8, "width", "embed_dim"),
+    Option("{side}_inner", Optional[int], None, "default: --{side}-width", "ffn_dim", lambda inner, read: inner or 3),
+    Option("{side}_depth", int, 2, "depth"),
+    Option("kind", ChoiceEnum(["a", "b"]), "a", "kind", "heads"),
+)
 
 
-@dataclass
-class Shared:
-    width: int = field(default=8, metadata={"help": "width"})
-    depth: int = field(default=2, metadata={"help": "depth"})
+@with_options(*of_side("encoder", SHAPE), kind={"default": "b", "alias": "--sort"})
+class Own:
+    """Options of a model."""
 
 
-@dataclass
-@revised(defaults={"width": 16}, aliases={"depth": "--layers"}, help={"depth": "layers"})
-class Own(Shared):
-    """Of a model."""
-
-    speed: int = 1
+@with_options(*of_side("encoder", SHAPE), *following(SHAPE))
+class Both:
+    """Options of an encoder and of a decoder that follows it."""
 
 
-def test_revised_options():
-    own = {option.name: option for option in fields(Own)}
-    assert [*own] == ["width", "depth", "speed"] and Own() == Own(16, 2, 1)
-    assert dict(own["width"].metadata) == {"help": "width"} and own["width"].type is int
-    assert dict(own["depth"].metadata) == {"help": "layers", "argparse_alias": "--layers"}
-    assert (Own.__name__, Own.__module__, Own.__doc__) == ("Own", __name__, "Of a model.")
+def test_a_class_of_options() -> None:
+    options: Any = Own
+    own = {option.name: option for option in fields(options) if option.name != "_name"}
+    assert [*own] == ["encoder_width", "encoder_inner", "encoder_depth", "kind"]
+    assert [option.default for option in own.values()] == [8, None, 2, "b"]
+    assert dict(own["encoder_inner"].metadata) == {"help": "default: --encoder-width"}
+    assert dict(own["kind"].metadata) == {"help": "kind", "argparse_alias": "--sort"}
+    assert (Own.__name__, Own.__module__, Own.__doc__) == ("Own", __name__, "Options of a model.")
 
 
-def test_the_shared_options_stay():
-    assert Shared() == Shared(8, 2)
-    assert [dict(option.metadata) for option in fields(Shared)] == [{"help": "width"}, {"help": "depth"}]
+def test_a_decoder_that_follows_leaves_its_shape_open() -> None:
+    rows = following(SHAPE)
+    assert [row.name for row in rows] == ["decoder_width", "decoder_inner", "decoder_depth"]
+    assert [row.type for row in rows] == [Optional[int], Optional[int], int]
+    assert [row.default for row in rows] == [None, None, 2]
 
 
-def test_only_inherited_options_are_revised():
-    with pytest.raises(KeyError, match="height"):
-        revised(defaults={"height": 1})(Own)
+@pytest.mark.parametrize(("table", "changes", "odd"), [((), {"height": {}}, "height"), (SHAPE[3:] * 2, {}, "kind")])
+def test_rows_that_do_not_fit(table: Any, changes: Dict[str, Any], odd: str) -> None:
+    with pytest.raises(ValueError, match=f"twice, or not at all: {odd}"):
+        with_options(*table, **changes)
 
 
-def test_each_option_is_declared_once():
-    """Of each type: a decoder beside an encoder may leave its shape open, one that stands alone may not."""
-    declared: Dict[Tuple[str, str], List[str]] = {}
-    for path in sorted(FOLDER.glob("*.py")):
+def test_fields_of_a_layer() -> None:
+    """Names in place of members of an enumeration; what the model or the layer lacks is left out."""
+    cfg = OmegaConf.structured(Both)
+    cfg.kind, cfg.decoder_inner = "b", 5
+    assert isinstance(cfg.kind, Enum)
+    encoder = layer_fields(LlamaLayerConfig, (*SHAPE, Option("rope", float, 1.0, "", "rope_base")), cfg, "encoder")
+    assert encoder == {"embed_dim": 8, "ffn_dim": 3, "heads": "b"} and type(encoder["heads"]) is str
+    assert layer_fields(LlamaLayerConfig, SHAPE, cfg, "decoder") == {"embed_dim": 8, "ffn_dim": 5, "heads": "b"}
+
+
+def test_each_option_is_declared_once() -> None:
+    declared: List[str] = []
+    for path in Path(inspect.getfile(models)).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                for line in node.body:
-                    if isinstance(line, ast.AnnAssign):
-                        option = ast.unparse(line.target), ast.unparse(line.annotation)
-                        declared.setdefault(option, []).append(node.name)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Option":
+                declared.append(ast.literal_eval(node.args[0]))
     assert len(declared) > 50, len(declared)
-    assert {option: classes for option, classes in declared.items() if len(classes) > 1} == {}
+    assert {name: count for name, count in Counter(declared).items() if count > 1} == {}
 
 
-def test_switches_are_off_by_default():
+def test_a_field_of_a_layer_has_one_option() -> None:
+    """In every table, so that an error about the field can name it."""
+    found: DefaultDict[str, Set[str]] = defaultdict(set)
+    for option in (*LAYERS, *IMAGES):
+        found[option.field].add(option.name)
+    del found[""]
+    kinds: Any = (MegaLayerConfig, MegalodonLayerConfig, LlamaLayerConfig, TransformerLayerConfig, S4dLayerConfig)
+    of_layers = {field.name for kind in kinds for field in fields(kind)}
+    assert found.keys() - of_layers == {"image_size", "patch_size"}  # of what is before the layers
+    assert {field: names for field, names in found.items() if len(names) > 1} == {}
+
+
+def test_switches_are_off_by_default() -> None:
     """fairseq's flag of an option that is on would switch it off: --normalize-before, say, would be post-norm."""
     switches = [
         (model, option) for model in OURS for option in fields(MODEL_DATACLASS_REGISTRY[model]) if option.type is bool

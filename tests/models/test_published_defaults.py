@@ -11,9 +11,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_mega.models.mega_classifier import complete_classifier
+from fairseq_mega.models.mega_lm import complete_mega_lm
 from fairseq_mega.models.options.completion import complete
-from fairseq_mega.models.options.mega_classifier import complete_classifier
-from fairseq_mega.models.options.mega_lm import complete_language_model
 from tests.support.published_defaults import (
     IMAGE,
     LANGUAGE_MODELING,
@@ -64,7 +64,7 @@ def resolved(arch):
     """Defaults of an architecture; what says "as that one" is that one's."""
     cfg = parse("--arch", arch, "--task", TASK_OF[arch]).model
     if TASK_OF[arch] == "mega_language_modeling":
-        completed = complete_language_model(cfg)
+        completed = complete_mega_lm(cfg)
     elif "encoder_z_dim" in cfg and TASK_OF[arch] != "translation":
         completed = complete_classifier(cfg)
     else:

@@ -8,7 +8,7 @@ from fairseq.models import MODEL_REGISTRY
 
 from fairseq_mega.convert.building import stand_in
 from fairseq_mega.lab.report.documents import sizes
-from fairseq_mega.models.options.megalodon_lm import complete_megalodon
+from fairseq_mega.models.megalodon_lm import complete_megalodon
 from fairseq_mega.models.presets import preset
 
 

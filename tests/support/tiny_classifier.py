@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-from fairseq_mega.models.options.classifier import INPUT_TYPES
+from fairseq_mega.models.options.table import INPUT_TYPES
 from fairseq_mega.models.presets import preset
 from tests.support.tiny_mega import PAD, dictionary
 

@@ -20,9 +20,9 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_REGISTRY
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.building import stand_in
 from fairseq_mega.convert.options import flat_options
+from fairseq_mega.models.mega_lm import complete_mega_lm
+from fairseq_mega.models.megalodon_lm import complete_megalodon
 from fairseq_mega.models.options.layer_config import layer_config, megalodon_layer_config
-from fairseq_mega.models.options.mega_lm import complete_language_model
-from fairseq_mega.models.options.megalodon_lm import complete_megalodon
 from fairseq_mega.models.presets import preset
 
 from .adaptive_memory import adaptive_input_bytes, adaptive_output_bytes
@@ -68,7 +68,7 @@ def step_of(
     Raises:
         ValueError: for a model of which the formula does not tell.
     """
-    cfg = (complete_megalodon if megalodon else complete_language_model)(Namespace(**options))
+    cfg = (complete_megalodon if megalodon else complete_mega_lm)(Namespace(**options))
     adaptive = cfg.adaptive_softmax_cutoff is not None
     if cfg.checkpoint_activations:
         raise ValueError("--checkpoint-activations: the formula tells of models that keep all")

@@ -1,1 +1,1 @@
-"""Options of the models: one class for each thing that models share, and for each model the class that joins them."""
+"""Options of the models: the table of those that models share, and what is made of it."""

@@ -31,3 +31,9 @@ def check_at_least(cfg: DictConfig, bounds: Mapping[str, int]) -> None:
     for option, least in bounds.items():
         if cfg[option] < least:
             raise ValueError(f"{flag(option)} {cfg[option]}: must be at least {least}")
+
+
+def check_embedding_norm(cfg: DictConfig) -> None:
+    """Raise a ValueError where a norm on the embeddings would be followed by another one."""
+    if cfg.normalize_embedding and cfg.normalize_before:
+        raise ValueError("--normalize-embedding is for post-norm models: leave out --normalize-before or the former")

@@ -7,8 +7,8 @@ from typing import Any, List, Sequence
 from fairseq_mega.lab.inspect.layer_memory import WIDE, megalodon_layer_bytes
 from fairseq_mega.lab.inspect.memory import GIB, model_of
 from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.models.megalodon_lm import complete_megalodon
 from fairseq_mega.models.options.layer_config import megalodon_layer_config
-from fairseq_mega.models.options.megalodon_lm import complete_megalodon
 from fairseq_mega.models.presets import preset
 
 SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to symbols

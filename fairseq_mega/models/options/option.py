@@ -1,0 +1,103 @@
+"""Options as rows of a table: the dataclass that fairseq reads, and the fields of a layer, are made of them."""
+
+from dataclasses import field, fields, make_dataclass
+from enum import Enum
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
+
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import DictConfig
+
+Configuration = TypeVar("Configuration")
+
+
+def as_given(value: Any, read: Mapping[str, Any]) -> Any:
+    """Return the value of an option as a layer's field has it: a name in place of a member of an enumeration."""
+    return str(value) if isinstance(value, Enum) else value
+
+
+class Option(NamedTuple):
+    """One option of a model.
+
+    Attributes:
+        name: of the option; ``{side}`` in it, and in the help, stands for encoder or decoder.
+        type: which fairseq's parser reads: a type, Optional of a type, or a ChoiceEnum.
+        default: value of the option where none is given.
+        help: its line in ``--help``; none for an option that copies the task's.
+        field: of the layer's configuration that the option sets, "" for none.
+        convert: from the option's value, and the fields that the rows before have set, to the field's value.
+        alias: second flag, "" for none.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    help: str = ""
+    field: str = ""
+    convert: Callable[[Any, Mapping[str, Any]], Any] = as_given
+    alias: str = ""
+
+
+def of_side(side: str, table: Sequence[Option]) -> List[Option]:
+    """Return the rows of a table for a side of a model, "encoder" or "decoder"."""
+    return [option._replace(name=option.name.format(side=side), help=option.help.format(side=side)) for option in table]
+
+
+def following(table: Sequence[Option]) -> List[Option]:
+    """Return the rows for a decoder whose layers are as the encoder's where nothing else is given."""
+    sided = [option for option in table if "{side}" in option.name]
+    return of_side("decoder", [_open(option) if option.field else option for option in sided])
+
+
+def _open(option: Option) -> Option:
+    kind = option.type if option.default is None else Optional[option.type]
+    return option._replace(type=kind, default=None, help="default: the encoder's")
+
+
+def with_options(*table: Option, **changes: Mapping[str, Any]) -> Callable[[type], Type[FairseqDataclass]]:
+    """Decorate a class with nothing but a docstring: it becomes a dataclass of fairseq with these options.
+
+    Args:
+        table: the options, without sides.
+        changes: names of options to what differs from their rows, such as ``{"default": 8, "alias": "--width"}``.
+
+    Raises:
+        ValueError: if an option stands in the table twice, or is changed and does not stand there.
+    """
+    names = [option.name for option in table]
+    odd = sorted({name for name in names if names.count(name) > 1} | (changes.keys() - set(names)))
+    if odd:
+        raise ValueError(f"options that stand in the table twice, or not at all: {', '.join(odd)}")
+
+    def make(described: type) -> Type[FairseqDataclass]:
+        rows = [option._replace(**changes.get(option.name, {})) for option in table]
+        made = make_dataclass(described.__name__, [_field(row) for row in rows], bases=(FairseqDataclass,))
+        made.__module__, made.__doc__ = described.__module__, described.__doc__
+        return made
+
+    return make
+
+
+def _field(option: Option) -> Tuple[str, Any, Any]:
+    metadata = {"help": option.help, "argparse_alias": option.alias}
+    given = {key: text for key, text in metadata.items() if text}
+    return option.name, option.type, field(default=option.default, metadata=given)
+
+
+def layer_fields(kind: Type[Configuration], table: Sequence[Option], cfg: DictConfig, side: str) -> Dict[str, Any]:
+    """Return the fields of a layer's configuration that the options of a model set.
+
+    Args:
+        kind: dataclass of the layer's configuration; fields that it lacks are left out.
+        table: options of the layers, with sides.
+        cfg: a completed configuration; options that it lacks are left out.
+        side: "encoder" or "decoder"; what a decoder leaves open is as in the encoder.
+    """
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    found: Dict[str, Any] = {}
+    for option in table:
+        name = option.name.format(side=side)
+        if option.field in known and name in cfg:
+            value, of_encoder = cfg[name], option.name.format(side="encoder")
+            value = cfg[of_encoder] if value is None and of_encoder in cfg else value
+            found[option.field] = option.convert(value, found)
+    return found

@@ -1,0 +1,292 @@
+"""The table of options that models share: for each its name, type, default and help, and the field of a layer it sets.
+
+Names are those of the published code; ``{side}`` stands for encoder or decoder. Defaults of widths are those of the
+paper's base (MEGA, Table 10). Options of a single model stand beside it.
+"""
+
+from typing import Any, Mapping, Optional
+
+from fairseq.dataclass import ChoiceEnum
+from omegaconf import II
+
+from fairseq_mega.modules.activation import ACTIVATIONS
+from fairseq_mega.modules.classifier_head import POOLINGS
+from fairseq_mega.modules.megalodon.config import DROPPED, EMA_NORMS
+from fairseq_mega.modules.megalodon.initialization import INIT_MODES
+from fairseq_mega.modules.norm import NORMS
+from fairseq_mega.modules.relative_bias import BIASES
+from fairseq_mega.modules.state_space import INITIALIZATIONS
+from fairseq_mega.ops.attention import FUNCTIONS
+
+from .option import Option
+
+INPUT_TYPES = ("text", "image")
+ActivationChoice = ChoiceEnum(list(ACTIVATIONS))
+NormChoice = ChoiceEnum(list(NORMS))
+
+
+def as_hidden(inner: Optional[int], read: Mapping[str, Any]) -> int:
+    """Return the inner width of an FFN, which is v where none is given."""
+    return read["hidden_dim"] if inner is None else inner
+
+
+def as_llama(inner: Optional[int], read: Mapping[str, Any]) -> int:
+    """Return the inner width of an FFN, 8/3 of d rounded up to a multiple of 256 where none is given."""
+    return -(-8 * read["embed_dim"] // 768) * 256 if inner is None else inner
+
+
+def negated(switch: bool, read: Mapping[str, Any]) -> bool:
+    """Return whether a switch that leaves something out is off."""
+    return not switch
+
+
+def as_reach(truncation: int, read: Mapping[str, Any]) -> Optional[int]:
+    """Return the reach of the EMA's kernel, None for all."""
+    return truncation if truncation > 0 else None
+
+
+# Rows of layers of several kinds.
+WIDTH = Option("{side}_embed_dim", int, 512, "width d", "embed_dim")
+DEPTH = Option("{side}_layers", int, 6, "number of layers")
+VALUES = Option("{side}_hidden_dim", int, 1024, "width v of the attention's values", "hidden_dim")
+SHARED = Option("{side}_z_dim", int, 128, "width z of the shared query/key representation", "z_dim")
+EMA = Option("{side}_n_dim", int, 16, "EMA dimensions N per feature, 0 for no EMA", "ema_dim")
+FFN = Option("{side}_ffn_embed_dim", int, 512, "inner width of the FFN", "ffn_dim")
+OPEN_FFN = FFN._replace(type=Optional[int], default=None)
+HEADS = Option("{side}_attention_heads", int, 1, "attention heads", "heads")
+CHUNK = Option("{side}_chunk_size", int, -1, "attention chunk C, -1 for full attention", "chunk_size")
+ACTIVATION = Option("activation_fn", ActivationChoice, "silu", "activation function", "activation")
+NORM = Option("normalization_type", NormChoice, "layernorm", "norm of all sub-layers", "norm")
+PRE_NORM = Option("normalize_before", bool, False, "norm before each sub-layer instead of after it", "normalize_before")
+ROPE = Option("rope_base", float, 10000.0, "base of the rotary positions", "rope_base")
+DROPOUT = Option("dropout", float, 0.1, "dropout of embeddings and of each sub-layer's output", "dropout")
+ATTENTION_DROPOUT = Option("attention_dropout", float, 0.0, "dropout of attention weights", "attention_dropout")
+HIDDEN_DROPOUT = Option("hidden_dropout", float, 0.0, "dropout of the attention's values", "hidden_dropout")
+FFN_DROPOUT = Option("activation_dropout", float, 0.0, "dropout after the activation of the FFN", "activation_dropout")
+RECOMPUTATION = Option(
+    "checkpoint_activations",
+    bool,
+    False,
+    "recompute each layer in the backward pass: less memory, a third more time",
+    "checkpoint_activations",
+)
+
+# Layers, kind by kind.
+MEGA_WIDTHS = (
+    WIDTH,
+    DEPTH,
+    VALUES,
+    OPEN_FFN._replace(help="inner width of the FFN, 0 for none (default: --{side}-hidden-dim)", convert=as_hidden),
+    SHARED,
+    EMA,
+)
+MEGA = (
+    *MEGA_WIDTHS,
+    CHUNK,
+    ACTIVATION,
+    Option(
+        "attention_activation_fn", ChoiceEnum(list(FUNCTIONS)), "softmax", "attention function", "attention_function"
+    ),
+    Option("rel_pos_bias", ChoiceEnum(list(BIASES)), "simple", "relative positional bias", "relative_bias"),
+    Option(
+        "truncation_length",
+        int,
+        0,
+        "reach of the EMA's kernel where no state is carried (training); below 1: no truncation",
+        "truncation",
+        as_reach,
+    ),
+    NORM,
+    PRE_NORM,
+    Option("normalize_embedding", bool, False, "norm on the embeddings (post-norm models only)"),
+    Option("no_scale_embedding", bool, False, "do not scale embeddings by sqrt(d)"),
+    DROPOUT._replace(help="dropout of embeddings, EMA output, candidate and FFN output"),
+    ATTENTION_DROPOUT,
+    HIDDEN_DROPOUT,
+    FFN_DROPOUT,
+    Option("feature_dropout", bool, False, "drop whole features instead of single elements", "feature_dropout"),
+    RECOMPUTATION,
+)
+MEGALODON_WIDTHS = (
+    WIDTH,
+    DEPTH,
+    VALUES,
+    OPEN_FFN._replace(help="inner width of the FFN (default: --{side}-hidden-dim)", convert=as_hidden),
+    SHARED,
+    EMA._replace(help="dimensions N of the complex EMA per feature"),
+    HEADS,
+)
+MEGALODON_KIND = (
+    ROPE,
+    Option("norm_num_groups", int, 32, "groups of features that share their statistics over time", "norm_groups"),
+    Option(
+        "no_affine_norm",
+        bool,
+        False,
+        "no learned scale and shift in the norms over features; those over time keep theirs",
+        "norm_affine",
+        negated,
+    ),
+    Option("swiglu", bool, False, "a gate within the FFN: three matrices instead of two", "swiglu"),
+    Option("layer_scale", bool, False, "a learned scale of the FFN's output, 0.1 / 2^layer", "layer_scale"),
+    Option(
+        "residual_hops",
+        int,
+        2,
+        "what the FFN is added to: 2, the layer's input, as in the paper; 1, the attention's output",
+        "residual_hops",
+    ),
+    Option("init_mode", ChoiceEnum(list(INIT_MODES)), "he", "how the layers' matrices are drawn", "init_mode"),
+    DROPOUT._replace(default=0.0),
+    ATTENTION_DROPOUT._replace(help="dropout in the attention, see --attention-drops"),
+    Option(
+        "attention_drops",
+        ChoiceEnum(list(DROPPED)),
+        "keys",
+        "dropped in the attention: keys before the softmax, or weights after it",
+        "attention_drops",
+    ),
+    HIDDEN_DROPOUT._replace(help="dropout of the EMA's and the attention's output, and within the FFN"),
+    RECOMPUTATION,
+)
+EMA_NORM = Option(
+    "ema_norm",
+    ChoiceEnum(list(EMA_NORMS)),
+    "rmsnorm",
+    "what follows the EMA: an RMS norm, or SiLU as in MEGA",
+    "ema_norm",
+)
+MEGALODON = (*MEGALODON_WIDTHS, CHUNK, *MEGALODON_KIND)
+LLAMA = (
+    WIDTH,
+    DEPTH,
+    OPEN_FFN._replace(
+        help="inner width of the FFN (default: 8/3 of d, rounded up to a multiple of 256)", convert=as_llama
+    ),
+    HEADS._replace(default=8),
+    ROPE,
+    DROPOUT,
+    ATTENTION_DROPOUT,
+    RECOMPUTATION,
+)
+TRANSFORMER_WIDTHS = (WIDTH, DEPTH, FFN, HEADS._replace(default=4, alias="--attention-heads"))
+TRANSFORMER = (
+    *TRANSFORMER_WIDTHS,
+    ACTIVATION._replace(default="gelu", help="activation of the FFN"),
+    PRE_NORM,
+    DROPOUT,
+    ATTENTION_DROPOUT,
+    FFN_DROPOUT,
+    RECOMPUTATION,
+)
+S4D = (
+    WIDTH,
+    DEPTH,
+    EMA._replace(default=64, help="dimensions N of the state per feature, an even number"),
+    Option(
+        "state_space_init",
+        ChoiceEnum(list(INITIALIZATIONS)),
+        "inv",
+        "first frequencies: S4D-Lin or S4D-Inv",
+        "initialization",
+    ),
+    Option("least_step", float, 0.001, "smallest first step of a feature", "least_step"),
+    Option("largest_step", float, 0.1, "largest first step of a feature", "largest_step"),
+    Option("state_space_rate", float, 0.1, "learning rate of the modes, in parts of the other parameters'", "rate"),
+    Option(
+        "state_space_step_rate",
+        Optional[float],
+        None,
+        "learning rate of the steps, likewise (default: --state-space-rate)",
+        "step_rate",
+    ),
+    ACTIVATION._replace(help="without effect: S4D's is GELU"),
+    NORM._replace(default="batchnorm", help="norm of all layers"),
+    PRE_NORM,
+    DROPOUT._replace(default=0.0, help="dropout of embeddings, and of whole features in the layers"),
+    RECOMPUTATION,
+)
+
+# Models, kind by kind.
+IMAGES = (
+    Option("image_size", int, 224, "height and width of the images in pixels", "image_size"),
+    Option("patch_size", int, 16, "height and width of the patches they are cut into", "patch_size"),
+    Option("image_class_num", int, 1000, "number of classes"),
+    Option(
+        "drop_path",
+        float,
+        0.2,
+        "stochastic depth: probability that an image skips the last layer, less in those below it",
+        "stochastic_depth",
+    ),
+)
+LONGEST = Option("max_positions", int, 1024, "longest input")
+CLASSIFIER = (
+    Option(
+        "input_type",
+        Optional[ChoiceEnum(list(INPUT_TYPES))],
+        None,
+        "tokens (text) or real numbers (image; speech too); default: the task's",
+    ),
+    LONGEST._replace(help="longest input: longer text is cut there, a longer image is refused"),
+    Option(
+        "sen_rep_type",
+        ChoiceEnum(list(POOLINGS)),
+        "mp",
+        "sentence vector: mean over the positions (mp), or a <CLS> token in front (cls)",
+    ),
+    Option("sentence_class_num", int, 2, "number of classes"),
+    Option("classifier_layers", int, 1, "hidden layers of the head"),
+    Option("classifier_out_dim", int, 256, "width of the head's hidden layers"),
+    Option("classifier_activation_fn", ActivationChoice, "gelu", "activation of the head's hidden layers"),
+)
+DECODER_TABLES = (
+    Option("decoder_embed_path", Optional[str], None, "pretrained embeddings"),
+    Option("share_decoder_input_output_embed", bool, False, "one table for input and output embeddings"),
+    Option("adaptive_input", bool, False, "narrower input embeddings of the decoder for rarer words"),
+    Option("adaptive_input_factor", float, 4, "by which each band of them is narrower"),
+    Option(
+        "adaptive_input_cutoff",
+        Optional[str],
+        None,
+        "ends of the bands, comma separated (default: those of --adaptive-softmax-cutoff)",
+    ),
+    Option(
+        "adaptive_softmax_cutoff",
+        Optional[str],
+        None,
+        "adaptive softmax with these ends of bands, comma separated; with --criterion adaptive_loss",
+    ),
+    Option("adaptive_softmax_dropout", float, 0.0, "dropout of the adaptive softmax's input and of its rarer bands"),
+    Option("adaptive_softmax_factor", float, 4, "by which each band is narrower"),
+    Option("tie_adaptive_weights", bool, False, "one table per band for adaptive input and softmax"),
+    Option("tie_adaptive_proj", bool, False, "one projection per band too (needs --tie-adaptive-weights)"),
+)
+LATE_DROPOUT = Option(
+    "late_dropout",
+    int,
+    0,
+    "updates without any dropout at the beginning of a training, in which a model that reads its text few times learns "
+    "faster (Liu et al., ICML 2023)",
+)
+TARGET_POSITIONS = Option("max_target_positions", Optional[int], II("task.max_target_positions"))
+LANGUAGE_MODEL = (
+    Option(
+        "decoder_input_dim",
+        Optional[int],
+        None,
+        "width of the input embeddings, of --adaptive-input the first band's (default: d)",
+    ),
+    *DECODER_TABLES,
+    LATE_DROPOUT,
+    TARGET_POSITIONS,
+    Option("tokens_per_sample", int, II("task.tokens_per_sample")),
+)
+DOCUMENTS = Option(
+    "reset_at_document_ends",
+    bool,
+    False,
+    "</s>, the end of every line, ends a document: neither attention nor memory nor statistics of norms reach from one "
+    "into the next",
+)
+LAYERS = (*MEGA, *MEGALODON, EMA_NORM, *LLAMA, *TRANSFORMER, *S4D)  # rows of all kinds of layers
