@@ -24,6 +24,7 @@ from .patches import (
     numpy_names,
     paths,
     training_options,
+    translating,
     undecayed,
     workers,
 )
@@ -100,6 +101,8 @@ def apply() -> None:
     interactive.drop_byte_order_marks()
     interactive.end_lines_at_line_feeds()
     generating.use_generation_options()
+    translating.load_what_is_asked_for()
+    translating.score_as_the_language_is_written()
     ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
     adam.step_at_once()

@@ -3,12 +3,11 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.patches import generating
 from tests.support import helpers, tiny_trainings
 
 QUICK = ["--max-len-b", 3, "--beam", 2]
@@ -178,28 +177,3 @@ def test_language_models_align_nothing(option: str, with_language_model: Path) -
         arguments = [str(with_language_model.parent / "text"), "--path", str(with_language_model / "lm.pt"), "--cpu"]
         status = console.run("interactive", [*arguments, option])
     assert status == 2 and f"{option} is for translators" in output.getvalue().splitlines()[-1], output.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"target_lang": "zh"}, "--scoring sacrebleu cuts words at blanks, which zh does not have"),
-        ({"target_lang": "zh_CN"}, "add --sacrebleu-tokenizer zh"),
-        ({"target_lang": "ja"}, "add --sacrebleu-tokenizer ja-mecab"),
-        ({"target_lang": "th"}, "add --sacrebleu-char-level"),
-        ({"target_lang": "zh", "sacrebleu_tokenizer": "zh"}, ""),
-        ({"target_lang": "zh", "sacrebleu_char_level": True}, ""),
-        ({"target_lang": "zh", "scoring": "bleu"}, ""),
-        ({"target_lang": "de"}, ""),
-        ({"target_lang": None}, ""),
-        ({"target_lang": "zh", "scoring": "bleu", "eval_bleu": True}, "--eval-bleu cuts words at blanks, which zh"),
-        ({"target_lang": "zh", "scoring": "bleu", "eval_bleu": True, "eval_tokenized_bleu": True}, ""),
-        ({"target_lang": "de", "scoring": "bleu", "eval_bleu": True}, ""),
-    ],
-)
-def test_words_that_no_blank_parts(given: Dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Warn that fairseq's BLEU means nothing there."""
-    usual = {"scoring": "sacrebleu", "sacrebleu_tokenizer": "13a", "gen_subset": "test"}
-    with caplog.at_level("WARNING", "fairseq_mega.compat.patches.generating"):
-        generating.tell_of_blanks({**usual, **given})
-    assert told in caplog.text and bool(told) == bool(caplog.text)

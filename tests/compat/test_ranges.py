@@ -15,6 +15,8 @@ BAD: Dict[str, List[Any]] = {
     **{name: [0, -2] for name in ("sampling_topk", "diverse_beam_groups", "patience", "upsample_primary")},
     **{name: [-2] for name in RANGES if name.startswith("keep_")},
     "sampling_topp": [0.0, 2.0, -0.5, math.nan],
+    "max_len_a": [-1.0, 1e30],
+    "max_len_b": [-1, 10**9],
     "temperature": [0.0, -1.0],
     "label_smoothing": [1.5, -0.1],
     "ema_decay": [2.0],

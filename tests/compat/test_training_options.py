@@ -7,6 +7,7 @@ from typing import List
 import pytest
 import torch
 from fairseq.optim import FairseqOptimizer
+from fairseq.options import get_validation_parser, parse_args_and_arch
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat.patches import training_options
@@ -62,6 +63,8 @@ REFUSED = [
     (["--adaptive-softmax-factor", "2"], "--adaptive-softmax-factor 2.0: add --adaptive-softmax-cutoff, without which"),
     (["--adaptive-softmax-factor", "0"], "--adaptive-softmax-factor 0.0: add --adaptive-softmax-cutoff, without"),
     (["--keep-interval-updates-pattern", "4"], "--keep-interval-updates-pattern 4: add --keep-interval-updates"),
+    (["--load-alignments"], "--load-alignments: no model of this package gives an attention that could learn from th"),
+    (["--upsample-primary", "3"], "train1.en-de.en, no second training set beside which the first could weigh more"),
     (["--optimizer", "composite"], "--optimizer composite is described in a file: give it to fairseq-hydra-train"),
     (["--fp16-adam-stats"], "--fp16-adam-stats is only supported with FusedAdamV1"),
     ([*BLEU, "--eval-bleu-remove-bpe", "nosuch"], "--eval-bleu-remove-bpe nosuch is unknown: give one of sentencep"),
@@ -88,7 +91,7 @@ def test_a_training_that_diverges(tiny_corpus, capsys, tmp_path) -> None:
     assert "error: gradients are Nan/Inf. The training diverges: lower --lr" in message
 
 
-@pytest.mark.parametrize("name", ["ctc", "masked_lm", "sentence_prediction", "speech_to_unit", "wav2vec"])
+@pytest.mark.parametrize("name", ["ctc", "masked_lm", "label_smoothed_cross_entropy_with_alignment", "wav2vec"])
 def test_a_criterion_of_other_models(name, capsys, tmp_path) -> None:
     words = ["--arch", "mega_tiny", "--task", "translation", "--criterion", name, "--optimizer", "adam"]
     assert console.run("train", [str(tmp_path), *words, "--lr", "0.1", "--max-update", "1"]) == console.VALUE_ERROR
@@ -113,6 +116,11 @@ def test_masks_that_cannot_be(options, message, capsys, tmp_path) -> None:
     words = ["--arch", "mega_masked_lm_tiny", "--task", "masked_lm", "--criterion", "masked_lm", "--optimizer", "adam"]
     assert console.run("train", [str(tmp_path), *words, "--lr", "0.1", *options]) == console.VALUE_ERROR
     assert message in capsys.readouterr().err
+    if "--dataset-impl" not in options:
+        parser = get_validation_parser()
+        with pytest.raises(SystemExit):
+            parse_args_and_arch(parser, [str(tmp_path), "--path", "x", "--task", "masked_lm", *options])
+        assert message in capsys.readouterr().err
 
 
 def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_path) -> None:
@@ -196,3 +204,22 @@ def test_options_of_a_checkpoints_optimizer(overrides, change, told: str, caplog
     assert told in caplog.text and bool(told) == bool(caplog.text)
     with pytest.raises(ValueError, match="--optimizer-overrides .*: momentum is no option of this optimizer: give"):
         optimizer.load_state_dict(saved.state_dict(), {"momentum": 0.9})
+
+
+def test_a_composite_loss_of_classifiers(capsys, tmp_path) -> None:
+    words = ["--task", "lra-text", "--arch", "mega_lra", "--criterion", "composite_loss", "--optimizer", "adam"]
+    words += ["--underlying-criterion", "lra_cross_entropy", "--lr", "0.1", "--max-update", "1"]
+    assert console.run("train", [str(tmp_path), *words]) == console.VALUE_ERROR
+    assert "--criterion composite_loss is for other models than --arch mega_lra: give" in capsys.readouterr().err
+
+
+def test_a_criterion_that_needs_an_option(tiny_model, capsys) -> None:
+    given = [str(tiny_model.data), "--path", str(tiny_model.checkpoint), "--cpu", "--criterion", "ctc"]
+    assert console.run("validate", [*given, "--batch-size", "8"]) == console.VALUE_ERROR
+    assert "error: --post-process is missing: this --criterion needs it" in capsys.readouterr().err
+
+
+def test_words_of_hydra_are_ours(tiny_corpus, capsys, tmp_path) -> None:
+    given = [str(tiny_corpus), *helpers.TINY_TRAINING, "--cpu", "--save-dir", str(tmp_path), "--bpe", "characters"]
+    assert console.run("train", given) == console.FILE_ERROR
+    assert "error: --bpe characters: fairseq has no place for it in the settings of" in capsys.readouterr().err

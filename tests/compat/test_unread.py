@@ -50,6 +50,7 @@ def parse(command: str, data: Path, words: List[str]) -> None:
         (TRANSLATING, "--warmup-updates=3"),
         (TRANSLATING, "--eval-bleu"),
         (TRANSLATING, "--upsample-primary=2"),
+        (TRANSLATING, "--load-alignments"),
         (("validate",), "--gen-subset=train"),
         (("validate", "eval-lm"), "--results-path=x"),
         (("interactive",), "--results-path=x"),

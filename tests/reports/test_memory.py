@@ -183,6 +183,9 @@ def test_the_command(tmp_path, capsys) -> None:
     assert capsys.readouterr().out.startswith("252,237,824 parameters: ")
     assert inspect_checkpoint.main(["megalodon_lm_wiki103", "--memory", "80"]) == 1
     assert "--symbols 32000: the adaptive tables of megalodon_lm_wiki103 are for more" in capsys.readouterr().err
+    for symbols in ("0", "1000000000"):
+        assert inspect_checkpoint.main(["mega_lm_enwik8_base", "--memory", "80", "--symbols", symbols]) == 1
+        assert f"--symbols {symbols}: give 1 to 10,000,000" in capsys.readouterr().err
     refused = {"x.pt": "does not exist"}
     refused["mega_lm_tiny"] = "--decoder-chunk-size 64: the formula tells of chunks of 128 and more, and of none"
     for name, message in refused.items():

@@ -161,6 +161,7 @@ def test_shots_and_rouge(trained, files, capsys):
         (("--shots", "0", "--examples", "one.jsonl"), "--examples one.jsonl: with --shots 0 none is shown"),
         (("--limit", "0"), "--limit 0: must be at least 1"),
         (("--answer-tokens", "0"), "--answer-tokens 0: must be at least 1"),
+        (("--answer-tokens", "1000000000"), "--answer-tokens 1000000000: must be at most 100000"),
         (("--questions", "none.jsonl"), "none.jsonl does not exist"),
         (("--path", "none.pt"), "--path none.pt does not exist"),
     ],

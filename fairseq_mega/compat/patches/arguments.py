@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from . import generating, paths, ranges, training_options, unread
+from . import generating, paths, ranges, training_options, translating, unread
 from .expressions import literal
 from .patching import wrap
 
@@ -94,8 +94,8 @@ def refuse_what_cannot_be() -> None:
     wrap(options, "parse_args_and_arch", _parse_checked)
 
 
-def _parse_checked(original, parser, *args, **kwargs):
-    parsed = original(parser, *args, **kwargs)
+def _parse_checked(original, parser, input_args=None, *args, **kwargs):
+    parsed = original(parser, input_args, *args, **kwargs)
     given = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
     number = ranges.out_of_range(given)
     if number is not None:
@@ -127,8 +127,9 @@ def _parse_checked(original, parser, *args, **kwargs):
     criterion = given.get("criterion")
     if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
-    generating.tell_of_blanks(given)
-    training_options.complete(parsed[0] if isinstance(parsed, tuple) else parsed)
+    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+    training_options.complete(namespace)
+    translating.choose_tokenizer(namespace, sys.argv[1:] if input_args is None else input_args)
     return parsed
 
 

@@ -5,6 +5,7 @@ import pickle
 import re
 import traceback
 
+from hydra.errors import HydraException
 from omegaconf import MissingMandatoryValue
 from omegaconf.errors import OmegaConfBaseException
 
@@ -12,6 +13,14 @@ from fairseq_mega.compat.checkpoints.loading import RefusedContents, UnreadableF
 from fairseq_mega.compat.checkpoints.names import OtherNames
 
 MISSING = re.compile(r": (\w+)")  # of omegaconf
+OF_HYDRA = (  # words of its errors, and ours in their place
+    (
+        r"Could not find '(\w+)/([\w-]+)'",
+        "--{0} {1}: fairseq has no place for it in the settings of a training: leave it out",
+    ),
+    (r"override (\w+)\.(\w+)=null", "--{1} is missing: this --{0} needs it"),
+    (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is no value for this --{0}: give another one"),
+)
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 NOT_UTF8 = (  # what a file is that begins so
     (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
@@ -29,7 +38,9 @@ def is_users_error(error: BaseException) -> bool:
     text = str(error)
     if isinstance(error, FloatingPointError) or (isinstance(error, NotImplementedError) and text.startswith("--")):
         return True
-    if isinstance(error, OmegaConfBaseException) or (isinstance(error, ImportError) and "install" in text):
+    if isinstance(error, (OmegaConfBaseException, HydraException)) or (
+        isinstance(error, ImportError) and "install" in text
+    ):
         return True
     if isinstance(error, AssertionError):
         frames = traceback.extract_tb(error.__traceback__)
@@ -82,11 +93,21 @@ def remedy(error: BaseException, text: str) -> str:
     return ""
 
 
+def _of_hydra(text: str) -> str:
+    for pattern, words in OF_HYDRA:
+        found = re.search(pattern, text)
+        if found:
+            return words.format(*(part.replace("_", "-") for part in found.groups()))
+    return text
+
+
 def describe(error: BaseException) -> str:
     """Put the error, its first cause and the remedy in one line."""
     parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
+    elif isinstance(error, HydraException):
+        parts = [_of_hydra(parts[0])]
     elif isinstance(error, OmegaConfBaseException):
         parts = parts[0].splitlines()[:1]
     elif isinstance(error, FileNotFoundError) and error.filename is not None:

@@ -7,8 +7,6 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.features.bleu_tokenizers import CHARACTERS, KOREAN, OF_LANGUAGE, language_of
-
 from . import paths
 from .patching import wrap
 
@@ -219,31 +217,6 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             f"dictionary of its data, which has to be that of the target language, to there"
         )
     return None
-
-
-def tell_of_blanks(given: typing.Mapping[str, typing.Any]) -> None:
-    """Warn where fairseq's BLEU cuts the words of a language at blanks that it does not have, and comes to about 0.
-
-    Args:
-        given: all options of a command, as the parser names them.
-    """
-    code = given.get("target_lang") or ""
-    language = language_of(code)
-    if language in (None, KOREAN):
-        return
-    usual = given.get("sacrebleu_tokenizer") == "13a" and not given.get("sacrebleu_char_level")
-    if given.get("scoring") == "sacrebleu" and usual and "gen_subset" in given and "max_update" not in given:
-        name = OF_LANGUAGE[language]
-        remedy = "--sacrebleu-char-level" if name == CHARACTERS else f"--sacrebleu-tokenizer {name}"
-        logger.warning(
-            f"--scoring sacrebleu cuts words at blanks, which {code} does not have: this BLEU means nothing; add "
-            f"{remedy}"
-        )
-    if given.get("eval_bleu") and not given.get("eval_tokenized_bleu"):
-        logger.warning(
-            f"--eval-bleu cuts words at blanks, which {code} does not have: its BLEU stays about 0; choose the "
-            f"best checkpoint by --best-checkpoint-metric loss"
-        )
 
 
 def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:

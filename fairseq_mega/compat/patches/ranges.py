@@ -35,7 +35,7 @@ RANGES: typing.Dict[str, Range] = {
     ),
     **dict.fromkeys(
         (
-            *("num_workers", "seed", "shard_id", "max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size"),
+            *("num_workers", "seed", "shard_id", "min_len", "no_repeat_ngram_size"),
             *("prefix_size", "max_epoch", "max_update", "stop_time_hours", "clip_norm", "save_interval_updates"),
             *("validate_interval_updates", "validate_after_updates", "warmup_updates", "context_window"),
             *("data_buffer_size", "curriculum", "lr", "weight_decay", "buffer_size"),
@@ -50,6 +50,8 @@ RANGES: typing.Dict[str, Range] = {
     ),
     **dict.fromkeys(("label_smoothing", "ema_decay"), SHARE),
     "sampling_topp": Range("a number above 0, up to 1, or -1 for none", lambda number: 0 < number <= 1 or number == -1),
+    "max_len_a": Range("a number from 0 to 1000", lambda number: 0 <= number <= 1000),
+    "max_len_b": Range("a whole number from 0 to 1000000", lambda number: 0 <= number <= 10**6),
     "temperature": ABOVE_0,
     "lenpen": Range("a number from -100 to 100", lambda number: abs(number) <= 100),  # an exponent of lengths
 }

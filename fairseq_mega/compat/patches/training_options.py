@@ -17,8 +17,8 @@ HIGHER_IS_BETTER = ("accuracy", "bleu")
 LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
 OF_EVERY_TRAINING = ("loss", "wps", "wpb", "bsz", "num_updates", "best_loss")
 OF_TOKENS_AND_CLASSES = {  # criterions of fairseq that the models of this package can be trained with
-    *("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_alignment"),
-    *("label_smoothed_cross_entropy_with_rdrop", "adaptive_loss", "composite_loss", "vocab_parallel_cross_entropy"),
+    *("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_rdrop"),
+    *("adaptive_loss", "vocab_parallel_cross_entropy"),
 }
 ADAPTIVE = ("adaptive_softmax_dropout", "adaptive_softmax_factor", "tie_adaptive_weights", "tie_adaptive_proj")
 SLOW_MO = ("slowmo_momentum", "slowmo_base_algorithm", "localsgd_frequency")
@@ -152,13 +152,14 @@ def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.An
 
 
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say why options of a training cannot be had together; None where they can, and for other commands.
+    """Say why options of a training cannot be had together; None where they can, and for most of other commands.
 
     Args:
         given: all options, as the parser names them.
     """
-    if "best_checkpoint_metric" not in given or "max_update" not in given:
-        return None
+    masking = _obstacle_of_masking(given)
+    if masking is not None or "best_checkpoint_metric" not in given or "max_update" not in given:
+        return masking
     betas = given.get("adam_betas")
     if isinstance(betas, str) and not is_pair_of_shares(betas):
         return f"--adam-betas {betas}: two numbers in brackets are needed, from 0 to below 1, such as '(0.9, 0.98)'"
@@ -169,7 +170,7 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         if file is not None and "://" not in file and (lost or os.path.isdir(file)):
             problem = "does not exist" if lost else "is a folder"
             return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
-    kinds = (_obstacle_of_criterion, _obstacle_of_masking, _obstacle_of_schedule, _obstacle_of_bleu)
+    kinds = (_obstacle_of_criterion, _obstacle_of_schedule, _obstacle_of_bleu)
     problems = (obstacle_of(given) for obstacle_of in (*kinds, _obstacle_of_metric, _alone))
     return next(filter(None, problems), None)
 
@@ -196,6 +197,7 @@ def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         ("--shorten-method", LanguageModelingConfig, ("shorten_data_split_list",)),
         ("--adaptive-input", TransformerLanguageModelConfig, ("adaptive_input_factor", "adaptive_input_cutoff")),
         ("--adaptive-softmax-cutoff", TransformerLanguageModelConfig, ADAPTIVE),
+        ("--criterion label_smoothed_cross_entropy_with_alignment", TranslationConfig, ("load_alignments",)),
     ):
         if any(_is_there(given, option) for option in re.split(", | or ", needed)):
             continue
@@ -245,6 +247,8 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
 
     name, model = given.get("criterion"), ARCH_MODEL_REGISTRY.get(given.get("arch"))
     origins = [getattr(part, "__module__", "").split(".")[0] for part in (CRITERION_REGISTRY.get(name), model)]
+    if given.get("load_alignments") and origins[1] == __name__.split(".")[0]:
+        return "--load-alignments: no model of this package gives an attention that could learn from them; leave it out"
     fitting = OF_TOKENS_AND_CLASSES | ({"masked_lm"} if given.get("task") == "masked_lm" else set())
     if origins != ["fairseq", __name__.split(".")[0]] or name in fitting:
         return None

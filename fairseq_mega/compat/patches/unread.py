@@ -119,7 +119,7 @@ def _options_of_training(command: str) -> typing.Set[str]:
     names = {name for group in groups for name in group.__dataclass_fields__}
     if command in ("generate", "interactive"):
         names |= {name for name in TranslationConfig.__dataclass_fields__ if name.startswith("eval_")}
-        names |= {"upsample_primary", "no_beamable_mm", "no_early_stop", "sacrebleu"}
+        names |= {"upsample_primary", "no_beamable_mm", "no_early_stop", "sacrebleu", "load_alignments"}
     if command == "interactive":
-        names |= {"score_reference", "load_alignments"}
+        names |= {"score_reference"}
     return names | {"criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring"}

@@ -32,6 +32,7 @@ from .parts import parameters_by_part
 STATE = 4 * WIDE  # bytes of a parameter: weight, gradient, two moments
 GIB = 2**30
 SHORTEST = 128  # chunk; the attention of shorter ones takes another path, which keeps less
+MOST_SYMBOLS = 10_000_000  # of a dictionary, which is built to count parameters
 OUTPUT = 2  # numbers of each symbol: logit and gradient
 LOSS = 8 * WIDE  # bytes of a token: its losses and their gradients, sums, and its target
 
@@ -101,6 +102,8 @@ def model_of(name: str, symbols: int, bf16: bool = False) -> Tuple[Step, int]:
     kind = ARCH_MODEL_NAME_REGISTRY.get(name, "")
     if kind in ("mega_lm", "megalodon_lm"):
         options = {} if name == kind else preset(name)
+        if not 0 < symbols <= MOST_SYMBOLS:
+            raise ValueError(f"--symbols {symbols}: give 1 to {MOST_SYMBOLS:,}, the number of your dictionary")
         borders = str(options.get("adaptive_softmax_cutoff") or 0).split(",")
         if symbols <= int(borders[-1]):
             raise ValueError(

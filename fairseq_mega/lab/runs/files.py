@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, where they will lie, and reading them block by block."""
 
+import errno
 import json
 import os
 from contextlib import contextmanager
@@ -13,11 +14,16 @@ BLOCK = 1 << 20
 def written_whole(path: Path) -> Iterator[Path]:
     """Give the path to write to; ``path`` itself appears only when the block of code ends without an error.
 
-    Its folder is made where it is missing.
+    Its folder is made where it is missing. An OSError for want of space, which names no file, names ``path`` here.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    yield partial
+    try:
+        yield partial
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+            raise
+        raise OSError(error.errno, f"{path} cannot be written ({error.strerror}): make room, and try again") from error
     os.replace(partial, path)
 
 

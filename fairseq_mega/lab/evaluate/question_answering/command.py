@@ -30,6 +30,7 @@ from fairseq_mega.tasks.families import LANGUAGE_MODEL, check_model_and_data
 from .evaluation import DATA_SETS, Evaluation, evaluate, logger, settings_of
 
 PROGRAM = "fairseq-mega-qa"
+MOST_TOKENS = 100_000  # of an answer; those of the data sets have some hundred
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace, command: str) -> None:
         value = getattr(args, option)
         if value is not None and value < 1:
             raise ValueError(f"--{option.replace('_', '-')} {value}: must be at least 1")
+    if args.answer_tokens is not None and args.answer_tokens > MOST_TOKENS:
+        raise ValueError(f"--answer-tokens {args.answer_tokens}: must be at most {MOST_TOKENS}")
     if args.output.is_dir():
         raise ValueError(f"--output {args.output} is a folder: name the file of the result, such as scores.json")
     data_set = DATA_SETS[args.data_set]
