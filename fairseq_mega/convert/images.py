@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.safetensors_files import no_history
 
-from .options import flat_options, norm_of
+from .options import flat_options, norm_of, widths
 from .tensors import convert_state_dict, publish_state_dict
 
 PATCHES = "patch_embed.pemb.proj.weight"
@@ -23,13 +23,6 @@ ORIGIN = {"arch": "mega_image", "task": "image-classification", "criterion": "lr
 DROPOUTS = {"drop": "dropout", "drop_path": "drop_path"}  # published option -> ours
 NORMS = ("layernorm", "batchnorm", "syncbatchnorm")
 PUBLISHED_MODELS = {(768, 12): "mega_base_patch16_224", (192, 12): "mega_tiny_patch16_224"}  # of width and depth
-SHAPES = {  # option -> end of a layer's tensor, and the axis that tells it
-    "encoder_embed_dim": ("attention.value_proj.weight", 1),
-    "encoder_hidden_dim": ("attention.value_proj.weight", 0),
-    "encoder_z_dim": ("attention.kappa", 1),
-    "encoder_n_dim": ("attention.ema.eta", 1),
-    "encoder_ffn_embed_dim": ("feed_forward.fc1.weight", 0),
-}
 
 
 def is_images(model: Dict[str, Any]) -> bool:
@@ -63,11 +56,7 @@ def image_options(model: Dict[str, Tensor], where: str) -> Dict[str, Any]:
     Raises:
         ValueError: if the patches are no square ones of a convolution, or their places no square.
     """
-    found: Dict[str, Any] = {"encoder_layers": len({name.split(".")[2] for name in model if ".layers." in name})}
-    for option, (suffix, axis) in SHAPES.items():
-        tensor = next((model[name] for name in sorted(model) if name.endswith(f".{suffix}")), None)
-        if tensor is not None and tensor.dim() == 2:
-            found[option] = tensor.size(axis)
+    found: Dict[str, Any] = dict(widths(model, "encoder"))
     found["normalization_type"] = norm_of(model, "encoder.layers.0.attention.norm.")
     if "head.output.weight" in model:
         found["image_class_num"] = model["head.output.weight"].size(0)

@@ -1,17 +1,26 @@
 """Options of a model in the published code (facebookresearch/mega), and ours; the tensors tell what is not said."""
 
 from argparse import Namespace
+from dataclasses import fields
 from typing import Any, Dict
 
 from torch import Tensor
 
-# Options of published classifiers that have another name here.
+from fairseq_mega.models.mega_classifier import MegaClassifierConfig
+from fairseq_mega.models.options.table import DEPTH, EMA, FFN, SHARED, VALUES, WIDTH
+
+# Options of published classifiers that have another name here: the second flags of ours.
 CLASSIFIER_OPTIONS = {
-    "z_dim": "encoder_z_dim",
-    "n_dim": "encoder_n_dim",
-    "chunk_size": "encoder_chunk_size",
-    "norm_type": "normalization_type",
-    "encoder_normalize_before": "normalize_before",
+    option.metadata["argparse_alias"].lstrip("-").replace("-", "_"): option.name
+    for option in fields(MegaClassifierConfig)  # type: ignore[arg-type]  # which its decorator makes a dataclass
+    if "argparse_alias" in option.metadata
+}
+WIDTHS = {  # option -> end of a layer's tensor, and the axis that tells it
+    WIDTH.name: ("attention.value_proj.weight", 1),
+    VALUES.name: ("attention.value_proj.weight", 0),
+    SHARED.name: ("attention.kappa", 1),
+    EMA.name: ("attention.ema.eta", 1),
+    FFN.name: ("feed_forward.fc1.weight", 0),
 }
 OURS_ALONE = ("published_source_padding",)
 MASKED = "masked language model"
@@ -99,20 +108,25 @@ def _fill(values: Dict[str, Any], model: Dict[str, Tensor], kind: str) -> None:
             values[option] = value
 
 
+def widths(model: Dict[str, Tensor], side: str) -> Dict[str, int]:
+    """Depth and widths of a side that our tensors tell; the first layer that has a tensor tells its width."""
+    layers = sorted(name for name in model if name.startswith(f"{side}.layers."))
+    found = {DEPTH.name.format(side=side): len({name.split(".")[2] for name in layers})}
+    for option, (suffix, axis) in WIDTHS.items():
+        name = next((name for name in layers if name.endswith(f".{suffix}")), None)
+        if name is not None and model[name].dim() == 2:
+            found[option.format(side=side)] = model[name].size(axis)
+    return found
+
+
 def shape_options(model: Dict[str, Tensor], kind: str) -> Dict[str, Any]:
     """Options that the shapes of our tensors tell."""
     found: Dict[str, Any] = {}
     for side in ("encoder", "decoder"):
         layer = f"{side}.layers.0."
-        if f"{layer}attention.value_proj.weight" not in model:
+        if not any(name.startswith(layer) for name in model):
             continue
-        hidden, width = model[f"{layer}attention.value_proj.weight"].shape
-        inner = model.get(f"{layer}feed_forward.fc1.bias")
-        found[f"{side}_layers"] = len({name.split(".")[2] for name in model if name.startswith(f"{side}.layers.")})
-        found[f"{side}_embed_dim"], found[f"{side}_hidden_dim"] = width, hidden
-        found[f"{side}_z_dim"] = model[f"{layer}attention.kappa"].size(1)
-        found[f"{side}_n_dim"] = model[f"{layer}attention.ema.eta"].size(1)
-        found[f"{side}_ffn_embed_dim"] = 0 if inner is None else inner.numel()
+        found.update({FFN.name.format(side=side): 0, **widths(model, side)})
         found["normalization_type"] = norm_of(model, f"{layer}attention.norm.")
         found["rel_pos_bias"] = "rotary" if f"{layer}attention.relative_bias.alpha" in model else "simple"
         found["normalize_before"] = any(name.startswith(f"{side}.final_norm.") for name in model)
