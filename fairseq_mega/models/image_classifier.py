@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mega.compat.patches.undecayed import leave_undecayed
+from fairseq_mega.modules.errors import check_probability
 from fairseq_mega.modules.images import ImageHead, PatchEmbedding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
@@ -33,6 +34,17 @@ def complete_images(options: Type[FairseqDataclass], cfg: Union[DictConfig, Name
     completed = complete(options, cfg)
     check_at_least(completed, {**BOUNDS, **bounds})
     return completed
+
+
+@naming_flags("encoder", "image_size")
+def stochastic_depth(cfg: DictConfig, layer: int) -> float:
+    """Return the probability with which an image skips a layer, from 0 in layer 0 up to that of the last one.
+
+    Raises:
+        ValueError: if that is no probability.
+    """
+    check_probability("stochastic_depth", cfg.drop_path)
+    return float(cfg.drop_path * layer / max(cfg.encoder_layers - 1, 1))
 
 
 class ImageClassifier(BaseFairseqModel):

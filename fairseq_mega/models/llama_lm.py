@@ -8,12 +8,12 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.embedding import TokenEmbedding
-from fairseq_mega.modules.llama_layer import LlamaLayer
+from fairseq_mega.modules.llama_layer import LlamaLayer, LlamaLayerConfig
 from fairseq_mega.modules.norm import RMSNorm
 
 from .mega_lm import MegaLanguageModel
 from .mega_lm_decoder import LanguageModelDecoder, complete_language_model
-from .options.layer_config import llama_layer_config
+from .options.layer_config import checked_config
 from .options.option import of_side, with_options
 from .options.table import LANGUAGE_MODEL, LLAMA
 from .tables import decoder_table
@@ -33,7 +33,7 @@ class LlamaLanguageModelDecoder(LanguageModelDecoder):
     """
 
     def __init__(self, cfg: DictConfig, dictionary: Dictionary) -> None:
-        config = llama_layer_config(cfg)
+        config = checked_config(LlamaLayerConfig, LLAMA, cfg, "decoder", "max_target_positions")
         width = config.embed_dim
         tokens = decoder_table(cfg, dictionary, cfg.decoder_input_dim or width, width)
         embedding = TokenEmbedding(tokens, cfg.dropout, scale=False, dim=width)

@@ -6,11 +6,14 @@ from typing import Any, Optional, Union
 from fairseq.models import register_model
 from omegaconf import DictConfig
 
+from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.images import patch_count
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 
-from .image_classifier import PatchClassifier, complete_images
-from .options.layer_config import image_layer_config
+from .image_classifier import PatchClassifier, complete_images, stochastic_depth
+from .options.flags import naming_flags
+from .options.layer_config import layer_config
 from .options.option import of_side, with_options
 from .options.table import DROPOUT, IMAGES, MEGA_WIDTHS, NORM, RECOMPUTATION
 
@@ -28,6 +31,25 @@ from .options.table import DROPOUT, IMAGES, MEGA_WIDTHS, NORM, RECOMPUTATION
 )
 class MegaImageConfig:
     """Command-line options of ``--arch mega_image``; the defaults are the paper's model for ImageNet (Table 11)."""
+
+
+@naming_flags("encoder", "image_size")
+def image_layer_config(cfg: DictConfig, layer: int) -> MegaLayerConfig:
+    """Return the checked shape of the layer of a completed MegaImageConfig with this number, from 0.
+
+    Raises:
+        ValueError: where an option is out of range.
+    """
+    return layer_config(
+        cfg,
+        "encoder",
+        "image_size",
+        max_positions=patch_count(cfg.image_size, cfg.patch_size),
+        shift=True,
+        attention_function="laplace",
+        normalize_before=True,
+        stochastic_depth=stochastic_depth(cfg, layer),
+    )
 
 
 @register_model("mega_image", dataclass=MegaImageConfig)

@@ -7,11 +7,11 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.embedding import TokenEmbedding
-from fairseq_mega.modules.s4d_layer import S4dLayer
+from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
 
 from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
-from .options.layer_config import s4d_layer_config
+from .options.layer_config import checked_config
 from .options.option import of_side, with_options
 from .options.table import CLASSIFIER, S4D
 
@@ -37,7 +37,7 @@ class S4dClassifier(SequenceClassifier):
         """
         cfg = complete(S4dClassifierConfig, cfg)
         check_classifier(cfg, task)
-        config = s4d_layer_config(cfg)
+        config = checked_config(S4dLayerConfig, S4D, cfg, "encoder", "max_positions")
         embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=False)
         layers = [S4dLayer(config) for _ in range(cfg.encoder_layers)]
         return cls(cfg, task, encoder_of(cfg, task, embedding, layers, config.norm))

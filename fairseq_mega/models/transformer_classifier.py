@@ -7,11 +7,11 @@ from fairseq.models import register_model
 from omegaconf import DictConfig
 
 from fairseq_mega.modules.classifier_inputs import PositionedEmbedding
-from fairseq_mega.modules.transformer_layer import TransformerLayer
+from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 
 from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
-from .options.layer_config import transformer_layer_config
+from .options.layer_config import checked_config
 from .options.option import Option, of_side, with_options
 from .options.table import CLASSIFIER, TRANSFORMER
 
@@ -44,7 +44,7 @@ class TransformerClassifier(SequenceClassifier):
         """
         cfg = complete(TransformerClassifierConfig, cfg)
         check_classifier(cfg, task)
-        config = transformer_layer_config(cfg)
+        config = checked_config(TransformerLayerConfig, TRANSFORMER, cfg, "encoder", "max_positions")
         if cfg.share_encoder_layers:
             layers = [TransformerLayer(config)] * cfg.encoder_layers
         else:

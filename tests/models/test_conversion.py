@@ -163,6 +163,17 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
 
 
+@pytest.mark.parametrize("part", ["v_proj.weight", "gamma", "move.gamma", "norm.norm.weight"])
+def test_what_the_first_layer_lacks_is_named(part: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Also a tensor that tells a width."""
+    given = published("translator")
+    del given["model"][f"decoder.layers.0.mega_layer.{part}"]
+    torch.save(given, tmp_path / "odd.pt")
+    with pytest.raises(SystemExit):
+        run("--input", tmp_path / "odd.pt", "--output", tmp_path / "new.pt")
+    assert f"missing: decoder.layers.0.mega_layer.{part}" in capsys.readouterr().err
+
+
 def test_a_shared_table_with_another_copy_is_refused() -> None:
     given = published("translator")
     given["model"]["decoder.output_projection.weight"] += 1
