@@ -227,3 +227,12 @@ def test_new_texts_are_bytes_as_those_of_training(texts: Tuple[str, str], tmp_pa
     for text, (_, inputs) in zip(texts, TextReader(task).read_lines(iter(texts))):
         tokens = inputs["src_tokens"].flatten().tolist()[: len(text.encode())]
         assert [dictionaries[0][token] for token in tokens] == [str(byte) for byte in text.encode()]
+
+
+@pytest.mark.parametrize("line", ["sep=;", "SEP=,", "sep=\t", '"sep=;"'])
+def test_a_line_for_spreadsheets_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f"{line}\n" + comma("text;label\n", ";"))
+    assert "line 1 tells a spreadsheet what separates columns" in refusal(
+        "own-texts", "--train", path, "--out", tmp_path / "out"
+    )

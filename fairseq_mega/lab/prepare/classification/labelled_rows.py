@@ -84,6 +84,11 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         )
     if line.count(b"\r") > 1 and line.count(b"\t") != 1:
         raise ValueError(f"{path}: {returns_end_no_line(path)}")
+    if re.fullmatch(rb'(?i)"?sep=.?"?\s*', line):
+        raise ValueError(
+            f"{path}: line 1 tells a spreadsheet what separates columns, and is none of the table: take it out, for "
+            f"example with `sed -i 1d {path}`"
+        )
     header = None if first_line == "example" else header_of(line)
     if header is None and first_line == "auto":
         _check_names(path, line)
