@@ -22,6 +22,7 @@ from fairseq_mega.models.mega_image import MegaImageModel
 from tests.support import published_images, tiny_images
 from tests.support.helpers import forget_earlier_runs
 from tests.support.plain.comparing import largest_difference
+from tests.support.plain.images import image_classifier
 from tests.support.published_images import SIZE
 
 
@@ -41,7 +42,7 @@ def test_outputs_and_gradients(dtype: torch.dtype, tolerance: float) -> None:
     """Of our model those of the published one's formulas in float64."""
     given = published_images.checkpoint(blocks=3)
     weights = {name: tensor.double().requires_grad_() for name, tensor in given["model"].items()}
-    want = published_images.logits(weights, images().double())
+    want = image_classifier(weights, images().double())
     want.square().mean().backward()
     converted = convert_images(given, "")
     model = build_model(converted["args"], converted["model"])
@@ -139,7 +140,7 @@ def test_the_converted_file_is_a_checkpoint(tmp_path: Path, capsys: pytest.Captu
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "ours.pt")], {"data": data})
     assert isinstance(model, MegaImageModel) and type(task).__name__ == "ImageClassificationTask"
     weights = {name: tensor.double() for name, tensor in given["model"].items()}
-    want = published_images.logits(weights, images().double())
+    want = image_classifier(weights, images().double())
     assert (model.eval()(images()) - want).abs().max() < 1e-5 * want.abs().max()
     forget_earlier_runs()
     scored = [data, "--path", str(tmp_path / "ours.pt"), "--valid-subset", "test", "--batch-size", "4", "--cpu"]
