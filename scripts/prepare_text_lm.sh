@@ -3,4 +3,4 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"
-start fairseq_mega.lab.prepare.text_scripts text_lm "$@"
+start fairseq_mega.lab.prepare text-lm "$@"

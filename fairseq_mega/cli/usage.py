@@ -80,7 +80,10 @@ def explain(parser: argparse.ArgumentParser, message: str) -> str:
         if unknown is None:
             return f"{message}: only the folder of the data stands without an option; quote names with spaces"
         near = difflib.get_close_matches(unknown, sorted(set(options_of(parser))), 3, 0.7)
-        owners = [name for name, flags in plugin_parsers() if unknown in flags._option_string_actions]
+        try:
+            owners = [name for name, flags in plugin_parsers() if unknown in flags._option_string_actions]
+        except ImportError:  # before there is an environment with fairseq
+            owners = []
         hints = [f"it goes with {alternatives(owners)}"] if owners else []
         hints += [f"do you mean {alternatives(near)}?"] if near and not owners else []
         return f"the option {unknown} is unknown here: {'; '.join(hints) or 'leave it out'} (--help lists them)"

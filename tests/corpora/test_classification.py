@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.lab.prepare import archives, command, debian, download
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from tests.support.prepare_runs import prepare, refusal, source_of
 
@@ -21,7 +21,7 @@ class Toy:
         self.made = 0
         self.problem: BaseException = ValueError("--seed is a problem: give another")
         self.fail = self.keep_parts = False
-        self.dataset = Dataset("toy", "a toy", "Two files.", self._options, lambda args: None, self._make)
+        self.dataset = Dataset("toy", ARENA, "a toy", "Two files.", self._options, lambda args: None, self._make)
 
     def _options(self, parser: Any) -> None:
         parser.add_argument("--seed", type=int, default=1)
@@ -57,7 +57,7 @@ def test_help_of_every_dataset_tells_of_sizes_and_times(name: str, capsys: pytes
         command.main([name, "--help"])
     assert ended.value.code == 0
     text = capsys.readouterr().out
-    assert "--out DIR" in text and ("--limit" in text or name == "imagenet")
+    assert "--out DIR" in text
     details = command.DATASETS[name].details
     assert details in text and max(map(len, details.splitlines())) <= 120
     assert "MB" in details or "GB" in details
@@ -69,7 +69,7 @@ def test_datasets_of_the_issue_are_there(capsys: pytest.CaptureFixture) -> None:
     text = capsys.readouterr().out
     names = ["listops", "pathfinder32", "pathx", "imdb", "aan", "cifar10"]
     names += ["speech-commands", "fashion-mnist", "help-pages", "own-texts", "recordings", "pg19"]
-    names += ["own-documents", "imagenet"]
+    names += ["own-documents", "imagenet", "enwik8", "wikitext", "gcide", "text-lm"]
     assert set(names) == set(command.DATASETS)
     assert all(f"    {name}" in text for name in names)
 

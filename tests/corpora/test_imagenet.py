@@ -15,7 +15,7 @@ ANY = "--any-archives"
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
-    toy_data.write("imagenet", tmp_path / "archives")
+    toy_data.imagenet(tmp_path / "archives")
     return tmp_path / "archives"
 
 

@@ -3,27 +3,32 @@
 import functools
 import gzip
 import hashlib
-import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairseq_mega.lab.prepare import download
-from fairseq_mega.lab.prepare.language_modeling import command, toy_data
+from fairseq_mega.lab.prepare.checksums import Records, record_of
+from fairseq_mega.lab.prepare.language_modeling import toy_data
+from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
+from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
 from fairseq_mega.lab.prepare.splits import SPLITS
 
 UNREACHABLE = "http://127.0.0.1:1/folder"
 
 
-def run(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
+def obtain(corpus: str, folder: Path, **options: Any) -> Records:
+    return obtain_corpus(CORPORA[corpus], folder / "raw", **options)
 
 
-def obtain(corpus: str, folder: Path, *options: object) -> int:
-    return run("obtain", "--corpus", corpus, "--output", folder / "raw", "--record", folder / "SOURCE.json", *options)
+def refusal(corpus: str, folder: Path, **options: Any) -> str:
+    with pytest.raises(download.DownloadError) as caught:
+        obtain(corpus, folder, **options)
+    return str(caught.value)
 
 
 @pytest.fixture
@@ -48,12 +53,11 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
     archive = small / "wikitext-2.zip"
-    assert obtain("wikitext-2", small, "--archive", archive) == 0
+    records = obtain("wikitext-2", small, archive=archive)
     for split in SPLITS:
         want = "".join(f"{line}\n" for line in toy_data.wikitext_lines(split))
         assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
-    record = json.loads((small / "SOURCE.json").read_text())
-    assert record == {
+    assert records == {
         "wikitext-2.zip": {"bytes": archive.stat().st_size, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
     }
     assert not list((small / "raw").glob("*.partial"))
@@ -62,28 +66,26 @@ def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
 def test_a_downloaded_archive_is_recorded_with_its_address(small: Path) -> None:
     (small / "raw").mkdir()
     (small / "enwik8.zip").rename(small / "raw" / "enwik8.zip")
-    assert obtain("enwik8", small) == 0
+    records = obtain("enwik8", small)
     assert (small / "raw" / "enwik8").read_bytes() == toy_data.running_text(toy_data.SIZE)
-    assert json.loads((small / "SOURCE.json").read_text())["enwik8.zip"]["url"] == f"{UNREACHABLE}/enwik8.zip"
+    assert records["enwik8.zip"]["url"] == f"{UNREACHABLE}/enwik8.zip"
 
 
-def test_another_checksum_is_refused_with_both(small: Path, capsys: pytest.CaptureFixture) -> None:
+def test_another_checksum_is_refused_with_both(small: Path) -> None:
     archive = small / "wikitext-2.zip"
     content = bytearray(archive.read_bytes())
     content[50] ^= 1
     archive.write_bytes(content)
-    assert obtain("wikitext-2", small, "--archive", archive) == 1
+    message = refusal("wikitext-2", small, archive=archive)
     want, found = CORPORA["wikitext-2"].archive_digests["md5"], hashlib.md5(content).hexdigest()
-    message = capsys.readouterr().err
     assert f"{archive}: expected MD5 {want}, found {found}" in message
     assert "Salesforce/wikitext" in message and "--text DIR" in message
     assert not (small / "raw").exists()
 
 
-def test_a_host_that_is_gone_leads_to_the_mirror(small: Path, capsys: pytest.CaptureFixture) -> None:
-    assert obtain("wikitext-2", small) == 1
-    message = capsys.readouterr().err.splitlines()[-1]
-    assert message.startswith(f"language_modeling: error: {UNREACHABLE}/wikitext-2-v1.zip: ")
+def test_a_host_that_is_gone_leads_to_the_mirror(small: Path) -> None:
+    message = refusal("wikitext-2", small)
+    assert message.startswith(f"{UNREACHABLE}/wikitext-2-v1.zip: ")
     for part in (
         "wikitext-2-v1.zip, MD5 542ccefacc6c27f945fb54453812b3cd",
         "--archive FILE",
@@ -110,77 +112,74 @@ def test_the_unpacked_text_is_taken_plain_or_packed(packed: bool, small: Path) -
         content = f"text of {split}\n".encode()
         name = f"wiki.{split}.tokens"
         (folder / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(content) if packed else content)
-    assert obtain("wikitext-2", small, "--text", folder) == 0
+    records = obtain("wikitext-2", small, text=folder)
     assert (small / "raw" / "wiki.test.tokens").read_text() == "text of test\n"
-    record = json.loads((small / "SOURCE.json").read_text())
-    assert sorted(record) == sorted(path.name for path in folder.iterdir())
+    assert sorted(records) == sorted(path.name for path in folder.iterdir())
 
 
-def test_an_incomplete_or_damaged_text_folder_is_named(small: Path, capsys: pytest.CaptureFixture) -> None:
+def test_an_incomplete_or_damaged_text_folder_is_named(small: Path) -> None:
     folder = small / "mirror"
     folder.mkdir()
     (folder / "wiki.train.tokens").write_text("a\n")
-    assert obtain("wikitext-2", small, "--text", folder) == 1
-    assert "neither wiki.valid.tokens nor wiki.valid.tokens.gz is there" in capsys.readouterr().err
+    message = refusal("wikitext-2", small, text=folder)
+    assert "neither wiki.valid.tokens nor wiki.valid.tokens.gz is there" in message
     for damaged in (gzip.compress(b"some text\n" * 99)[:-9], b"no gzip"):
         (folder / "wiki.valid.tokens.gz").write_bytes(damaged)
-        assert obtain("wikitext-2", small, "--text", folder) == 1
-        assert "wiki.valid.tokens.gz is damaged" in capsys.readouterr().err
+        message = refusal("wikitext-2", small, text=folder)
+        assert "wiki.valid.tokens.gz is damaged" in message
         assert not (small / "raw" / "wiki.valid.tokens").exists()
 
 
 def test_an_unpacked_enwik8_is_taken_too(small: Path) -> None:
     (small / "copy").write_bytes(toy_data.running_text(toy_data.SIZE))
-    assert obtain("enwik8", small, "--archive", small / "copy") == 0
+    obtain("enwik8", small, archive=small / "copy")
     assert (small / "raw" / "enwik8").read_bytes() == toy_data.running_text(toy_data.SIZE)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "expected"),
     [
         (b"<html>moved</html>", f"enwik8: expected {toy_data.SIZE} bytes, found 18. It came from "),
         (bytes(toy_data.SIZE), "enwik8: expected MD5 "),
     ],
 )
-def test_something_else_than_enwik8_is_refused(
-    content: bytes, message: str, small: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_something_else_than_enwik8_is_refused(content: bytes, expected: str, small: Path) -> None:
     (small / "copy").write_bytes(content)
-    assert obtain("enwik8", small, "--archive", small / "copy") == 1
-    assert message in (error := capsys.readouterr().err)
-    assert "a1fa5ffddb56f4953e226637dabbb36a" in error and "--archive FILE" in error
-    assert not (small / "SOURCE.json").exists()
+    message = refusal("enwik8", small, archive=small / "copy")
+    assert expected in message
+    assert "a1fa5ffddb56f4953e226637dabbb36a" in message and "--archive FILE" in message
 
 
-def test_archives_that_are_damaged_or_of_something_else(small: Path, capsys: pytest.CaptureFixture) -> None:
+def test_archives_that_are_damaged_or_of_something_else(small: Path) -> None:
     content = bytearray((small / "enwik8.zip").read_bytes())
     content[200] ^= 1
     (small / "damaged.zip").write_bytes(content)
-    assert obtain("enwik8", small, "--archive", small / "damaged.zip") == 1
-    assert "damaged.zip cannot be unpacked: " in capsys.readouterr().err
+    message = refusal("enwik8", small, archive=small / "damaged.zip")
+    assert "damaged.zip cannot be unpacked: " in message
     with zipfile.ZipFile(small / "other.zip", "w") as container:
         container.writestr("folder/readme", "nothing else")
-    assert obtain("wikitext-2", small, "--archive", small / "other.zip", "--smoke") == 1
-    assert "other.zip has no wiki.train.tokens; found readme" in capsys.readouterr().err
-    assert obtain("enwik8", small, "--archive", small / "none.zip") == 1
-    assert "none.zip: no such file. The file looked for is enwik8.zip" in capsys.readouterr().err
+    message = refusal("wikitext-2", small, archive=small / "other.zip", checked=False)
+    assert "other.zip has no wiki.train.tokens; found readme" in message
+    message = refusal("enwik8", small, archive=small / "none.zip")
+    assert "none.zip: no such file. The file looked for is enwik8.zip" in message
 
 
-def test_a_dictionary_is_unpacked_and_its_package_recorded(small: Path, capsys: pytest.CaptureFixture) -> None:
-    toy_data.write_corpus("gcide", small / "gcide.dict.dz")
-    package = small / "dict-gcide_1_all.deb"
-    package.write_bytes(b"package")
-    options = ["--dictionary", small / "gcide.dict.dz", "--output", small / "gcide.txt", "--record", small / "S.json"]
-    assert run("dictionary", *options, "--package", package, "--version", "0.48+nmu1") == 0
-    assert (small / "gcide.txt").read_bytes() == toy_data.running_text(toy_data.SIZE)
-    record = json.loads((small / "S.json").read_text())
-    assert record[package.name] == {
-        "version": "0.48+nmu1",
-        "bytes": 7,
-        "sha256": hashlib.sha256(b"package").hexdigest(),
-    }
-    assert sorted(record) == ["dict-gcide_1_all.deb", "gcide.dict.dz"]
-    assert "dict-gcide_1_all.deb: version 0.48+nmu1, bytes 7" in capsys.readouterr().err
-    (small / "gcide.dict.dz").write_bytes(b"no gzip")
-    assert run("dictionary", *options) == 1
-    assert "gcide.dict.dz is damaged" in capsys.readouterr().err
+def test_a_text_that_lies_there_is_taken(small: Path) -> None:
+    (small / "raw").mkdir()
+    text = toy_data.running_text(toy_data.SIZE)
+    (small / "raw" / "enwik8").write_bytes(text)
+    assert list(obtain("enwik8", small)) == ["enwik8"]
+    (small / "raw" / "enwik8").write_bytes(text[:-1] + b"?")
+    assert "enwik8: expected MD5 " in refusal("enwik8", small)
+
+
+def test_a_dictionary_is_unpacked_and_recorded(small: Path, capsys: pytest.CaptureFixture) -> None:
+    dictionary = small / "gcide.dict.dz"
+    toy_data.write_corpus("gcide", dictionary)
+    records = obtain_gcide(small / "raw", small, dictionary=dictionary)
+    assert (small / "raw" / "gcide.txt").read_bytes() == toy_data.running_text(toy_data.SIZE)
+    assert records == {dictionary.name: record_of(dictionary)}
+    assert f"gcide.dict.dz: bytes {dictionary.stat().st_size}" in capsys.readouterr().err
+    dictionary.write_bytes(b"no gzip")
+    with pytest.raises(download.DownloadError, match=r"gcide\.dict\.dz is damaged"):
+        obtain_gcide(small / "raw", small, dictionary=dictionary)

@@ -1,36 +1,35 @@
 """Text to splits to binarised data: files, counts and refusals."""
 
-import io
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 from fairseq.data import Dictionary
 
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit, text_unit
 from fairseq_mega.lab.prepare import progress
-from fairseq_mega.lab.prepare.language_modeling import command
+from fairseq_mega.lab.prepare.language_modeling.counting import count
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
-from fairseq_mega.lab.prepare.language_modeling.splitting import follow_bytes
+from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, check_files, follow_bytes, split_text
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.text_scripts import command as text_scripts
-from fairseq_mega.lab.prepare.text_scripts.options import parse
+from fairseq_mega.lab.runs.files import write_json
 from tests.support import helpers
+from tests.support.in_process import in_process  # noqa: F401
+from tests.support.prepare_runs import prepare
 
 SPLITS = ("train", "valid", "test")
 
 
-def run(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
+def cut(unit: str, train: Path, output: Path, **options: Any) -> None:
+    split_text(Cut(unit, train, **options), output)
 
 
-def error_of(capsys: pytest.CaptureFixture, *arguments: object) -> str:
-    assert run(*arguments) == 1
-    message = capsys.readouterr().err
-    assert message.splitlines()[-1].startswith("language_modeling: error: ")
-    return message
+def error_of(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    with pytest.raises((ValueError, OSError)) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
 
 
 def counts_of(folder: Path) -> Dict[str, Any]:
@@ -58,7 +57,7 @@ def binarise(folder: Path, data: Path, *options: object) -> Path:
 @pytest.mark.parametrize("unit", ["words", "bytes"])
 def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "text"
-    assert run("split", "--unit", unit, "--train", text, "--output", out, "--blocks", 4, "--held-out", 0.1) == 0
+    cut(unit, text, out, blocks=4, held_out=0.1)
     written = counts_of(out)
     assert written["unit"] == unit
     assert sum(part["bytes"] for part in written["splits"].values()) == text.stat().st_size
@@ -74,7 +73,7 @@ def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path
     assert not list(out.glob("*.partial"))
 
     data = binarise(out, tmp_path / "data-bin")
-    assert run("count", "--data", data, "--text", out, "--json", tmp_path / "counts.json") == 0
+    write_json(tmp_path / "counts.json", count(data, out))
     found = counts_of(tmp_path)
     for split in SPLITS:
         part = found["splits"][split]
@@ -87,9 +86,9 @@ def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path
 @pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
 def test_the_unit_lies_beside_the_dictionary(unit: str, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "text"
-    assert run("split", "--unit", unit, "--train", text, "--output", out, "--vocab-size", 40) == 0
+    cut(unit, text, out, vocab_size=40)
     data = binarise(out, tmp_path / "data-bin")
-    assert run("count", "--data", data, "--text", out, "--json", tmp_path / "counts.json") == 0
+    write_json(tmp_path / "counts.json", count(data, out))
     assert counts_of(tmp_path)["splits"]["train"]["unknown"] == 0
     dictionary = Dictionary.load(str(data / "dict.txt"))
     found = text_unit(data, dictionary)
@@ -104,13 +103,13 @@ def test_splits_that_are_given_are_taken_whole(text: Path, tmp_path: Path) -> No
     valid = tmp_path / "valid.txt"
     valid.write_text("w1  w2\nnew\n")
     out = tmp_path / "text"
-    assert run("split", "--unit", "words", "--train", text, "--valid", valid, "--output", out) == 0
+    cut("words", text, out, valid=valid)
     assert (out / "valid").read_text() == "w1 w2\nnew\n"
     found = counts_of(out)["splits"]
     assert found["valid"] == {"lines": 2, "tokens": 5, "bytes": 11, "symbols": 3}
     assert found["train"]["lines"] + found["test"]["lines"] == 400
     assert 10 <= found["test"]["lines"] <= 40
-    assert run("split", "--unit", "words", "--train", text, "--valid", valid, "--test", valid, "--output", out) == 0
+    cut("words", text, out, valid=valid, test=valid)
     assert counts_of(out)["splits"]["train"]["lines"] == 400
 
 
@@ -118,7 +117,7 @@ def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path
     path = tmp_path / "enwik"
     path.write_bytes(b"ab\ncd\n" + b"ef" + b"g\n")
     out = tmp_path / "text"
-    assert run("split", "--unit", "bytes", "--train", path, "--sizes", "6,2,2", "--output", out) == 0
+    cut("bytes", path, out, sizes=(6, 2, 2))
     found = counts_of(out)["splits"]
     assert [found[split]["tokens"] for split in SPLITS] == [6, 3, 2]
     assert [found[split]["bytes"] for split in SPLITS] == [6, 2, 2]
@@ -127,18 +126,17 @@ def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path
 
 def test_a_limit_uses_a_part_of_the_text(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "text"
-    assert run("split", "--unit", "bytes", "--train", text, "--limit", 2000, "--blocks", 5, "--output", out) == 0
+    cut("bytes", text, out, limit=2000, blocks=5)
     assert 1800 < sum(part["bytes"] for part in counts_of(out)["splits"].values()) < 2300
 
 
 def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"fa\xe7ade of words\n" * 1000)
-    arguments = ["split", "--unit", "words", "--train", path, "--output", tmp_path / "out"]
-    assert "line 1: byte 0xe7 at byte offset 2" in error_of(capsys, *arguments)
+    assert "line 1: byte 0xe7 at byte offset 2" in error_of(cut, "words", path, tmp_path / "out")
     assert not (tmp_path / "out" / "train").exists()
     assert not (tmp_path / "out" / "counts.json").exists()
-    assert run(*arguments, "--replace-invalid") == 0
+    cut("words", path, tmp_path / "out", replace_invalid=True)
     assert "fa\ufffdade" in (tmp_path / "out" / "test").read_text()
 
 
@@ -158,7 +156,7 @@ def test_a_text_without_line_feeds(
     path, out = tmp_path / "text8", tmp_path / "out"
     lines = helpers.random_sentences(400, seed=3)
     path.write_bytes(end.join(lines).encode())
-    assert run("split", "--unit", unit, "--train", path, "--output", out, "--vocab-size", 60) == 0
+    cut(unit, path, out, vocab_size=60)
     where = "anywhere" if unit == "bytes" else "at white space"
     printed = capsys.readouterr()
     assert message in printed.out + printed.err and f": its parts are cut {where}" in printed.out + printed.err
@@ -178,7 +176,7 @@ def test_carriage_returns_among_line_feeds_are_told(unit: str, tmp_path: Path, c
     for end, told in (("\r", True), ("\r\n", False), ("\n", False)):
         path = tmp_path / "text"
         path.write_bytes((end.join(lines[:150]) + "\n" + "\n".join(lines[150:])).encode())
-        assert run("split", "--unit", unit, "--train", path, "--output", tmp_path / f"out {end!r}") == 0
+        cut(unit, path, tmp_path / f"out {end!r}")
         note = "has 250 line feeds and 149 carriage returns without one, which end no line here (`tr"
         assert (note in capsys.readouterr().err) == told
 
@@ -188,19 +186,19 @@ def test_bytes_of_another_encoding_are_told(encoding: str, tmp_path: Path, capsy
     """Text that is typed for a model of bytes is UTF-8."""
     word = {"latin-1": "schön", "cp1251": "дом"}.get(encoding, "日本")
     (tmp_path / "text").write_bytes(("a line of ASCII\n" * 400 + f"{word}\n" * 400).encode(encoding))
-    assert run("split", "--unit", "bytes", "--train", tmp_path / "text", "--output", tmp_path / "out") == 0
+    cut("bytes", tmp_path / "text", tmp_path / "out")
     assert ("text is no UTF-8, and what is typed" in capsys.readouterr().err) == (encoding != "utf-8")
 
 
 def test_a_text_without_white_space_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "text").write_text("今天早上老师在图书馆找到一本旧书。" * 900, encoding="utf-8")
-    arguments = ["split", "--unit", "words", "--train", tmp_path / "text", "--output", tmp_path / "out"]
-    assert "cut between lines, nor is there white space enough: end its sent" in error_of(capsys, *arguments)
+    message = error_of(cut, "words", tmp_path / "text", tmp_path / "out")
+    assert "cut between lines, nor is there white space enough: end its sent" in message
 
 
 class TestCheck:
     def test_good_files_pass(self, text: Path) -> None:
-        assert run("check", "--unit", "words", text, text) == 0
+        check_files([text, text], "words", False)
 
     @pytest.mark.parametrize(
         ("content", "unit", "message"),
@@ -218,18 +216,17 @@ class TestCheck:
     ) -> None:
         bad = tmp_path / "bad.txt"
         bad.write_bytes(content)
-        assert message in error_of(capsys, "check", "--unit", unit, text, bad)
+        assert message in error_of(check_files, [text, bad], unit, False)
 
     def test_any_bytes_are_bytes(self, tmp_path: Path) -> None:
         (tmp_path / "bad.txt").write_bytes(b"\xff\0\n")
-        assert run("check", "--unit", "bytes", tmp_path / "bad.txt") == 0
+        check_files([tmp_path / "bad.txt"], "bytes", False)
 
 
 class TestRefused:
     def test_a_split_without_words(self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         text.write_text("w1 w2\n" * 10 + "\n" * 1000)
-        arguments = ["--train", text, "--blocks", 1, "--held-out", 0.1, "--output", tmp_path / "out"]
-        message = error_of(capsys, "split", "--unit", "words", *arguments)
+        message = error_of(cut, "words", text, tmp_path / "out", blocks=1, held_out=0.1)
         assert f"{text}: valid has 106 lines and no token; give more text" in message
         assert not (tmp_path / "out" / "counts.json").exists()
 
@@ -237,23 +234,16 @@ class TestRefused:
         self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         (tmp_path / "blank").write_text("\n\n")
-        arguments = ["--train", text, "--valid", tmp_path / "blank", "--output", tmp_path / "out"]
-        assert "blank: the file holds white space only" in error_of(capsys, "split", "--unit", "words", *arguments)
+        message = error_of(cut, "words", text, tmp_path / "out", valid=tmp_path / "blank")
+        assert "blank: the file holds white space only" in message
         assert not (tmp_path / "out").exists()
 
     def test_a_missing_text(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        arguments = ["--train", tmp_path / "none", "--output", tmp_path / "out"]
-        assert "none: no such file" in error_of(capsys, "split", "--unit", "words", *arguments)
+        assert "none: no such file" in error_of(cut, "words", tmp_path / "none", tmp_path / "out")
 
     def test_sizes_beside_other_files(self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        arguments = ["--train", text, "--test", text, "--sizes", "1,1,1", "--output", tmp_path / "out"]
-        assert "leave --valid and --test out" in error_of(capsys, "split", "--unit", "bytes", *arguments)
-
-    @pytest.mark.parametrize("value", ["1,2", "1,2,0", "a,b,c", ""])
-    def test_sizes_that_are_none(self, value: str, text: Path, capsys: pytest.CaptureFixture) -> None:
-        with pytest.raises(SystemExit):
-            run("split", "--unit", "bytes", "--train", text, "--output", "out", "--sizes", value)
-        assert f"--sizes: invalid sizes value: '{value}'" in capsys.readouterr().err
+        message = error_of(cut, "bytes", text, tmp_path / "out", test=text, sizes=(1, 1, 1))
+        assert "stands alone" in message
 
 
 class TestCount:
@@ -263,7 +253,7 @@ class TestCount:
     def made(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("made")
         (folder / "own").write_text("".join(f"{line}\n" for line in helpers.random_sentences(300, seed=4, words=50)))
-        assert run("split", "--unit", "words", "--train", folder / "own", "--output", folder / "text") == 0
+        cut("words", folder / "own", folder / "text")
         binarise(folder / "text", folder / "data-bin")
         return folder
 
@@ -272,50 +262,46 @@ class TestCount:
         shutil.copytree(made, tmp_path / "copy")
         return tmp_path / "copy"
 
-    def refused(self, folder: Path, capsys: pytest.CaptureFixture, *options: object) -> str:
-        json_file = folder / "counts.json"
-        arguments = ["--data", folder / "data-bin", "--text", folder / "text", "--json", json_file, *options]
-        message = error_of(capsys, "count", *arguments)
-        assert not json_file.exists()
-        return message
+    def refused(self, folder: Path, **options: Any) -> str:
+        return error_of(count, folder / "data-bin", folder / "text", **options)
 
     @pytest.mark.parametrize("what", ["lines", "tokens"])
-    def test_another_number_in_the_text(self, what: str, copy: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_another_number_in_the_text(self, what: str, copy: Path) -> None:
         counts = counts_of(copy / "text")
         found = counts["splits"]["valid"][what]
         counts["splits"]["valid"][what] += 1
         (copy / "text" / "counts.json").write_text(json.dumps(counts))
-        message = self.refused(copy, capsys)
+        message = self.refused(copy)
         assert f"valid: expected {found + 1} {what} (the text in {copy / 'text'}), found {found}" in message
 
-    def test_another_dictionary(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_another_dictionary(self, copy: Path) -> None:
         with open(copy / "data-bin" / "dict.txt", "a") as stream:
             stream.write("extra 1\n")
-        assert "dict.txt: expected a dictionary of 56 (the text" in self.refused(copy, capsys)
+        assert "dict.txt: expected a dictionary of 56 (the text" in self.refused(copy)
 
-    def test_a_dictionary_that_is_too_small(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_a_dictionary_that_is_too_small(self, copy: Path) -> None:
         (copy / "data-bin" / "dict.txt").write_text("w1 5\nw2 4\n")
-        assert "train: expected token numbers below 6 (dict.txt), found" in self.refused(copy, capsys)
+        assert "train: expected token numbers below 6 (dict.txt), found" in self.refused(copy)
 
-    def test_data_that_is_cut_off(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_data_that_is_cut_off(self, copy: Path) -> None:
         path = copy / "data-bin" / "test.bin"
         path.write_bytes(path.read_bytes()[:-20])
         tokens = counts_of(copy / "text")["splits"]["test"]["tokens"]
-        assert f"test: expected {tokens - 10} tokens in the index, found {tokens}" in self.refused(copy, capsys)
+        assert f"test: expected {tokens - 10} tokens in the index, found {tokens}" in self.refused(copy)
 
-    def test_padding_in_the_data(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_padding_in_the_data(self, copy: Path) -> None:
         path = copy / "data-bin" / "test.bin"
         content = bytearray(path.read_bytes())
         content[0] = 1
         path.write_bytes(content)
-        assert "test: expected 0 <s> and <pad>, found 1" in self.refused(copy, capsys)
+        assert "test: expected 0 <s> and <pad>, found 1" in self.refused(copy)
 
-    def test_a_missing_file(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_a_missing_file(self, copy: Path) -> None:
         (copy / "data-bin" / "valid.idx").unlink()
-        assert "valid.idx does not exist; binarise the text again" in self.refused(copy, capsys)
+        assert "valid.idx does not exist; binarise the text again" in self.refused(copy)
 
-    def test_the_published_counts(self, copy: Path, capsys: pytest.CaptureFixture) -> None:
-        message = self.refused(copy, capsys, "--corpus", "wikitext-2")
+    def test_the_published_counts(self, copy: Path) -> None:
+        message = self.refused(copy, published=CORPORA["wikitext-2"])
         assert "train: expected 2088628 tokens (wikitext-2 as published), found" in message
         assert "valid: expected 3760 lines (wikitext-2 as published), found" in message
         assert "dict.txt: expected a dictionary of 33280 (wikitext-2 as published), found 56" in message
@@ -323,10 +309,8 @@ class TestCount:
     def test_rare_words_are_unknown(self, copy: Path) -> None:
         threshold = 25
         data = binarise(copy / "text", copy / "rare", "--thresholdsrc", threshold)
-        arguments = ["count", "--data", data, "--text", copy / "text", "--json", copy / "rare.json"]
-        assert run(*arguments) == 1  # without the threshold the dictionary seems too small
-        assert run(*arguments, "--threshold", threshold) == 0
-        found = json.loads((copy / "rare.json").read_text())["splits"]["train"]["unknown"]
+        error_of(count, data, copy / "text")  # without the threshold the dictionary seems too small
+        found = count(data, copy / "text", threshold)["splits"]["train"]["unknown"]
         words = (copy / "text" / "train").read_text().split()
         assert 0 < found == sum(words.count(word) for word in set(words) if words.count(word) < threshold)
 
@@ -346,24 +330,11 @@ def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert capsys.readouterr().err.splitlines() == ["train: 3 of 4 MB", "train: 4 of 4 MB"]
 
 
-def test_decode_reads_numbers_and_writes_text(
-    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("195 188 98\n\n"))
-    assert run("decode") == 0
-    assert capsysbinary.readouterr().out == "üb\n\n".encode()
-    monkeypatch.setattr("sys.stdin", io.StringIO("1 300\n"))
-    assert run("decode") == 1
-    assert b"line 1: '300' is no byte" in capsysbinary.readouterr().err
-
-
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("unit", ["bytes", "words"])
-def test_marks_of_other_tools_are_told_of_ones_own_text(
-    unit: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_marks_of_other_tools_are_told_of_ones_own_text(unit: str, tmp_path: Path) -> None:
     path = tmp_path / "own.txt"
     path.write_text("".join(f"<p>{number} is sch\u00c3\u00b6n &auml;</p>\n" for number in range(400)), "utf-8")
-    words = ["text_lm", "--train", str(path), "--unit", unit, "--out", str(tmp_path)]
-    text_scripts.split(parse(words))
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: 400 of the 400 lines of")]
+    done = prepare("text-lm", "--train", path, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
+    told = [line for line in done.output.splitlines() if line.startswith("note: 400 of the 400 lines of")]
     assert [sum(kind in line for line in told) for kind in ("letters", "escapes", "tags")] == [1, 1, 1]

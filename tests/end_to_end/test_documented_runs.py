@@ -9,8 +9,8 @@ from typing import Callable, Dict, List
 
 import pytest
 
+from fairseq_mega.lab.prepare import command as preparing
 from fairseq_mega.lab.prepare.classification import toy_data
-from fairseq_mega.lab.prepare.text_scripts import command as text_scripts
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
 from tests.support.documented_commands import SETS, Command
@@ -75,7 +75,7 @@ def execute(line: str, stdin: str = "") -> str:
     module = documents.module_of(command)[0]
     with helpers.captured_output(stdin) as output:
         if documents.script_of(command) == "prepare_text_lm.sh":
-            done = in_process.call(text_scripts.main, "text_lm", *words[2:])
+            done = in_process.call(preparing.main, "text-lm", *words[2:])
             status, errors = done.returncode, done.stderr
         elif documents.script_of(command):
             print(documents.help_of_script(documents.script_of(command)))
@@ -114,7 +114,7 @@ def before_the_published_commands() -> None:
 def before_images() -> None:
     tiny_images.write_files(Path("my_images"))
     shutil.copy("my_images/valid/class1/001.JPEG", "new.jpg")
-    toy_data.write("imagenet", Path("archives"))
+    toy_data.imagenet(Path("archives"))
 
 
 def before_language_models() -> None:
@@ -133,7 +133,7 @@ def before_the_long_range_arena() -> None:
 
 
 def before_speech() -> None:
-    toy_data.write("speech-commands", Path("words"))
+    toy_data.speech_commands(Path("words"))
     for word in ("yes", "no"):
         shutil.copytree(f"words/{word}", f"my_recordings/{word}")
     for name in ("word.wav", "new.wav"):

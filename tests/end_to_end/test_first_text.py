@@ -8,8 +8,8 @@ from typing import Any, List, NamedTuple
 import pytest
 import torch
 
-from fairseq_mega.lab.prepare.text_scripts import command
-from fairseq_mega.lab.runs import folder as folders
+from fairseq_mega.lab.prepare import command
+from fairseq_mega.lab.prepare.language_modeling import binarising
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import helpers, in_process
 
@@ -37,13 +37,13 @@ def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pyte
     folder = tmp_path_factory.mktemp(request.param)
     text = folder / "my text.txt"
     text.write_text("".join(f"{line}\n" for line in LINES * 150), encoding="utf-8")
-    options = ["--unit", request.param, "--train", text, "--out", folder, "--skip-setup", "--blocks", 1]
+    options = ["--unit", request.param, "--train", text, "--out", folder / "text", "--blocks", 1]
     options += ["--vocab-size", 60] if request.param == "subwords" else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folders, "run_command", in_process.run_command)
-        done = in_process.call(command.main, "text_lm", *options)
+        patch.setattr(binarising, "run_command", in_process.run_command)
+        done = in_process.call(command.main, "text-lm", *options)
     assert done.returncode == 0, done.stderr
-    data, updates = folder / "data-bin", 120
+    data, updates = folder / "text" / "data-bin", 120
     stop = ["--total-num-update", updates, "--max-update", updates, "--save-dir", folder]
     helpers.run_fairseq("train", [data, *MODEL, *TRAINING, *stop, *device_flags])
     model = MegaLanguageModel.from_pretrained(str(folder), "checkpoint_last.pt", str(data))

@@ -2,30 +2,37 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare.language_modeling import toy_data
-from fairseq_mega.lab.prepare.text_scripts import command
+from fairseq_mega.lab.prepare import command
+from fairseq_mega.lab.prepare.language_modeling import binarising, toy_data
 from tests.support import helpers, in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
+from tests.support.prepare_runs import source_of
 from tests.support.stand_ins import as_user, commands_in
 
 pytestmark = pytest.mark.usefixtures("no_processes")
 
 SCRIPTS = helpers.REPOSITORY / "scripts"
-NAMES = ("prepare_wikitext103", "prepare_enwik8", "prepare_gcide", "prepare_text_lm")
+NAMES = {  # of the scripts, and their data sets
+    "prepare_wikitext103": "wikitext",
+    "prepare_enwik8": "enwik8",
+    "prepare_gcide": "gcide",
+    "prepare_text_lm": "text-lm",
+}
 SPLITS = ("train", "valid", "test")
 SIZE = toy_data.SIZE
 
 
 def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
     """What a script does, in this process."""
-    return in_process.call(command.main, name[len("prepare_") :], *options, environment=environment)
+    return in_process.call(command.main, NAMES[name], *options, environment=environment)
 
 
 def run_by_bash(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
@@ -62,17 +69,17 @@ def counts(out: Path) -> Dict[str, Any]:
 def test_wikitext(tmp_path: Path) -> None:
     out = tmp_path / "wiki text"
     output = checked(run_by_bash("prepare_wikitext103", "--skip-setup", "--out", out, "--smoke", "--workers", 2))
-    assert "SMOKE RUN on made-up text" in output
+    assert "SMOKE RUN on made-up data" in output
     for split, found in counts(out)["splits"].items():
         lines = toy_data.wikitext_lines(split)
         assert found["lines"] == len(lines) == toy_data.LINES[split]
         assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
         assert found["unknown"] >= sum(line.split().count("<unk>") for line in lines) > 0
-    assert list(json.loads((out / "SOURCE.json").read_text())) == ["wikitext-103-v1.zip"]
+    assert list(source_of(out)["inputs"]) == ["wikitext-103-v1.zip"]
 
 
 @pytest.mark.slow
-def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
+def test_enwik8_has_a_token_per_byte(tmp_path: Path) -> None:
     checked(run_by_bash("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke"))
     text = toy_data.running_text(SIZE)
     begin = 0
@@ -90,24 +97,51 @@ def test_enwik8_has_a_token_per_byte_and_resumes(tmp_path: Path) -> None:
     lines = (tmp_path / "text" / "valid").read_text().split("\n")
     assert b"\n".join(bytes(map(int, line.split())) for line in lines) == text[18000:19000]
 
-    # What an interrupted binarisation left does no harm, and does not count as done.
-    content = (tmp_path / "data-bin" / "train.bin").read_bytes()
-    (tmp_path / ".done" / "binarise").unlink()
-    (tmp_path / "data-bin").rename(tmp_path / "data-bin.partial")
-    (tmp_path / "data-bin.partial" / "test.bin").write_bytes(b"half")
-    (tmp_path / "counts.json").unlink()
-    again = succeed("prepare_enwik8", tmp_path, "--smoke", "--workers", 3)
-    assert again.count("done before, skipped") == 2 and "binarise: done" in again
-    assert (tmp_path / "data-bin" / "train.bin").read_bytes() == content
-    assert counts(tmp_path)["splits"]["test"]["bytes"] == 1000
-
     # Data that was altered since is noticed.
     (tmp_path / "data-bin" / "test.bin").write_bytes(b"\2\0\2\0")  # two </s>
     refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke", "--workers", 1)
     assert refused.returncode == 1
-    assert refused.stderr.count("done before, skipped") == 3
-    assert "test: expected 2 tokens in the index, found 100" in refused.stderr
-    assert "done: " not in refused.stderr
+    assert re.search(r"data-bin/test\.bin: expected \d+ bytes, as SOURCE.json says, found 4", refused.stderr)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an interrupted binarisation left does no harm, and does not count as done; the text is not cut again."""
+    binarise = binarising.run_command
+
+    def interrupt(words: Sequence[str], *others: Any, **more: Any) -> None:
+        half = Path(words[words.index("--destdir") + 1])
+        half.mkdir(parents=True)
+        (half / "test.bin").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(binarising, "run_command", interrupt)
+    stopped = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--smoke")
+    assert stopped.returncode == 130 and "start it again to go on" in stopped.stderr
+    assert not (tmp_path / "out" / "data-bin").exists()
+    other = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--smoke", "--blocks", 4)
+    assert other.returncode == 1 and "blocks was 20 and is 4 now" in other.stderr
+    monkeypatch.setattr(binarising, "run_command", binarise)
+    again = succeed("prepare_gcide", tmp_path / "out", "--smoke", "--workers", 3)
+    assert "text: made before" in again
+    succeed("prepare_gcide", tmp_path / "whole", "--smoke")
+    assert counts(tmp_path / "out") == counts(tmp_path / "whole")
+    for name in ("dict.txt", "train.bin", "test.bin"):
+        content = (tmp_path / "whole" / "data-bin" / name).read_bytes()
+        assert (tmp_path / "out" / "data-bin" / name).read_bytes() == content
+    assert not (tmp_path / "out" / "unfinished").exists()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_folder_of_an_earlier_version_is_refused_as_it_is(whole: bool, tmp_path: Path) -> None:
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "settings").write_text("corpus: enwik8\nsizes: 18000,1000,1000\nsmoke: yes\n")
+    if whole:
+        (tmp_path / "SOURCE.json").write_text('{"enwik8.zip": {"bytes": 1, "sha256": "0"}}')
+    refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke")
+    assert refused.returncode == 1
+    assert "was made by an earlier version: read its data-bin as it is, or give a new folder" in refused.stderr
+    assert (tmp_path / "data-bin").exists() and not (tmp_path / "unfinished").exists()
 
 
 @pytest.fixture
@@ -130,10 +164,9 @@ def test_gcide_is_taken_from_the_fetched_package(package: Dict[str, str], tmp_pa
     stopped = run("prepare_gcide", "--skip-setup", "--out", out, "--limit", 1, environment=package)
     assert stopped.returncode == 1
     assert "dict-gcide_9_all.deb: version 0.48-test, bytes 8" in stopped.stderr
-    assert json.loads((out / "SOURCE.json").read_text())["dict-gcide_9_all.deb"]["version"] == "0.48-test"
     assert (out / "raw" / "gcide.txt").read_bytes() == toy_data.running_text(SIZE)
     assert "gcide.txt: no line is left for" in stopped.stderr
-    assert (out / ".done" / "obtain").exists() and not (out / ".done" / "split").exists()
+    assert not (out / "SOURCE.json").exists() and not (out / "text").exists()
 
 
 @pytest.mark.slow
@@ -150,7 +183,7 @@ def test_gcide_words_from_ones_own_package(package: Dict[str, str], tmp_path: Pa
     assert 0 < train["unknown"] < train["tokens"] - train["lines"]
     other = run("prepare_gcide", "--skip-setup", "--out", out, *options[:-1], 5, environment=package)
     assert other.returncode == 1
-    assert "> threshold: 5" in other.stderr and "begun with other settings" in other.stderr
+    assert "threshold was 60 and is 5 now" in other.stderr
 
 
 @pytest.mark.slow
@@ -213,14 +246,14 @@ def test_own_text_as_bytes_with_its_own_splits(own: Path, tmp_path: Path) -> Non
     options = ["--train", own, "--valid", tmp_path / "valid", "--test", own, "--unit", "bytes"]
     other = run("prepare_text_lm", "--skip-setup", "--out", out, *options)
     assert other.returncode == 1
-    assert "begun with other settings or another text" in other.stderr
+    assert "belongs to other settings (test was " in other.stderr
 
 
 @pytest.mark.slow
 def test_own_text_smoke(tmp_path: Path) -> None:
     succeed("prepare_text_lm", tmp_path, "--smoke")
     found = counts(tmp_path)
-    text = (tmp_path / "raw" / "own.txt").read_text(encoding="utf-8")
+    text = toy_data.running_text(SIZE).rpartition(b"\n")[0].decode() + "\n"
     assert found["unit"] == "words"
     assert sum(part["lines"] for part in found["splits"].values()) == text.count("\n")
     assert sum(part["tokens"] for part in found["splits"].values()) == len(text.split()) + text.count("\n")
@@ -237,7 +270,7 @@ def test_a_text_that_is_no_utf8_is_refused_by_line_and_byte(own: Path, tmp_path:
         assert refused.returncode == 1
         assert f"latin.txt, line 1: byte 0xe9 at byte offset {offset} of the file" in refused.stderr
         assert "iconv -f CP1252 -t UTF-8" in refused.stderr
-        assert not (out / "data-bin").exists() and not (out / ".done" / "split").exists()
+        assert not (out / "data-bin").exists() and not (out / "text").exists()
     assert own.read_bytes() == content
 
 
@@ -267,26 +300,24 @@ def test_a_text_with_other_counts_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        *((name, [option], f"{option} needs a value") for name in NAMES for option in ("--out", "--workers", "--venv")),
-        *((name, ["--fast"], "unknown option '--fast'; see --help") for name in NAMES),
-        *((name, ["--smoke", "--workers", "0"], "--workers is '0': a whole number of at least 1") for name in NAMES),
-        ("prepare_wikitext103", ["--version", "1"], "--version is '1': choose from 103, 2"),
+        *((name, [option], f"{option}: expected one") for name in NAMES for option in ("--out", "--workers", "--venv")),
+        *((name, ["--fast"], "--fast is unknown here") for name in NAMES),
+        *((name, ["--smoke", "--workers", "0"], "--workers: '0': a whole number of at least 1") for name in NAMES),
+        ("prepare_wikitext103", ["--version", "1"], "--version 1 is unknown: give 103 or 2"),
         ("prepare_wikitext103", ["--archive", "{tmp}/no.zip"], "{tmp}/no.zip does not exist: give a copy of"),
         ("prepare_wikitext103", ["--text", "{tmp}/no"], "--text is '{tmp}/no': a folder with wiki.train.tokens"),
-        ("prepare_wikitext103", ["--text", "{tmp}", "--smoke"], "--smoke makes a text of its own"),
-        ("prepare_wikitext103", ["--text"], "--text needs a value"),
-        ("prepare_enwik8", ["--archive"], "--archive needs a value"),
+        ("prepare_wikitext103", ["--text"], "--text: expected one"),
+        ("prepare_enwik8", ["--archive"], "--archive: expected one"),
         ("prepare_enwik8", ["--archive", "{tmp}"], "{tmp} is a folder where a file is needed"),
-        ("prepare_gcide", ["--unit", "letters"], "--unit is 'letters': choose from bytes, words"),
-        ("prepare_gcide", ["--threshold", "3"], "--threshold is '3', but --unit bytes keeps every byte"),
-        ("prepare_gcide", ["--blocks", "0"], "--blocks is '0': a whole number of at least 1"),
-        ("prepare_gcide", ["--limit", "1e6"], "--limit is '1e6': a whole number"),
+        ("prepare_gcide", ["--unit", "letters"], "--unit letters is unknown: give bytes or words"),
+        ("prepare_gcide", ["--threshold", "3"], "--threshold is 3, but --unit bytes keeps every byte"),
+        ("prepare_gcide", ["--blocks", "0"], "--blocks: '0': a whole number of at least 1"),
+        ("prepare_gcide", ["--limit", "1e6"], "--limit: '1e6': a whole number"),
         ("prepare_gcide", ["--deb", "{tmp}/no.deb"], "{tmp}/no.deb does not exist"),
         ("prepare_text_lm", [], "--train is missing"),
         ("prepare_text_lm", ["--train", "{tmp}/no"], "{tmp}/no does not exist: give a text file"),
-        ("prepare_text_lm", ["--smoke", "--train", "{tmp}/no"], "--smoke makes a text of its own"),
-        ("prepare_text_lm", ["--smoke", "--held-out", "5"], "--held-out is '5': a share between 0 and 1"),
-        ("prepare_text_lm", ["--smoke", "--threshold", "x"], "--threshold is 'x'"),
+        ("prepare_text_lm", ["--smoke", "--held-out", "5"], "--held-out is 5.0: a share between 0 and 1"),
+        ("prepare_text_lm", ["--smoke", "--threshold", "x"], "--threshold: 'x'"),
     ],
 )
 def test_impossible_options_are_refused_before_anything_is_made(
@@ -294,9 +325,16 @@ def test_impossible_options_are_refused_before_anything_is_made(
 ) -> None:
     work = tmp_path / "work"
     refused = run_by_bash(name, "--skip-setup", "--out", work, *(option.format(tmp=tmp_path) for option in options))
-    assert refused.returncode == 1
+    assert refused.returncode in (1, 2)
     assert message.format(tmp=tmp_path) in refused.stderr
     assert not work.exists()
+
+
+def test_made_up_data_stand_alone(own: Path, tmp_path: Path) -> None:
+    for name, option in (("prepare_text_lm", "--train"), ("prepare_enwik8", "--archive")):
+        refused = run(name, "--smoke", f"{option}={own}", "--out", tmp_path / "out")
+        assert refused.returncode == 1 and f"leave {option} out" in refused.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -304,4 +342,4 @@ def test_help_needs_no_environment(name: str) -> None:
     done = run_by_bash(name, "--help", environment={"FAIRSEQ_MEGA_VENV": "/nonexistent"})
     assert done.returncode == 0
     for option in ("--out DIR", "--workers N", "--venv DIR", "--skip-setup", "--smoke", "--help"):
-        assert f"  {option} " in done.stdout
+        assert f" {option}" in done.stdout

@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 
 from fairseq_mega.cli import console
+from fairseq_mega.lab.prepare.language_modeling import binarising
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.reproduce import runner, tables
 from fairseq_mega.lab.runs import folder
@@ -99,7 +100,8 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         defaults = tuple(execute if value is runner.execute else value for value in function.__defaults__ or ())
         monkeypatch.setattr(function, "__defaults__", defaults)
     monkeypatch.setattr(tables, "execute", execute)
-    monkeypatch.setattr(folder, "run_command", run_command)
+    for module in (folder, binarising):
+        monkeypatch.setattr(module, "run_command", run_command)
 
 
 def call(

@@ -1,8 +1,11 @@
 """fairseq-mega-prepare called in process, and readers of its results."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -24,8 +27,12 @@ class Run(NamedTuple):
 
 def prepare(*arguments: object) -> Run:
     """Run the command in this process."""
-    with helpers.captured_output() as buffer:
-        status = command.main([str(argument) for argument in arguments])
+    handler = signal.getsignal(signal.SIGTERM)
+    with mock.patch.dict(os.environ), helpers.captured_output() as buffer:
+        try:
+            status = command.main([str(argument) for argument in arguments])
+        finally:
+            signal.signal(signal.SIGTERM, handler)
     return Run(status, buffer.getvalue())
 
 

@@ -1,65 +1,104 @@
-"""Prepare the data of the Long Range Arena and of raw speech, or real stand-ins for them, ImageNet, and PG-19's books.
+"""Prepare a data set: those of the papers, real stand-ins for them, and your own.
 
-Generates, fetches or takes the raw data, checks them, and leaves in --out the files that the tasks lra-text, lra-image,
-speech_commands, image-classification and megalodon_pretrain read, and SOURCE.json: origin, seed, counts and checksums.
-Progress goes to stderr. The same command given again goes on where it was interrupted, and does nothing where all is
-done.
+Generates, fetches or takes the raw data, checks them, and leaves in --out the files that a task reads, and SOURCE.json:
+origin, options, counts and checksums. Progress goes to stderr. The same command given again goes on where it was
+interrupted, and does nothing where all is done.
 """
 
 import argparse
 import shlex
 import sys
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any, Dict, List, Optional, Sequence
 
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.lab.prepare.making import make
+from fairseq_mega.lab.prepare.options import TEXTS
 from fairseq_mega.lab.prepare.registry import DATASETS
+from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
+from fairseq_mega.lab.runs.options import ROOT
+from fairseq_mega.lab.runs.script import run_script
 
 PROGRAM = "fairseq-mega-prepare"
 PACKAGES = ("fairseq_mega", "fairseq", "fairseq-fixed", "numpy", "torch", "scikit-learn")
 
 
+def listed_by_kind() -> str:
+    """Return a line for each data set, below its kind."""
+    lines: List[str] = []
+    for kind in dict.fromkeys(dataset.kind for dataset in DATASETS.values()):
+        lines += ["", f"{kind}:"]
+        lines += [f"    {found.name:17}{found.summary}" for found in DATASETS.values() if found.kind == kind]
+    return "\n".join(lines)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     form = argparse.RawDescriptionHelpFormatter
+    description = f"{__doc__}{listed_by_kind()}"
     parser = Parser(
-        prog=PROGRAM, description=__doc__, formatter_class=form, epilog="sizes, times and options: DATASET --help"
+        prog=PROGRAM, description=description, formatter_class=form, epilog="sizes, times and options: DATASET --help"
     )
-    commands = parser.add_subparsers(dest="dataset", required=True, metavar="DATASET")
+    commands = parser.add_subparsers(dest="dataset", required=True, metavar="DATASET", help="one of those above")
     for dataset in DATASETS.values():
         description = f"{dataset.name}: {dataset.summary}.\n\n{dataset.details}"
-        command = commands.add_parser(
-            dataset.name, help=dataset.summary, description=description, formatter_class=form, allow_abbrev=False
-        )
-        command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for everything made")
+        command = commands.add_parser(dataset.name, description=description, formatter_class=form, allow_abbrev=False)
+        add_out(command, required=dataset.usual_out is None)
         dataset.add_options(command)
+        if dataset.toy is not None:
+            add_smoke(command)
+        if dataset.name in TEXTS:  # the script that starts this command has read them
+            command.add_argument("--venv", help=argparse.SUPPRESS)
+            command.add_argument("--skip-setup", action="store_true", help=argparse.SUPPRESS)
     return parser
+
+
+def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
+    """Return the words of a command line with options that take made-up data, written to a folder.
+
+    Raises:
+        ValueError: where the words name data themselves.
+    """
+    toy = DATASETS[words[0]].toy
+    assert toy is not None
+    options = toy(folder)
+    own = {word.partition("=")[0] for word in words}
+    for option, value in zip(options, options[1:]):
+        if option in own and value.startswith(str(folder)):
+            raise ValueError(f"--smoke makes data of its own: leave {option} out")
+    return [words[0], *options, *words[1:]]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
     given = list(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(given)
+    smoke = "--smoke" in given and given[0] in DATASETS and DATASETS[given[0]].toy is not None
+    parser = build_parser()
 
     def provenance() -> Dict[str, Any]:
         command = shlex.join([PROGRAM, *given])
         return {"command": command, "git_revision": git_revision(), "versions": installed_versions(PACKAGES)}
 
-    try:
-        make(DATASETS[args.dataset], args, provenance)
-    except (OSError, ValueError) as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
-    except BrokenProcessPool:
-        print(f"{PROGRAM}: error: a process died, for want of memory perhaps; give fewer --workers", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted; the same command goes on", file=sys.stderr)
-        return 130
-    return 0
+    def work() -> None:
+        with ExitStack() as stack:
+            toy = Path(stack.enter_context(TemporaryDirectory())) if smoke else None
+            args = parser.parse_args(given if toy is None else with_toy_data(given, toy))
+            dataset = DATASETS[args.dataset]
+            if args.out is None:
+                assert dataset.usual_out is not None
+                args.out = ROOT / "outputs" / (dataset.usual_out(args) + "-smoke" * smoke)
+            try:
+                make(dataset, args, provenance, toy)
+            except BrokenProcessPool:
+                raise ValueError("a process died, for want of memory perhaps; give fewer --workers") from None
+            if smoke:
+                print("SMOKE RUN on made-up data: the numbers mean nothing", file=sys.stderr)
+
+    return run_script(PROGRAM, work)
 
 
 if __name__ == "__main__":

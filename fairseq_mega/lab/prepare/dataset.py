@@ -2,9 +2,16 @@
 
 import argparse
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
+
+ARENA = "the Long Range Arena and speech"
+PICTURES = "images"
+LABELLED = "labelled texts and recordings"
+LANGUAGE = "text for language models"
+PAIRS = "parallel text for translation"
 
 
 @dataclass
@@ -16,12 +23,14 @@ class Report:
         splits: per split the number of examples, the labels and further counts.
         inputs: per file that was read its size and SHA-256, and its address where it was downloaded.
         notes: differences from the published data.
+        parts: names of parts of the work folder that belong to the data set.
     """
 
     origin: str
     splits: Dict[str, Dict[str, Any]]
     inputs: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     notes: List[str] = field(default_factory=list)
+    parts: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,19 +39,30 @@ class Dataset:
 
     Attributes:
         name: as given on the command line.
+        kind: heading of the list that names it.
         summary: one line for the list of data sets.
         details: sizes, times and layout, for its --help.
         add_options: adds its own options to a parser.
         check: raises ValueError for options that do not go together, before anything is made.
-        make: writes the data set below ``work.output``.
+        make: writes the data set below ``work.output``, or as parts.
+        toy: writes a little made-up data to a folder and returns the options that take them, for --smoke; ``make``
+            compares them with no published count.
+        usual_out: folder below ``outputs`` of the checkout where --out is left out; None where it is required.
+        reads: files that the result depends on and that no option names as they are, by a name for each.
+        leaves: names of all that it writes, where the folder may hold other things; none where it is its own.
     """
 
     name: str
+    kind: str
     summary: str
     details: str
     add_options: Callable[[argparse.ArgumentParser], None]
     check: Callable[[argparse.Namespace], None]
     make: Callable[[argparse.Namespace, WorkFolder], Report]
+    toy: Optional[Callable[[Path], List[str]]] = None
+    usual_out: Optional[Callable[[argparse.Namespace], str]] = None
+    reads: Callable[[argparse.Namespace], Dict[str, Path]] = lambda args: {}
+    leaves: Tuple[str, ...] = ()
 
 
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:

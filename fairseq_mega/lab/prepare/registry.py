@@ -16,7 +16,7 @@ from fairseq_mega.lab.prepare.classification import (
     speech_commands,
 )
 from fairseq_mega.lab.prepare.dataset import Dataset
-from fairseq_mega.lab.prepare.language_modeling import own_documents, pg19
+from fairseq_mega.lab.prepare.language_modeling import own_documents, pg19, texts
 
 DATASETS: Dict[str, Dataset] = {
     dataset.name: dataset
@@ -33,6 +33,7 @@ DATASETS: Dict[str, Dataset] = {
         help_pages.DATASET,
         own_texts.DATASET,
         recordings.DATASET,
+        *texts.DATASETS,
         pg19.DATASET,
         own_documents.DATASET,
     )

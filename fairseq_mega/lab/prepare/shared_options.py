@@ -2,7 +2,20 @@
 
 import argparse
 import os
-from typing import List
+from pathlib import Path
+from typing import Callable, List
+
+
+def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
+    """Add --out."""
+    usual = "" if required else " (default: one in outputs of the checkout, after the data set)"
+    parser.add_argument("--out", type=Path, required=required, metavar="DIR", help=f"folder for everything made{usual}")
+
+
+def add_smoke(parser: argparse.ArgumentParser) -> None:
+    """Add --smoke; its value is None where it is not given."""
+    toy = "take a little made-up data instead, in seconds"
+    parser.add_argument("--smoke", action="store_const", const=True, help=toy)
 
 
 def add_length(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +67,16 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add --workers, by default one process per usable core; the result does not depend on it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser.add_argument("--workers", type=_at_least_one, default=cores, metavar="N", help="processes (default: cores)")
+    parser.add_argument("--workers", type=at_least(1), default=cores, metavar="N", help="processes (default: cores)")
 
 
-def _at_least_one(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 is needed")
-    return value
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``least``."""
+
+    def parse(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdigit() else -1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least {least} is needed")
+        return value
+
+    return parse

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
 from fairseq_mega.compat.checkpoints.locks import InUse, acquire
 from fairseq_mega.lab.prepare.progress import say
@@ -15,18 +15,21 @@ from fairseq_mega.lab.runs.files import write_json
 SOURCE = "SOURCE.json"
 UNFINISHED = "unfinished"
 RAW = "raw"
+EARLIER = "settings"  # file beside data-bin in a folder of text that an earlier version made
 
 
 class WorkFolder:
     """A folder that will hold a data set made with certain settings.
 
     ``DIR/raw`` keeps downloads. Everything else is made in ``DIR/unfinished``: the data set in ``output``, parts
-    that a later run can continue in ``parts``, anything else in ``scratch``. :meth:`publish` moves the data set into
-    ``DIR``, SOURCE.json last, so that its presence says that all is there.
+    that a later run can continue or take as they are in ``parts``, anything else in ``scratch``. :meth:`publish` moves
+    the data set into ``DIR``, SOURCE.json last, so that its presence says that all is there.
 
     Args:
         out: the folder; made if absent.
         settings: the options that the result depends on; JSON values.
+        leaves: names that the data set will have in the folder, which may hold anything else; none for a folder of its
+            own.
 
     Raises:
         ValueError: the folder holds something else, another data set, or one of other settings; or another process is
@@ -34,8 +37,8 @@ class WorkFolder:
         OSError: it cannot be written to.
     """
 
-    def __init__(self, out: Path, settings: Dict[str, Any]) -> None:
-        self.out, self.settings = out, settings
+    def __init__(self, out: Path, settings: Dict[str, Any], leaves: Sequence[str] = ()) -> None:
+        self.out, self.settings, self._leaves = out, settings, leaves
         self.raw = out / RAW
         self._unfinished = out / UNFINISHED
         self.output = self._unfinished / "output"
@@ -47,6 +50,11 @@ class WorkFolder:
         if self.out.exists() and not self.out.is_dir():
             raise ValueError(f"--out {self.out} is a file: give a folder")
         foreign = sorted(self._foreign())
+        if (self.out / EARLIER).exists() and not self._leaves:
+            raise ValueError(
+                f"--out {self.out} was made by an earlier version: read its data-bin as it is, or give a new folder to "
+                "make the data anew"
+            )
         if foreign and not self.finished and not self.built:
             raise ValueError(
                 f"--out {self.out} holds {', '.join(foreign[:3])} but no {SOURCE} of this command: give a new folder"
@@ -62,7 +70,8 @@ class WorkFolder:
 
     def _foreign(self) -> Iterator[str]:
         if self.out.is_dir():
-            yield from (path.name for path in self.out.iterdir() if path.name not in (UNFINISHED, RAW))
+            names = {path.name for path in self.out.iterdir()}
+            yield from names & set(self._leaves) if self._leaves else names - {UNFINISHED, RAW}
 
     def _take_lock(self) -> None:
         self._unfinished.mkdir(parents=True, exist_ok=True)
@@ -146,12 +155,44 @@ class WorkFolder:
                 "free some or give another folder"
             )
 
+    def part(self, name: str, make: Callable[[Path], None]) -> Path:
+        """Return a folder of ``parts``, made unless an earlier run has made all of it.
+
+        Args:
+            make: writes it to a folder that it makes, where an interrupted run may have left files.
+        """
+        folder = self.parts / name
+        if folder.exists():
+            say(f"{name}: made before")
+            return folder
+        partial = self.parts / f"{name}.partial"
+        make(partial)
+        partial.rename(folder)
+        return folder
+
+    def drop_parts(self, *names: str) -> None:
+        """Remove parts that have turned out to be of no use."""
+        for name in names:
+            shutil.rmtree(self.parts / name, ignore_errors=True)
+
+    def check_files(self) -> None:
+        """Raise ValueError naming a file of the finished data set that is not as SOURCE.json says, by its size."""
+        for name, record in self._read(self.out / SOURCE).get("files", {}).items():
+            path = self.out / name
+            found = path.stat().st_size if path.is_file() else None
+            if found != record["bytes"]:
+                raise ValueError(
+                    f"{path}: expected {record['bytes']} bytes, as {SOURCE} says, found {found or 'none'}: remove "
+                    f"{self.out} to have the data made anew"
+                )
+
     def publish(self, source: Optional[Dict[str, Any]] = None) -> None:
         """Move the data set into its place; ``source`` becomes SOURCE.json (None: it was written before)."""
         if source is not None:
             write_json(self.output / SOURCE, {**source, "settings": self.settings})
-        for path in sorted(self.output.iterdir()):
-            if path.name != SOURCE:
+        names = {name.partition("/")[0] for name in self._read(self.output / SOURCE).get("files", {})}
+        for path in sorted([*self.output.iterdir(), *(self.parts / name for name in names)]):
+            if path.name != SOURCE and path.exists():
                 os.replace(path, self.out / path.name)
         os.replace(self.output / SOURCE, self.out / SOURCE)
         shutil.rmtree(self._unfinished, ignore_errors=True)
@@ -164,4 +205,6 @@ def _same(old: Any, new: Any) -> bool:
         return len(old) == len(new) and all(map(_same, old, new))
     if isinstance(old, dict) and isinstance(new, dict) and new.get("bytes", 0) is None:
         old = {**old, "bytes": None}
+    if isinstance(old, dict) and isinstance(new, dict) and not ("digest" in old and "digest" in new):
+        old, new = ({key: value for key, value in one.items() if key != "digest"} for one in (old, new))
     return bool(old == new)

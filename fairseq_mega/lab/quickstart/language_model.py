@@ -13,13 +13,14 @@ import torch
 
 from fairseq_mega.compat.features.precision import evaluating
 from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.language_modeling import gcide
 from fairseq_mega.lab.prepare.language_modeling.binarising import binarise
-from fairseq_mega.lab.prepare.language_modeling.command import main as language_modeling
-from fairseq_mega.lab.prepare.language_modeling.splitting import tell_marks
+from fairseq_mega.lab.prepare.language_modeling.counting import count
+from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
+from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
 from fairseq_mega.lab.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.lab.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
-from fairseq_mega.lab.runs.commands import call, module
+from fairseq_mega.lab.runs.commands import module
+from fairseq_mega.lab.runs.files import write_json
 from fairseq_mega.lab.runs.folder import Work
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.models.mega_lm import MegaLanguageModel
@@ -73,26 +74,23 @@ class LanguageModel:
 
     def fetch(self) -> None:
         """Fetch the dictionary, and take its text out."""
-        raw = self.folder / "raw"
-        package = gcide.fetch(
-            raw, self.options.packages, otherwise="Use your own text instead, on any system: --text FILE"
-        )
-        call(language_modeling, gcide.dictionary_words(raw, package))
+        otherwise = "Use your own text instead, on any system: --text FILE"
+        records = obtain_gcide(self.folder / "raw", self.options.packages, otherwise=otherwise)
+        write_json(self.folder / "SOURCE.json", records)
 
     def split(self) -> None:
         """Hold blocks of the text out for validation and test."""
         limit = min(SMOKE_BYTES if self.options.smoke else BYTES, self.text.stat().st_size)
         share = min(0.05, HELD_OUT / limit)
-        how = ["split", "--unit", "bytes", "--train", self.text, "--limit", limit, "--held-out", share]
-        how += ["--output", self.folder / "text"]
-        call(language_modeling, how)
+        split_text(Cut("bytes", self.text, limit=limit, held_out=share), self.folder / "text")
         if self.options.text is not None:
             tell_marks(self.text)
 
     def binarise(self) -> None:
         """Write the text as numbers."""
-        binarise(self.work, 1 if self.options.smoke else os.cpu_count() or 1)
-        call(language_modeling, ["count", "--data", self.folder / "data-bin", "--text", self.folder / "text"])
+        text, data, log = self.folder / "text", self.folder / "data-bin", self.work.log_file("preprocess")
+        binarise(text, data, log, 1 if self.options.smoke else os.cpu_count() or 1)
+        count(data, text)
 
     def train(self) -> None:
         """Train."""

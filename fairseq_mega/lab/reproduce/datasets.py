@@ -5,10 +5,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 from fairseq_mega.data.text_units import MODEL_FILE
-from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
-from fairseq_mega.lab.prepare.language_modeling import toy_books
-from fairseq_mega.lab.prepare.language_modeling.binarising import preprocess_words
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.wmt16.sources import archive_urls
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
@@ -21,9 +18,8 @@ from .released import Step, check_released, is_released, released_steps
 from .wishes import Wishes
 
 PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
-TEXTS = [*PYTHON, "fairseq_mega.lab.prepare.language_modeling"]
+PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
 BINARISED = [f"{split}.{ending}" for split in ("train", "valid", "test") for ending in ("bin", "idx")]
-ENWIK8_SIZES, TINY_SIZES = "90000000,5000000,5000000", "18000,1000,1000"
 
 
 def classification(task: str, dataset: str, options: Sequence[str] = (), made_up_options: Sequence[str] = ()) -> Data:
@@ -32,7 +28,7 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
     released = not options  # a smaller or other form of a data set is generated
 
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PYTHON, "fairseq_mega.lab.prepare", dataset, "--out", str(folder), *options]
+        command = [*PREPARE, dataset, "--out", str(folder), *options]
         if released and is_released(dataset, wishes):
             return released_steps(dataset, folder, command, wishes)
         if dataset in ("listops", "pathfinder32", "pathx"):
@@ -41,7 +37,7 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
             scaling = [setting.text for setting in wishes.settings if setting.key == "task.sc_scaling"]
             command += ["--scaling", *(scaling[-1:] or ["twice"])]
         if wishes.smoke:
-            command += [*toy_data.write(dataset, folder.parent / f"{folder.name}.made-up"), *made_up_options]
+            command += ["--smoke", *made_up_options]
         return [("prepare", command)]
 
     def check(folder: Path, wishes: Wishes) -> None:
@@ -56,51 +52,30 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
     return Data(task, steps, check, FILES[task])
 
 
-def text(corpus: str, unit: str) -> Data:
-    """A text for language modelling, in ``folder/data-bin``."""
+def text(corpus: str, dataset: str, file: str) -> Data:
+    """A text for language modelling, in ``folder/data-bin``; ``file`` is one of those that it is made of."""
 
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        smoke = ["--smoke"] * wishes.smoke
-        obtain = [*TEXTS, "obtain", "--corpus", corpus, "--output", str(folder / "raw")]
-        split = [*TEXTS, "split", "--unit", unit, "--output", str(folder / "text"), "--train"]
-        if unit == "bytes":
-            split += [str(folder / "raw" / corpus), "--sizes", TINY_SIZES if wishes.smoke else ENWIK8_SIZES]
-        else:
-            raw = folder / "raw" / "wiki"
-            split += [f"{raw}.train.tokens", "--valid", f"{raw}.valid.tokens", "--test", f"{raw}.test.tokens"]
-        count = [*TEXTS, "count", "--data", str(folder / "data-bin"), "--text", str(folder / "text")]
-        count += ["--json", str(folder / "counts.json")]
-        if not wishes.smoke and unit == "words":
-            count += ["--corpus", corpus]
-        return [
-            ("obtain", [*obtain, "--record", str(folder / "SOURCE.json"), *smoke]),
-            ("split", split),
-            ("binarise", binarise(folder, wishes)),
-            ("count", count),
-        ]
+        command = [*PREPARE, dataset, "--out", str(folder), "--workers", str(wishes.workers)]
+        return [("prepare", [*command, *["--smoke"] * wishes.smoke])]
 
     def check(folder: Path, wishes: Wishes) -> None:
         if folder.exists() and not folder.is_dir():
             raise RecipeError(f"the data of {corpus} cannot be made in {folder}, a file: remove it, or give --data")
-        raw = folder / "raw" / (corpus if unit == "bytes" else "wiki.train.tokens")
+        raw = folder / "raw" / file
         if not wishes.download and not wishes.smoke and not raw.exists():
             raise RecipeError(f"{raw} does not exist: put the text of {corpus} there, or leave --no-download out")
 
     return Data(corpus, steps, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
 
 
-def binarise(folder: Path, wishes: Wishes) -> List[str]:
-    """fairseq-preprocess of the three parts of a text."""
-    return [*PREPROCESS, *preprocess_words(folder / "text", folder / "data-bin", wishes.workers)]
-
-
 def books() -> Data:
     """PG-19 as JSON lines, with its sentencepiece model."""
 
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PYTHON, "fairseq_mega.lab.prepare", "pg19", "--out", str(folder)]
+        command = [*PREPARE, "pg19", "--out", str(folder)]
         if wishes.smoke:
-            command += toy_books.write(folder.parent / f"{folder.name}.made-up")
+            command += ["--smoke"]
         return [("prepare", command)]
 
     def check(folder: Path, wishes: Wishes) -> None:
@@ -175,8 +150,8 @@ DATASETS: Dict[str, Data] = {
         "text", "imdb", ["--length", "256", "--held-out", "1000", "--limit", "20000,1000,4000"], ["--held-out", "8"]
     ),
     "miniature-image": classification("image", "cifar10", ["--side", "16", "--limit", "20000,1000,4000"]),
-    "wikitext-103": text("wikitext-103", "words"),
-    "enwik8": text("enwik8", "bytes"),
+    "wikitext-103": text("wikitext-103", "wikitext", "wiki.train.tokens"),
+    "enwik8": text("enwik8", "enwik8", "enwik8"),
     "pg19": books(),
     "imagenet": IMAGENET,
     "wmt16-en-de": translations(),

@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
             self.die(f"{path} is empty: {remedy}")
 
 
-def add_environment(parser: Parser) -> None:
+def add_environment(parser: argparse.ArgumentParser) -> None:
     """Add the options on the environment."""
     default = "$FAIRSEQ_MEGA_VENV, else .venv of the checkout"
     parser.add_argument("--venv", metavar="DIR", help=f"virtual environment (default: {default})")

@@ -7,6 +7,7 @@ from typing import Dict, Iterable, List, Optional
 import numpy as np
 
 from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
     BYTE_SYMBOLS,
@@ -16,7 +17,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.text_files import need_files, read_lines, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -84,4 +85,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("the tables of Long Range Arena (--tsv-dir)", statistics, records_of(paths), notes)
 
 
-DATASET = Dataset("aan", "pairs of papers as bytes (the task Retrieval)", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "aan", ARENA, "pairs of papers as bytes (the task Retrieval)", DETAILS, add_options, check, make, toy_data.aan
+)

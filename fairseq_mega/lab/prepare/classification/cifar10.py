@@ -12,9 +12,10 @@ import numpy as np
 from fairseq_mega.compat.checkpoints.safe_globals import RefusedContents, safe_globals
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.shared_options import add_limit
 from fairseq_mega.lab.prepare.text_files import need_files
@@ -155,4 +156,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, statistics, inputs, notes + note_on_limit(args.limit))
 
 
-DATASET = Dataset("cifar10", "CIFAR-10 in grey (the task Image)", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "cifar10", ARENA, "CIFAR-10 in grey (the task Image)", DETAILS, add_options, check, make, toy_data.cifar10
+)

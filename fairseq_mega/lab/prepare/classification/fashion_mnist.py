@@ -10,7 +10,7 @@ from fairseq_mega.lab.prepare.archives import read_packed
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.shared_options import add_limit
 from fairseq_mega.lab.prepare.text_files import need_files
@@ -107,4 +107,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))
 
 
-DATASET = Dataset("fashion-mnist", "clothes in grey, from a Debian package", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "fashion-mnist", PICTURES, "clothes in grey, from a Debian package", DETAILS, add_options, check, make
+)

@@ -16,7 +16,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, pages_of, read_page
 from fairseq_mega.lab.prepare.progress import Progress
@@ -145,4 +145,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"LibreOffice help, seed {args.seed}", statistics, inputs, notes)
 
 
-DATASET = Dataset("help-pages", "LibreOffice help, from Debian packages", DETAILS, add_options, check, make)
+DATASET = Dataset("help-pages", LABELLED, "LibreOffice help, from Debian packages", DETAILS, add_options, check, make)

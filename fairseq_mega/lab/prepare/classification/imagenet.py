@@ -9,7 +9,8 @@ from typing import Any, Dict, List, NamedTuple
 from fairseq_mega.data.image_folder import ImageFolder
 from fairseq_mega.lab.prepare.archives import DAMAGE, read_tar
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.classification import toy_data
+from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.text_files import need_files
@@ -143,4 +144,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"archives of image-net.org in {args.archives}", splits, inputs, notes)
 
 
-DATASET = Dataset("imagenet", "colour images, 1,000 classes (for image classifiers)", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "imagenet",
+    PICTURES,
+    "ImageNet, colour images of 1,000 classes",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.imagenet,
+)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import (
     BYTE_SYMBOLS,
@@ -18,7 +19,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.text_files import need_files, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -128,4 +129,6 @@ def _select(reviews: List[Review], length: int) -> TextSplit:
     return TextSplit(len(reviews), examples)
 
 
-DATASET = Dataset("imdb", "film reviews as bytes (the task Text)", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "imdb", ARENA, "film reviews as bytes (the task Text)", DETAILS, add_options, check, make, toy_data.imdb
+)

@@ -7,9 +7,10 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 import numpy as np
 
 from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import Example, TextSplit, write_text_task
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.lab.prepare.progress import Progress, say
@@ -122,4 +123,13 @@ def _select(trees: List[Tree], which: np.ndarray) -> TextSplit:
     return TextSplit(len(which), examples)
 
 
-DATASET = Dataset("listops", "nested list operations, generated or released", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "listops",
+    ARENA,
+    "nested list operations, generated or released",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.listops,
+)

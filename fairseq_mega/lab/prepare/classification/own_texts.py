@@ -25,7 +25,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
@@ -173,4 +173,4 @@ def _select(texts: Texts, split: str, args: argparse.Namespace) -> TextSplit:
     return TextSplit(len(chosen), examples)
 
 
-DATASET = Dataset("own-texts", "labelled texts of your own", DETAILS, add_options, check, make)
+DATASET = Dataset("own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make)

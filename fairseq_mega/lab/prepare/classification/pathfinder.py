@@ -8,10 +8,11 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 import numpy as np
 
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.lra_pathfinder import Released
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed
@@ -130,10 +131,11 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))
 
 
-def _dataset(name: str, summary: str, size: int) -> Dataset:
+def _dataset(name: str, summary: str, size: int, toy: Callable[[Path], List[str]]) -> Dataset:
     details = DETAILS.format(size=size, times=TIMES[size])
-    return Dataset(name, summary, details, partial(add_options, size), partial(check, size), partial(make, size))
+    functions = (partial(add_options, size), partial(check, size), partial(make, size))
+    return Dataset(name, ARENA, summary, details, *functions, toy)
 
 
-PATHFINDER = _dataset("pathfinder32", "dashed contours, 32 x 32, generated or released", 32)
-PATHX = _dataset("pathx", "dashed contours, 128 x 128 (the task Path-X)", 128)
+PATHFINDER = _dataset("pathfinder32", "dashed contours, 32 x 32, generated or released", 32, toy_data.pathfinder32)
+PATHX = _dataset("pathx", "dashed contours, 128 x 128 (the task Path-X)", 128, toy_data.pathx)

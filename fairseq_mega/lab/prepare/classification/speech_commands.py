@@ -12,10 +12,11 @@ import torch
 from fairseq_mega.data.class_folders import LeftOut, files_of
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
+from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.dataset import Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import add_limit
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -181,4 +182,13 @@ def _standardised(
     return values
 
 
-DATASET = Dataset("speech-commands", "ten spoken words as raw samples (SC10)", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "speech-commands",
+    ARENA,
+    "ten spoken words as samples (SC10)",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.speech_commands,
+)

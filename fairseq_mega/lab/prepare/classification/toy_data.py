@@ -1,13 +1,14 @@
 """Small made-up data in place of those of the Long Range Arena, of speech and of ImageNet, in the same files.
 
-They go through fairseq-mega-prepare as well. The numbers that come out mean nothing.
+A function for each data set writes them to a folder and returns the options of fairseq-mega-prepare that take them.
+The numbers that come out mean nothing.
 """
 
 import io
 import tarfile
 import wave
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import List
 
 import numpy as np
 
@@ -16,13 +17,20 @@ TEXTS = ("good", "bad", "fine", "poor", "long", "short")
 PAIRS = {"train": 32, "eval": 8, "test": 8}
 
 
+def begun(folder: Path) -> np.random.Generator:
+    """Make a folder, and return the source of what is random in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return np.random.default_rng(1)
+
+
 def text(draw: np.random.Generator) -> str:
     """A few words."""
     return " ".join(draw.choice(TEXTS, size=draw.integers(3, 9)))
 
 
-def imdb(folder: Path, draw: np.random.Generator) -> List[str]:
+def imdb(folder: Path) -> List[str]:
     """Tables of reviews: label, rating and text."""
+    draw = begun(folder)
     options = []
     for split, count in (("train", 32), ("test", 16)):
         rows = [f"{number % 2}\t{1 + 8 * (number % 2)}\t{text(draw)}\n" for number in range(count)]
@@ -31,16 +39,18 @@ def imdb(folder: Path, draw: np.random.Generator) -> List[str]:
     return options
 
 
-def aan(folder: Path, draw: np.random.Generator) -> List[str]:
+def aan(folder: Path) -> List[str]:
     """Tables of pairs: label, two numbers and two texts."""
+    draw = begun(folder)
     for split, count in PAIRS.items():
         rows = [f"{number % 2}.0\t1\t2\t{text(draw)}\t{text(draw)}\n" for number in range(count)]
         (folder / f"new_aan_pairs.{split}.tsv").write_text("".join(rows))
     return ["--tsv-dir", str(folder)]
 
 
-def cifar10(folder: Path, draw: np.random.Generator) -> List[str]:
+def cifar10(folder: Path) -> List[str]:
     """Arrays of grey images."""
+    draw = begun(folder)
     options = []
     for split, count in (("train", 40), ("test", 10)):
         images = draw.integers(0, 256, (count, 32, 32), dtype=np.uint8)
@@ -49,8 +59,9 @@ def cifar10(folder: Path, draw: np.random.Generator) -> List[str]:
     return options
 
 
-def speech_commands(folder: Path, draw: np.random.Generator) -> List[str]:
+def speech_commands(folder: Path) -> List[str]:
     """A folder of recordings per word, one second each."""
+    draw = begun(folder)
     for word in WORDS:
         (folder / word).mkdir(exist_ok=True)
         for number in range(7):  # the fewest that every split gets some of
@@ -62,8 +73,9 @@ def speech_commands(folder: Path, draw: np.random.Generator) -> List[str]:
     return ["--dir", str(folder), "--any-count"]
 
 
-def imagenet(folder: Path, draw: np.random.Generator) -> List[str]:
+def imagenet(folder: Path) -> List[str]:
     """Archives of colour images, and their development kit."""
+    draw = begun(folder)
     from scipy.io import savemat
 
     classes = [f"n{number:08}" for number in (4, 2, 3, 1)]  # by their numbers in the kit, which no order follows
@@ -105,19 +117,16 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(member, io.BytesIO(content))
 
 
-MAKERS: Dict[str, Callable[[Path, np.random.Generator], List[str]]] = {
-    "listops": lambda folder, draw: ["--count", "100", "--min-length", "10", "--max-length", "40"],
-    "imdb": imdb,
-    "aan": aan,
-    "cifar10": cifar10,
-    "pathfinder32": lambda folder, draw: ["--count", "50"],
-    "pathx": lambda folder, draw: ["--count", "20"],
-    "speech-commands": speech_commands,
-    "imagenet": imagenet,
-}
+def listops(folder: Path) -> List[str]:
+    """Options that generate few and short trees."""
+    return ["--count", "100", "--min-length", "10", "--max-length", "40"]
 
 
-def write(dataset: str, folder: Path) -> List[str]:
-    """Write the toy data of a data set to a folder; return the options of fairseq-mega-prepare that take them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return MAKERS[dataset](folder, np.random.default_rng(1))
+def pathfinder32(folder: Path) -> List[str]:
+    """Options that draw few images."""
+    return ["--count", "50"]
+
+
+def pathx(folder: Path) -> List[str]:
+    """Options that draw few images."""
+    return ["--count", "20"]

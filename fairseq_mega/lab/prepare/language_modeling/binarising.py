@@ -6,15 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator, List
 
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.runs.folder import Work
-from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.lab.runs.commands import PYTHON, environment, run_command
 
+PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
 EVERY = 15.0  # seconds between signs of life
 
 
 def preprocess_words(text: Path, target: Path, workers: int, threshold: int = 0) -> List[str]:
-    """Arguments of fairseq-preprocess that binarise ``text``, the output of ``split``."""
+    """Arguments of fairseq-preprocess that binarise ``text``, the output of ``split_text``."""
     parts = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
     # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
     processes = workers + 1 if workers > 1 else 1
@@ -22,16 +23,19 @@ def preprocess_words(text: Path, target: Path, workers: int, threshold: int = 0)
     return [*words, "--thresholdsrc", str(threshold)] if threshold else words
 
 
-def binarise(work: Work, workers: int, threshold: int = 0) -> None:
-    """Make ``data-bin`` of ``text`` in a work folder.
+def binarise(text: Path, target: Path, log: Path, workers: int, threshold: int = 0) -> None:
+    """Make binarised data of ``text``, the output of ``split_text``, which appear together.
+
+    Args:
+        log: for the output of fairseq-preprocess.
+        threshold: words that are seen less often become ``<unk>``.
 
     Raises:
         StageError: where fairseq fails.
     """
-    partial, target = work.folder / "data-bin.partial", work.folder / "data-bin"
+    partial = target.with_name(f"{target.name}.partial")
     for folder in (partial, target):
         shutil.rmtree(folder, ignore_errors=True)
-    text = work.folder / "text"
 
     def progress() -> str:
         if (partial / "dict.txt").exists():
@@ -41,7 +45,7 @@ def binarise(work: Work, workers: int, threshold: int = 0) -> None:
     with signs_of_life("binarise", progress):
         # Its worker processes would outlive it, waiting for work: they end with its group.
         words = preprocess_words(text, partial, workers, threshold)
-        work.run("preprocess", ["fairseq-preprocess", *words], own_group=True)
+        run_command([*PREPROCESS, *words], log, environment({}), own_group=True)
     partial.rename(target)
 
 

@@ -2,25 +2,40 @@
 
 import shutil
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional
 
 from fairseq_mega.lab.prepare import debian
+from fairseq_mega.lab.prepare.checksums import Records, record_of
 from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.language_modeling.obtaining import unpack_dictionary
+from fairseq_mega.lab.prepare.progress import say
 
 PACKAGE, TESTED = "dict-gcide", "0.48.5+nmu2"
 
 
-def dictionary_words(raw: Path, package: Optional[debian.Package]) -> List[str]:
-    """Arguments of ``dictionary`` that write ``raw/gcide.txt`` and SOURCE.json beside ``raw``.
+def obtain_gcide(
+    raw: Path, packages: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None, otherwise: str = ""
+) -> Records:
+    """Write ``raw/gcide.txt`` and return the entries of what it was made of in SOURCE.json.
 
     Args:
-        package: that :func:`fetch` has unpacked, or None for a text that is made up.
+        packages: folder that the package is fetched into, where neither ``deb`` nor ``dictionary`` is given.
+        deb: an own copy of the package.
+        dictionary: the file gcide.dict.dz of the package.
+
+    Raises:
+        DownloadError: where the package cannot be had, ending in ``otherwise``, or is another package.
     """
-    output = ["dictionary", "--output", str(raw / "gcide.txt"), "--record", str(raw.parent / "SOURCE.json")]
-    if package is None:
-        return [*output, "--dictionary", str(raw / "gcide.dict.dz"), "--smoke"]
-    found = ["--dictionary", str(dictionary_of(raw)), "--package", str(package.path), "--version", package.version]
-    return [*output, *found]
+    records: Records = {}
+    if dictionary is None:
+        package = fetch(raw, packages, deb, otherwise)
+        dictionary = dictionary_of(raw)
+        records[package.path.name] = record_of(package.path, version=package.version)
+    unpack_dictionary(dictionary, raw / "gcide.txt")
+    records[dictionary.name] = record_of(dictionary)
+    for name, record in records.items():
+        say(f"{name}: " + ", ".join(f"{key} {value}" for key, value in record.items()))
+    return records
 
 
 def dictionary_of(raw: Path) -> Path:

@@ -1,19 +1,18 @@
-"""Obtain the corpora of language modelling: whole files or none, and SOURCE.json, which tells their origin."""
+"""Obtain the corpora of language modelling: whole files or none, and the entries on their origin in SOURCE.json."""
 
-import argparse
 import gzip
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Optional
 
 from fairseq_mega.lab.prepare.archives import obtain
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.language_modeling import toy_data
-from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
+from fairseq_mega.lab.prepare.language_modeling.published import Corpus
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.unpacking import check_zip, open_gzip
-from fairseq_mega.lab.runs.files import copy_stream, write_json
+from fairseq_mega.lab.runs.files import copy_stream
 
 
 def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
@@ -54,38 +53,44 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
     return records
 
 
-def command_obtain(args: argparse.Namespace) -> None:
-    """Fetch or take a corpus, verify and unpack it."""
-    corpus = CORPORA[args.corpus]
-    if args.smoke and args.archive is None:
-        toy_data.write_corpus(corpus.name, args.output / corpus.archive.name)
-    if args.text is not None:
-        records = take_text(corpus, args.text, args.output)
-    elif args.archive is not None and not args.archive.is_file():
-        raise DownloadError(f"--archive {args.archive}: no such file. {corpus.remedy}")
+def obtain_corpus(
+    corpus: Corpus, raw: Path, archive: Optional[Path] = None, text: Optional[Path] = None, checked: bool = True
+) -> Records:
+    """Fetch or take a corpus, verify and unpack it; return the entries of its files in SOURCE.json.
+
+    Args:
+        raw: folder of the unpacked files; they are taken as they are where they lie there without an archive.
+        archive: an own copy of the archive.
+        text: folder with own copies of the unpacked files.
+        checked: compare the published checksums.
+
+    Raises:
+        DownloadError: where the corpus cannot be had, or is another one.
+    """
+    if text is not None:
+        return take_text(corpus, text, raw)
+    if archive is None and not (raw / corpus.archive.name).exists() and all((raw / n).is_file() for n in corpus.files):
+        path, records = raw, {name: record_of(raw / name) for name in corpus.files}
+    elif archive is not None and not archive.is_file():
+        raise DownloadError(f"--archive {archive}: no such file. {corpus.remedy}")
     else:
-        wanted = corpus.archive._replace(digests={}) if args.smoke else corpus.archive
-        archive, records = obtain(wanted, args.archive, args.output)
-        unpack(corpus, archive, args.output)
-        if corpus.file_digests and not args.smoke:
-            path = args.output / corpus.files[0]
-            check_digests(path, corpus.file_digests, corpus.bytes, f"It came from {archive}. {corpus.remedy}")
-    write_json(args.record, records)
+        wanted = corpus.archive if checked else corpus.archive._replace(digests={})
+        path, records = obtain(wanted, archive, raw)
+        unpack(corpus, path, raw)
+    if corpus.file_digests and checked:
+        check_digests(raw / corpus.files[0], corpus.file_digests, corpus.bytes, f"It came from {path}. {corpus.remedy}")
+    return records
 
 
-def command_dictionary(args: argparse.Namespace) -> None:
-    """Unpack a dictionary of the DICT server (.dict.dz, which gzip can read), and record the package it came in."""
-    if args.smoke:
-        toy_data.write_corpus("gcide", args.dictionary)
-    say(f"{args.dictionary.name}: unpacking {args.dictionary.stat().st_size / 1e6:.0f} MB")
+def unpack_dictionary(dictionary: Path, target: Path) -> None:
+    """Unpack a dictionary of the DICT server (.dict.dz, which gzip can read).
+
+    Raises:
+        DownloadError: for a damaged one.
+    """
+    say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
     try:
-        with open_gzip(args.dictionary) as stream:
-            copy_stream(stream, args.output)
+        with open_gzip(dictionary) as stream:
+            copy_stream(stream, target)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DownloadError(f"{args.dictionary} is damaged: {error}; get a new copy of the package") from error
-    records = {args.dictionary.name: record_of(args.dictionary)}
-    if args.package is not None:
-        records = {args.package.name: record_of(args.package, version=args.version), **records}
-    write_json(args.record, records)
-    for name, record in records.items():
-        say(f"{name}: " + ", ".join(f"{key} {value}" for key, value in record.items()))
+        raise DownloadError(f"{dictionary} is damaged: {error}; get a new copy of the package") from error

@@ -25,7 +25,7 @@ from fairseq_mega.data.json_lines import (
 from fairseq_mega.data.text_marks import SAMPLE, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordUnit
 from fairseq_mega.lab.prepare.checksums import record_of
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -299,4 +299,4 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report("own documents", counts, {path.name: record_of(path) for path in args.texts}, [])
 
 
-DATASET = Dataset("own-documents", "documents of one's own (for language models)", DETAILS, add_options, check, make)
+DATASET = Dataset("own-documents", LANGUAGE, "documents of your own as JSON lines", DETAILS, add_options, check, make)

@@ -8,8 +8,9 @@ from typing import Any, Dict, List, Tuple
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
 from fairseq_mega.lab.prepare.checksums import Records, record_of
-from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.download import fetch_missing
+from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.text_files import need_files
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
@@ -126,4 +127,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(origin, splits, inputs, notes)
 
 
-DATASET = Dataset("pg19", "books as JSON lines (for language models)", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "pg19", LANGUAGE, "PG-19, books as JSON lines", DETAILS, add_options, check, make, toy_data.write_books
+)

@@ -1,16 +1,14 @@
 """Write train, valid and test as lines of tokens, in the form that `fairseq-preprocess --only-source` takes."""
 
-import argparse
 import codecs
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
 from fairseq_mega.data.byte_text import encode
 from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
 from fairseq_mega.data.text_marks import first_lines, told_marks
-from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     ByteRange,
     NothingLeft,
@@ -32,6 +30,33 @@ from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
 
 COUNTS = "counts.json"
 END_NO_LINE = f"which end no line here ({TO_LINE_FEEDS})"
+
+
+class Cut(NamedTuple):
+    """A text, and how train, valid and test are made of it.
+
+    Attributes:
+        unit: of the tokens: words, subwords or bytes.
+        train: the text to learn from.
+        valid, test: held out of ``train`` where they are None.
+        sizes: bytes of each split, where ``train`` is cut into three parts.
+        blocks: number of blocks of ``train`` that give a part of each split.
+        held_out: share of ``train`` for valid, and for test.
+        limit: bytes of ``train`` that are taken, in equal parts from all blocks.
+        vocab_size: number of subwords to learn.
+        replace_invalid: make U+FFFD of bytes that are no UTF-8, where the unit is none of bytes.
+    """
+
+    unit: str
+    train: Path
+    valid: Optional[Path] = None
+    test: Optional[Path] = None
+    sizes: Optional[Sequence[int]] = None
+    blocks: int = 20
+    held_out: float = 0.05
+    limit: Optional[int] = None
+    vocab_size: int = 8000
+    replace_invalid: bool = False
 
 
 def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -97,28 +122,28 @@ def tell_marks(*paths: Path) -> None:
             say(note)
 
 
-def split_ranges(args: argparse.Namespace) -> Dict[str, Tuple[Path, List[ByteRange]]]:
+def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
     """Return the file and the ranges that each split is made of."""
-    given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
-    if args.sizes is not None:
+    given = {split: getattr(cut, split) for split in SPLITS if getattr(cut, split) is not None}
+    if cut.sizes is not None:
         if len(given) > 1:
-            raise ValueError("--sizes cuts the file of --train alone: leave --valid and --test out")
-        return {split: (args.train, ranges) for split, ranges in consecutive_ranges(args.train, args.sizes).items()}
+            raise ValueError("a text that is cut into parts of given sizes stands alone: give no other")
+        return {split: (cut.train, ranges) for split, ranges in consecutive_ranges(cut.train, cut.sizes).items()}
     missing = [split for split in SPLITS if split not in given]
-    how = (args.train, missing, args.blocks, args.held_out, args.limit)
+    how = (cut.train, missing, cut.blocks, cut.held_out, cut.limit)
     try:
-        cut = held_out_ranges(*how)
+        found = held_out_ranges(*how)
     except NothingLeft:
-        place, name = (character_begin, "anywhere") if args.unit == "bytes" else (word_begin, "at white space")
+        place, name = (character_begin, "anywhere") if cut.unit == "bytes" else (word_begin, "at white space")
         try:
-            cut = held_out_ranges(*how, place)
+            found = held_out_ranges(*how, place)
         except NothingLeft as error:
             raise ValueError(
-                f"{args.train} {few_line_ends(args.train)}, nor is there white space enough: end its sentences with "
+                f"{cut.train} {few_line_ends(cut.train)}, nor is there white space enough: end its sentences with "
                 f"line feeds, or take it as --unit bytes ({error})"
             ) from error
-        say(f"{args.train} {few_line_ends(args.train)}: its parts are cut {name}")
-    return {split: (given.get(split, args.train), cut.get(split) or whole(given[split])) for split in SPLITS}
+        say(f"{cut.train} {few_line_ends(cut.train)}: its parts are cut {name}")
+    return {split: (given.get(split, cut.train), found.get(split) or whole(given[split])) for split in SPLITS}
 
 
 def is_utf8(path: Path) -> bool:
@@ -154,27 +179,29 @@ def few_line_ends(path: Path) -> str:
     return f"has {feeds} line feeds, too few to be cut between lines"
 
 
-def command_split(args: argparse.Namespace) -> None:
-    """Write train, valid and test as lines of tokens, and their counts."""
-    if args.smoke:
-        toy_data.write_corpus("own", args.train)
-    given = [path for path in (args.train, args.valid, args.test) if path is not None]
-    check_files(given, args.unit, args.replace_invalid)  # all of them, before anything is made
-    folder = args.output / "words" if args.unit == "subwords" else args.output
+def split_text(cut: Cut, output: Path) -> None:
+    """Write train, valid and test to a folder as lines of tokens, and their counts.
+
+    Raises:
+        OSError, ValueError: for a text that cannot be cut, naming the place and the remedy.
+    """
+    given = [path for path in (cut.train, cut.valid, cut.test) if path is not None]
+    check_files(given, cut.unit, cut.replace_invalid)  # all of them, before anything is made
+    folder = output / "words" if cut.unit == "subwords" else output
     folder.mkdir(parents=True, exist_ok=True)
-    result: Dict[str, Any] = {"unit": args.unit, "splits": {}}
-    for split, (path, ranges) in split_ranges(args).items():
-        name = f"{split} ({args.unit} of {path.name})"
-        if args.unit == "bytes":
+    result: Dict[str, Any] = {"unit": cut.unit, "splits": {}}
+    for split, (path, ranges) in split_ranges(cut).items():
+        name = f"{split} ({cut.unit} of {path.name})"
+        if cut.unit == "bytes":
             counts, symbols = write_bytes(path, ranges, folder / split, name)
         else:
-            counts, symbols = write_words(path, ranges, folder / split, name, args.replace_invalid)
+            counts, symbols = write_words(path, ranges, folder / split, name, cut.replace_invalid)
         if counts.tokens == counts.lines:
             raise ValueError(f"{path}: {split} has {counts.lines} lines and no token; give more text")
         result["splits"][split] = {**counts._asdict(), "symbols": symbols}
         say(f"{split}: {counts.bytes} bytes, {counts.lines} lines, {counts.tokens} tokens, {symbols} different")
-    if args.unit == "subwords":
-        for split, found in cut_words(folder, args.output, args.vocab_size).items():
+    if cut.unit == "subwords":
+        for split, found in cut_words(folder, output, cut.vocab_size).items():
             result["splits"][split].update(found)
             say(f"{split}: {found['tokens']} tokens as subwords, {found['symbols']} different")
-    write_json(args.output / COUNTS, result)
+    write_json(output / COUNTS, result)

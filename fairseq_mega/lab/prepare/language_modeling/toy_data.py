@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import List
 
+from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import written_whole
 
@@ -17,6 +18,8 @@ LINES = {"train": 400, "valid": 40, "test": 45}
 NOUNS = ("river", "tower", "ship", "law", "garden", "song", "engine", "<unk>")
 VERBS = ("follows", "carries", "describes", "crosses", "resembles")
 ENDINGS = (".", "; it is old .", "in 1913 .", "– or so they say .", "of Straße 5 .")
+BOOKS = {"train": 12, "validation": 2, "test": 3}
+BOOK_WORDS = ["the", "old", "house", "by", "sea", "had", "stood", "empty", "since", "captain", "sailed", "away", "with"]
 
 
 def sentence(draw: random.Random) -> str:
@@ -67,3 +70,16 @@ def _write_zip(corpus: str, output: Path) -> None:
         for split in SPLITS:
             text = "".join(f"{line}\n" for line in wikitext_lines(split))
             container.writestr(f"{corpus}/wiki.{split}.tokens", text)
+
+
+def write_books(folder: Path) -> List[str]:
+    """Write books and a vocabulary to a folder; return the options of pg19 that take them."""
+    draw = random.Random(1)
+    lines = [" ".join(draw.choices(BOOK_WORDS, k=draw.randint(4, 12))) for _ in range(400)]
+    for split, count in BOOKS.items():
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            text = "\n".join(draw.choices(lines, k=60))
+            (folder / split / f"{number}.txt").write_text(text, encoding="utf-8")
+    train_model(lines, folder / "vocabulary", 60)
+    return ["--books", str(folder), "--vocabulary", str(folder / "vocabulary.model"), "--any-count"]

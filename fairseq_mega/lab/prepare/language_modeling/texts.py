@@ -1,0 +1,136 @@
+"""Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and a text of one's own."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Callable, List, Optional
+
+from fairseq_mega.lab.prepare.checksums import Records, records_of
+from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
+from fairseq_mega.lab.prepare.language_modeling.binarising import binarise
+from fairseq_mega.lab.prepare.language_modeling.counting import count
+from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
+from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
+from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
+from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
+from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
+from fairseq_mega.lab.prepare.options import TEXTS
+from fairseq_mega.lab.prepare.shared_options import add_workers
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
+from fairseq_mega.lab.runs.files import write_json
+
+ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
+
+
+def write_data(
+    args: argparse.Namespace,
+    work: WorkFolder,
+    cut: Cut,
+    origin: str,
+    inputs: Records,
+    threshold: int = 0,
+    published: Optional[Corpus] = None,
+) -> Report:
+    """Write ``text``, ``data-bin`` and ``counts.json`` of a text.
+
+    Args:
+        threshold: words that are seen less often become ``<unk>``.
+        published: counts that the data must have.
+    """
+    text = work.part("text", lambda folder: split_text(cut, folder))
+    log = work.scratch / "preprocess.log"
+    data = work.part("data-bin", lambda folder: binarise(text, folder, log, args.workers, threshold))
+    try:
+        counts = count(data, text, threshold, published)
+    except ValueError:
+        work.drop_parts("text", "data-bin")
+        raise
+    write_json(work.output / "counts.json", counts)
+    return Report(origin, counts["splits"], inputs, parts=("text", "data-bin"))
+
+
+def make_enwik8(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Cut enwik8 into bytes."""
+    corpus = CORPORA["enwik8"]
+    inputs = obtain_corpus(corpus, work.raw, args.archive, checked=not args.smoke)
+    cut = Cut("bytes", work.raw / "enwik8", sizes=TOY_SIZES if args.smoke else ENWIK8_SIZES)
+    return write_data(args, work, cut, corpus.url, inputs)
+
+
+def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Cut WikiText into words."""
+    corpus = CORPORA[f"wikitext-{args.version}"]
+    inputs = obtain_corpus(corpus, work.raw, args.archive, args.text, checked=not args.smoke)
+    train, valid, test = (work.raw / name for name in corpus.files)
+    cut = Cut("words", train, valid, test)
+    return write_data(args, work, cut, corpus.url, inputs, published=None if args.smoke else corpus)
+
+
+def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Cut the dictionary into bytes or words."""
+    inputs = obtain_gcide(work.raw, work.raw, args.deb, args.dictionary)
+    text = work.raw / "gcide.txt"
+    cut = Cut(args.unit, text, blocks=args.blocks, limit=args.limit, replace_invalid=True)
+    return write_data(args, work, cut, "the Debian package dict-gcide", inputs, threshold_of(args, 5))
+
+
+def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Cut a text of one's own into words, subwords or bytes."""
+    given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
+    cut = Cut(args.unit, **given, blocks=args.blocks, held_out=args.held_out, vocab_size=args.vocab_size or 8000)
+    report = write_data(args, work, cut, "a text of one's own", records_of(given), threshold_of(args, 2))
+    if not args.smoke:
+        tell_marks(*given.values())
+    return report
+
+
+def threshold_of(args: argparse.Namespace, usual: int) -> int:
+    """Return --threshold; bytes and subwords are all kept."""
+    if args.threshold is None:
+        return usual if args.unit == "words" else 0
+    return int(args.threshold)
+
+
+def write_toy(corpus: str, option: str, name: str, folder: Path) -> List[str]:
+    """Write a made-up text to a folder; return the options that take it."""
+    write_corpus(corpus, folder / name)
+    return [option, str(folder / name)]
+
+
+def _dataset(
+    name: str,
+    summary: str,
+    make: Callable[[argparse.Namespace, WorkFolder], Report],
+    toy: Callable[[Path], List[str]],
+) -> Dataset:
+    text = TEXTS[name]
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        text.add(parser)
+        add_workers(parser)
+
+    return Dataset(name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out)
+
+
+DATASETS = (
+    _dataset("enwik8", "enwik8 as bytes", make_enwik8, partial(write_toy, "enwik8", "--archive", "enwik8.zip")),
+    _dataset(
+        "wikitext",
+        "WikiText-103 or WikiText-2 as words",
+        make_wikitext,
+        partial(write_toy, "wikitext-103", "--archive", "wikitext-103-v1.zip"),
+    ),
+    _dataset(
+        "gcide",
+        "a dictionary of English as bytes or words, from a Debian package",
+        make_gcide,
+        partial(write_toy, "gcide", "--dictionary", "gcide.dict.dz"),
+    ),
+    _dataset(
+        "text-lm",
+        "a text of your own as words, subwords or bytes",
+        make_text_lm,
+        partial(write_toy, "own", "--train", "own.txt"),
+    ),
+)

@@ -1,0 +1,198 @@
+"""Options of the texts for language models, checked with any Python 3 before there is an environment.
+
+Needs the standard library only, as scripts/check_options.py runs :func:`main`.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+from fairseq_mega.cli.usage import Parser
+from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke, add_workers, at_least
+from fairseq_mega.lab.runs.options import add_environment, for_script
+
+WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
+DATA_BIN = "Makes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
+
+
+class TextOptions(NamedTuple):
+    """A text's part of the description of its data set."""
+
+    details: str
+    add: Callable[[argparse.ArgumentParser], None]
+    check: Callable[[argparse.Namespace], None]
+    usual_out: Callable[[argparse.Namespace], str]
+
+
+ENWIK8 = f"""\
+{DATA_BIN} of the first 90, next 5 and last 5 million bytes
+of enwik8. Every byte is a token, its decimal number; the line feed ends a line and becomes </s>. So a split has as
+many tokens as bytes, and bits per token are bits per character. A split that does not end in a line feed gets one
+token more, the </s> that fairseq appends to its unfinished last line: this is counted, and checked, as bytes + 1.
+Should take a quarter of an hour on 2 cores, and 800 MB."""
+
+
+def add_enwik8(parser: argparse.ArgumentParser) -> None:
+    """Add the options of enwik8."""
+    copy = "an own copy of enwik8.zip, or of enwik8 itself; its checksums are checked"
+    parser.add_argument("--archive", type=Path, metavar="FILE", help=copy)
+
+
+def check_enwik8(args: argparse.Namespace) -> None:
+    """Refuse an archive that is not there."""
+    need_file("--archive", args.archive, "give a copy of enwik8.zip, or of enwik8 itself")
+
+
+WIKITEXT = f"""\
+{DATA_BIN} of WikiText, for fairseq's language modelling.
+Lines, tokens and the size of the dictionary must be the published ones. WikiText-103 should take 20 minutes on 2 cores,
+and 2 GB in DIR.
+
+The archives come from wikitext.smerity.com. Where it cannot be reached: the same text is mirrored as
+Salesforce/wikitext on Hugging Face; this makes the files for --text of it (pip install datasets):
+
+  import datasets
+  for split, part in (("train", "train"), ("valid", "validation"), ("test", "test")):
+      with open(f"wiki.{{split}}.tokens", "w", encoding="utf-8", newline="\\n") as file:
+          for row in datasets.load_dataset("Salesforce/wikitext", "wikitext-103-v1", split=part):
+              file.write(row["text"].rstrip("\\n") + "\\n")"""
+
+
+def add_wikitext(parser: argparse.ArgumentParser) -> None:
+    """Add the options of WikiText."""
+    parser.add_argument("--version", choices=("103", "2"), default="103", help="(default: %(default)s)")
+    archives = "wikitext-103-v1.zip or wikitext-2-v1.zip"
+    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {archives}; its MD5 is checked")
+    texts = f"instead: a folder with {WIKITEXT_FILES}, plain or .gz"
+    parser.add_argument("--text", type=Path, metavar="DIR", help=texts)
+
+
+def check_wikitext(args: argparse.Namespace) -> None:
+    """Refuse two sources, and one that is not there."""
+    if args.archive and args.text:
+        raise ValueError("--archive and --text are two sources of the same text: give one of them")
+    need_file("--archive", args.archive, f"give a copy of wikitext-{args.version}-v1.zip")
+    if args.text is not None and not args.text.is_dir():
+        raise ValueError(f"--text is '{args.text}': a folder with {WIKITEXT_FILES} is needed")
+
+
+GCIDE = f"""\
+{DATA_BIN} of the Collaborative International Dictionary of
+English, which the Debian package dict-gcide holds (GPL-2+). It stands in for enwik8 and WikiText-103 where these
+cannot be had. The text is alphabetical, so valid and test are taken from 20 evenly spaced blocks of it (90, 5 and 5 %
+of every block). Takes about six minutes on 2 cores, and 400 MB."""
+
+
+def add_gcide(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the dictionary."""
+    units = "bytes (like enwik8: every byte a token) or words (default: %(default)s)"
+    parser.add_argument("--unit", choices=("bytes", "words"), default="bytes", help=units)
+    add_threshold(parser, 5)
+    blocks = "number of blocks (default: %(default)s)"
+    parser.add_argument("--blocks", type=at_least(1), default=20, metavar="N", help=blocks)
+    limit = "use so many bytes only, in equal parts from all blocks (default: all)"
+    parser.add_argument("--limit", type=at_least(1), metavar="BYTES", help=limit)
+    deb = "an own copy of the package (default: fetched with apt-get download)"
+    parser.add_argument("--deb", type=Path, metavar="FILE", help=deb)
+    dictionary = "instead: the dictionary in the package, gcide.dict.dz"
+    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=dictionary)
+
+
+def check_gcide(args: argparse.Namespace) -> None:
+    """Refuse a threshold of bytes, and files that are not there."""
+    check_threshold(args)
+    if args.deb and args.dictionary:
+        raise ValueError("--deb and --dictionary are two sources of the same text: give one of them")
+    need_file("--deb", args.deb, "give a copy of dict-gcide_VERSION_all.deb")
+    need_file("--dictionary", args.dictionary, "give a copy of gcide.dict.dz")
+
+
+TEXT_LM = f"""\
+{DATA_BIN} of your own text, for fairseq's language
+modelling. As bytes a text of 1 MB takes 2 MB there."""
+
+
+def add_text_lm(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a text of one's own."""
+    parser.add_argument("--train", type=Path, metavar="FILE", help="the text to learn from")
+    held_out = "validation text (default: evenly spaced blocks of lines held out of --train)"
+    parser.add_argument("--valid", type=Path, metavar="FILE", help=held_out)
+    parser.add_argument("--test", type=Path, metavar="FILE", help="test text (default: the same)")
+    units = "words (UTF-8, cut at white space), subwords (pieces of words, learnt from train) or bytes (any file)"
+    choices = ("words", "subwords", "bytes")
+    parser.add_argument("--unit", choices=choices, default="words", help=f"{units} (default: %(default)s)")
+    size = "subwords: how many to learn (default: 8000)"
+    parser.add_argument("--vocab-size", type=at_least(1), metavar="N", help=size)
+    add_threshold(parser, 2)
+    share = "of --train for valid and for test (default: %(default)s)"
+    parser.add_argument("--held-out", type=float, default=0.05, metavar="SHARE", help=share)
+    blocks = "number of blocks that give a part of each (default: %(default)s; 1: the end of the text)"
+    parser.add_argument("--blocks", type=at_least(1), default=20, metavar="N", help=blocks)
+
+
+def check_text_lm(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together, and texts that are not there."""
+    if args.vocab_size is not None and args.unit != "subwords":
+        raise ValueError(f"--vocab-size is {args.vocab_size}, but only subwords are learnt: give --unit subwords")
+    check_threshold(args)
+    if not 0 < args.held_out < 1:
+        raise ValueError(f"--held-out is {args.held_out}: a share between 0 and 1 is needed, for instance 0.05")
+    if args.train is None and not args.smoke:
+        raise ValueError("--train is missing: give the text to learn from; see --help")
+    for name in ("train", "valid", "test"):
+        need_file(f"--{name}", getattr(args, name), "give a text file")
+
+
+TEXTS: Dict[str, TextOptions] = {
+    "enwik8": TextOptions(ENWIK8, add_enwik8, check_enwik8, lambda args: "enwik8"),
+    "wikitext": TextOptions(WIKITEXT, add_wikitext, check_wikitext, lambda args: f"wikitext-{args.version}"),
+    "gcide": TextOptions(GCIDE, add_gcide, check_gcide, lambda args: f"gcide-{args.unit}"),
+    "text-lm": TextOptions(TEXT_LM, add_text_lm, check_text_lm, lambda args: "text"),
+}
+
+
+def add_threshold(parser: argparse.ArgumentParser, usual: int) -> None:
+    """Add --threshold, for words."""
+    seen = f"words: those seen fewer than N times in train become <unk> (default: {usual})"
+    parser.add_argument("--threshold", type=at_least(0), metavar="N", help=seen)
+
+
+def check_threshold(args: argparse.Namespace) -> None:
+    """Raise ValueError for a threshold of bytes or subwords, which are all kept."""
+    if args.unit != "words" and args.threshold is not None:
+        raise ValueError(
+            f"--threshold is {args.threshold}, but --unit {args.unit} keeps every {args.unit[:-1]}: leave it out, or "
+            "give --unit words"
+        )
+
+
+def need_file(option: str, path: Optional[Path], remedy: str) -> None:
+    """Raise ValueError unless a file that was given is there, and not empty."""
+    if path is None:
+        return
+    if not path.exists():
+        raise ValueError(f"{option}: {path} does not exist: {remedy}")
+    if path.is_dir():
+        raise ValueError(f"{option}: {path} is a folder where a file is needed: {remedy}")
+    if not path.stat().st_size:
+        raise ValueError(f"{option}: {path} is empty: {remedy}")
+
+
+def main(words: List[str]) -> None:
+    """Check the command line of scripts/prepare_*.sh, a text's name in front, and print what the script needs of it."""
+    name, *given = words
+    text, form = TEXTS[name], argparse.RawDescriptionHelpFormatter
+    parser = Parser(
+        prog=f"fairseq-mega-prepare {name}", description=text.details, formatter_class=form, allow_abbrev=False
+    )
+    add_out(parser, required=False)
+    text.add(parser)
+    add_workers(parser)
+    add_smoke(parser)
+    add_environment(parser)
+    args = parser.parse_args(given)
+    try:
+        text.check(args)
+    except ValueError as error:
+        parser.exit(1, f"{parser.prog}: error: {error}\n")
+    print(for_script(args))
