@@ -69,7 +69,7 @@ def test_datasets_of_the_issue_are_there(capsys: pytest.CaptureFixture) -> None:
     text = capsys.readouterr().out
     names = ["listops", "pathfinder32", "pathx", "imdb", "aan", "cifar10"]
     names += ["speech-commands", "fashion-mnist", "help-pages", "own-texts", "recordings", "pg19"]
-    names += ["own-documents", "imagenet", "enwik8", "wikitext", "gcide", "text-lm"]
+    names += ["own-documents", "imagenet", "enwik8", "wikitext", "gcide", "text-lm", "wmt16", "own-pairs", "help-pairs"]
     assert set(names) == set(command.DATASETS)
     assert all(f"    {name}" in text for name in names)
 
@@ -105,6 +105,13 @@ def test_another_file_of_the_same_name_is_another_setting_but_a_removed_one_is_n
     assert "file was" in refusal(*run)
     own.unlink()
     assert "nothing to do" in prepare(*run).succeeded().output
+
+
+def test_made_up_data_are_the_same_each_time(tmp_path: Path) -> None:
+    prepare("aan", "--smoke", "--out", tmp_path / "out").succeeded()
+    assert source_of(tmp_path / "out")["settings"]["smoke"] is True
+    assert "nothing to do" in prepare("aan", "--smoke", "--out", tmp_path / "out").succeeded().output
+    assert "smoke was true and is null now" in refusal("aan", "--tsv-dir", tmp_path, "--out", tmp_path / "out")
 
 
 def test_a_failure_leaves_nothing_behind(toy: Toy, tmp_path: Path) -> None:

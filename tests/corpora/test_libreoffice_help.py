@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.lab.prepare.libreoffice_help import read_paragraphs
-from fairseq_mega.lab.prepare.translation import command
+from fairseq_mega.lab.prepare.translation.dataset import write_help_pairs
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus, pair_paragraphs
+from tests.support.prepare_runs import refusal
 
 # The frame of a real page: navigation with texts of its own, the content, and hidden notes at the end.
 PAGE = """<!DOCTYPE html>
@@ -153,16 +154,15 @@ def test_a_stray_byte_costs_its_pair_only(tmp_path: Path) -> None:
     assert next(iter(HelpCorpus(tmp_path))).paragraphs == [("One", "E\ufffdns"), ("Two", "Zwei")]
 
 
-def test_no_pages_names_the_folder_and_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_no_pages_names_the_folder_and_the_remedy(tmp_path: Path) -> None:
     write_pages(tmp_path, "en-US", {"a.html": ""})
     with pytest.raises(FileNotFoundError, match=r"help.de.text.*dpkg-deb -x"):
         HelpCorpus(tmp_path)
-    assert command.main(["help-pages", "--packages", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "dpkg-deb -x" in capsys.readouterr().err
+    assert "dpkg-deb -x" in refusal("help-pairs", "--packages", tmp_path, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_writes_aligned_splits_and_tells_the_counts(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_splits_are_written_aligned_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     numbers = range(400)
     for folder, words in (
         ("en-US", "Click the button number {} here"),
@@ -171,7 +171,7 @@ def test_the_command_writes_aligned_splits_and_tells_the_counts(tmp_path: Path, 
         sentences = {f"p{n}.html": f'<p id="par_id{n}">{words.format(f"x{n}x")}</p>' for n in numbers}
         write_pages(tmp_path, folder, sentences)
     out = tmp_path / "text"
-    assert command.main(["help-pages", "--packages", str(tmp_path), "--output", str(out)]) == 0
+    write_help_pairs(tmp_path, out)
     lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in out.iterdir()}
     assert lines.pop("cleaning.json")
     assert sorted(lines) == ["test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
@@ -179,4 +179,4 @@ def test_the_command_writes_aligned_splits_and_tells_the_counts(tmp_path: Path, 
     assert len(pairs) == len(numbers)
     assert all(en.split()[4] == de.split()[5] for en, de in pairs)
     counts = ", ".join(f"{name} {len(lines[f'{name}.en'])}" for name in ("train", "valid", "test"))
-    assert f"sentence pairs: {counts}" in capsys.readouterr().out
+    assert f"sentence pairs: {counts}" in capsys.readouterr().err

@@ -2,14 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import List
+from typing import Dict, List, Optional
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.translation import command
 from fairseq_mega.lab.prepare.translation.corpus import (
     TEST_SHARE,
     VALID_SHARE,
@@ -21,9 +20,12 @@ from fairseq_mega.lab.prepare.translation.corpus import (
     remove_repeats,
     split_of_page,
 )
+from fairseq_mega.lab.prepare.translation.dataset import write_own_pairs
 from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, read_pairs, write_corpus, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
 from fairseq_mega.lab.prepare.translation.sentences import pair_sentences, split_sentences
+from tests.support.in_process import in_process  # noqa: F401
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 words = st.lists(st.text(alphabet="abcäßz.!?,;:„“\"'()5 \t\u00a0\u2028\x00\ufeff", max_size=12), max_size=12).map(
     " ".join
@@ -213,7 +215,7 @@ def test_tables_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "t.en").write_text("one\teins\ntwo\tzwei\n")
     (tmp_path / "t.de").write_text("eins\n\tzwei\n")
     assert len(read_pairs(str(tmp_path / "t"), "en", "de")) == 2
-    (told,) = capsys.readouterr().out.splitlines()
+    (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"note: each line of {tmp_path / 't.en'} holds a TAB")
 
 
@@ -241,7 +243,7 @@ def test_texts_made_for_other_tools_are_told(
         (tmp_path / "t.en").write_text(f"{line}\n" + "plain\n" * plain)
         (tmp_path / "t.de").write_text("schlicht\n" * (plain + 1))
         read_pairs(str(tmp_path / "t"), "en", "de")
-        output = capsys.readouterr().out
+        output = capsys.readouterr().err
         if told and plain == 99:
             assert f"note: 1 of the 100 lines of {tmp_path / 't.en'} {told}" in output
         else:
@@ -252,7 +254,7 @@ def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
     for language in ("en", "de"):
         (tmp_path / f"t.{language}").write_text("one\ntwo\n")
     read_pairs(str(tmp_path / "t"), "en", "de")
-    assert "t.en and " in (told := capsys.readouterr().out) and "t.de are the same: a model" in told
+    assert "t.en and " in (told := capsys.readouterr().err) and "t.de are the same: a model" in told
 
 
 def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None:
@@ -316,16 +318,23 @@ def test_limit_keeps_a_little_of_every_split(tmp_path: Path) -> None:
     assert lengths == {"train": 200, "valid": 10, "test": 10}
 
 
-def test_the_command_reports_bad_input_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+def test_data_of_ones_own_pairs(tmp_path: Path) -> None:
+    """Bad input is refused without a traceback; other text in the same files is noticed."""
     write_pairs(str(tmp_path / "t"), "en", "de", rows(10))
-    arguments = ["own-text", "--text", str(tmp_path / "t"), "--output", str(tmp_path / "out"), "--source-lang", "en"]
-    assert command.main([*arguments, "--target-lang", "de"]) == 1
-    assert "error: too few train pairs: 10 left" in capsys.readouterr().err
-    assert command.main([*arguments, "--target-lang", "fr"]) == 1
-    assert "t.fr: no such file" in capsys.readouterr().err
+    run = ("own-pairs", "--text", tmp_path / "t", "--out", tmp_path / "out", "--source-lang", "en", "--workers", 1)
+    assert "error: too few train pairs: 10 left" in refusal(*run, "--target-lang", "de")
+    assert "t.fr: no such file" in refusal(*run, "--target-lang", "fr")
+    assert "must differ" in refusal(*run, "--target-lang", "en") and not (tmp_path / "out").exists()
     write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
-    assert command.main([*arguments, "--target-lang", "de"]) == 0
-    assert "sentence pairs: train 270, valid 15, test 15" in capsys.readouterr().out
+    output = prepare(*run, "--target-lang", "de", "--vocab-size", 100).succeeded().output
+    assert "sentence pairs: train 270, valid 15, test 15" in output
+    names = ("data-bin/train.en-de.de.bin", "data-bin/subwords.model", "pieces/joint.model", "text/test.en")
+    assert all((tmp_path / "out" / name).is_file() for name in names)
+    assert source_of(tmp_path / "out")["splits"]["valid"] == {"pairs": 15}
+    write_pairs(str(tmp_path / "t"), "en", "de", rows(301))
+    assert "text.en was " in refusal(*run, "--target-lang", "de", "--vocab-size", 100)
 
 
 def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -333,12 +342,12 @@ def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: p
     write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
     given = [Pair("SOURCE  7 .", "Ziel"), *rows(2, 300), Pair("", "leer"), Pair("empty", ""), *rows(2, 10)]
     write_pairs(str(tmp_path / "given"), "en", "de", given)
-    common = ["own-text", "--text", str(tmp_path / "t"), "--source-lang", "en", "--target-lang", "de", "--output"]
-    for number, more in enumerate((["--test", str(tmp_path / "given")], ["--valid", str(tmp_path / "given")], [])):
-        assert command.main([*common, str(tmp_path / f"out{number}"), *more]) == 0
-        output = capsys.readouterr().out
+    for split in ("test", "valid", ""):
+        prefixes: Dict[str, Optional[str]] = {"train": str(tmp_path / "t"), split: str(tmp_path / "given")}
+        write_own_pairs({name: prefixes.get(name) for name in SPLITS}, tmp_path / f"out {split}", ("en", "de"))
+        output = capsys.readouterr().err
         for told in (" that --text holds as well, which makes the score better: 3", " an empty side, .* same: 2"):
-            assert re.search(f"note: .* of {more[0]}.*{told}", output) if more else "note: " not in output
+            assert re.search(f"note: .* of --{split}.*{told}", output) if split else "note: " not in output
 
 
 def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import sentencepiece
 
 from fairseq_mega.data.text_cleaning import SENTENCES, steps_of_model, write_steps
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.translation import command
 from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair
+from fairseq_mega.lab.prepare.translation.subwords import cut_pairs
 
 
 @pytest.fixture
@@ -25,16 +25,15 @@ def text(tmp_path: Path) -> Path:
     return folder
 
 
-def arguments(text: Path, output: Path) -> "list[str]":
-    return ["subwords", "--text", str(text), "--output", str(output), "--source-lang", "en", "--target-lang", "de"]
+LANGUAGES = ("en", "de")
 
 
 def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "pieces"
-    assert command.main([*arguments(text, out), "--vocab-size", "100", "--max-train-pieces", "60"]) == 0
-    assert "train: 59 pairs, 1 left out as longer than 60 pieces" in capsys.readouterr().out
+    cut_pairs(text, out, LANGUAGES, 100, max_train_pieces=60)
+    assert "train: 59 pairs, 1 left out as longer than 60 pieces" in capsys.readouterr().err
     processor = sentencepiece.SentencePieceProcessor(model_file=str(out / "joint.model"))
     assert 30 < processor.get_piece_size() <= 100
     for lang in ("en", "de"):
@@ -46,32 +45,28 @@ def test_pieces_decode_to_the_text_and_long_training_pairs_are_left_out(
             assert [processor.decode(line.split()) for line in pieces] == want
 
 
-def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert command.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100", "--max-pieces", "3"]) == 1
-    message = capsys.readouterr().err
-    assert "valid.de, line 1: " in message or "valid.en, line 1: " in message
-    assert "more than the 3 allowed; cut the line into sentences" in message
+def test_a_long_test_line_is_refused_by_name(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"valid\.(de|en), line 1: .* more than the 3 allowed; cut the line into"):
+        cut_pairs(text, tmp_path / "pieces", LANGUAGES, 100, max_pieces=3)
 
 
-def test_missing_files_and_unequal_lengths_are_refused(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    missing = str(tmp_path / "no.model")
-    assert command.main([*arguments(text, tmp_path / "pieces"), "--model", missing]) == 1
-    assert f"--model {missing}: no such file" in capsys.readouterr().err
+def test_missing_files_and_unequal_lengths_are_refused(text: Path, tmp_path: Path) -> None:
+    missing, out = tmp_path / "no.model", tmp_path / "pieces"
+    with pytest.raises(FileNotFoundError, match=rf"--model {missing}: no such file"):
+        cut_pairs(text, out, LANGUAGES, given=missing)
     lines = read_lines(text / "valid.de")
     (text / "valid.de").write_text("\n".join(lines[:-1]), encoding="utf-8")
-    assert command.main([*arguments(text, tmp_path / "pieces"), "--vocab-size", "100"]) == 1
-    assert "the numbers of lines differ" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="the numbers of lines differ"):
+        cut_pairs(text, out, LANGUAGES, 100)
     (text / "train.en").unlink()
-    assert command.main(arguments(text, tmp_path / "pieces")) == 1
-    assert "train.en: no such file" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match=r"train\.en: no such file"):
+        cut_pairs(text, out, LANGUAGES)
 
 
 def test_a_given_model_is_used_and_none_is_trained(text: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    assert command.main([*arguments(text, first), "--vocab-size", "100"]) == 0
-    assert command.main([*arguments(text, second), "--model", str(first / "joint.model")]) == 0
+    cut_pairs(text, first, LANGUAGES, 100)
+    cut_pairs(text, second, LANGUAGES, given=first / "joint.model")
     assert not (second / "joint.model").exists()
     assert (second / "test.de").read_bytes() == (first / "test.de").read_bytes()
 
@@ -92,10 +87,8 @@ def test_more_characters_than_pieces(tmp_path: Path, capsys: pytest.CaptureFixtu
     """Every character gets its piece; those of other text that have none are counted and named."""
     learnt = "".join(HAN[:8])
     write_chinese(tmp_path / "text", [learnt, f"{learnt} \u9f98\u9f98\u9f97"])
-    languages = ["--source-lang", "en", "--target-lang", "zh_CN"]
-    words = ["subwords", "--text", str(tmp_path / "text"), "--output", str(tmp_path / "pieces"), *languages]
-    assert command.main([*words, "--vocab-size", "100"]) == 0
-    printed = capsys.readouterr().out
+    cut_pairs(tmp_path / "text", tmp_path / "pieces", ("en", "zh_CN"), 100)
+    printed = capsys.readouterr().err
     assert "pieces, 100 asked for, as every character has one and longer pieces need some, too" in printed
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "pieces" / "joint.model"))
     assert not any(processor.is_unknown(processor.piece_to_id(character)) for character in HAN)
@@ -119,16 +112,13 @@ def test_bytes_stand_for_rare_characters(tmp_path: Path) -> None:
 
 def test_pieces_name_the_cleaning_of_their_text(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Text that was not cleaned leaves no mark; a model of other origin is copied, and the copy marked."""
-    small = ["--vocab-size", "100"]
-    assert command.main([*arguments(text, tmp_path / "plain"), *small]) == 0
+    cut_pairs(text, tmp_path / "plain", LANGUAGES, 100)
     assert steps_of_model(tmp_path / "plain" / "joint.model") == ()
     write_steps(text, SENTENCES)
-    assert command.main([*arguments(text, tmp_path / "cleaned"), *small]) == 0
+    cut_pairs(text, tmp_path / "cleaned", LANGUAGES, 100)
     assert steps_of_model(tmp_path / "cleaned" / "joint.model") == SENTENCES
-    plain = ["--model", str(tmp_path / "plain" / "joint.model")]
-    assert command.main([*arguments(text, tmp_path / "again"), *plain]) == 0
-    assert "a copy of" in capsys.readouterr().out
+    cut_pairs(text, tmp_path / "again", LANGUAGES, given=tmp_path / "plain" / "joint.model")
+    assert "a copy of" in capsys.readouterr().err
     assert steps_of_model(tmp_path / "again" / "joint.model") == SENTENCES
-    cleaned = ["--model", str(tmp_path / "cleaned" / "joint.model")]
-    assert command.main([*arguments(text, tmp_path / "same"), *cleaned]) == 0
+    cut_pairs(text, tmp_path / "same", LANGUAGES, given=tmp_path / "cleaned" / "joint.model")
     assert not (tmp_path / "same" / "joint.model").exists()

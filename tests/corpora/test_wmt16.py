@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mega.lab.prepare.wmt16 import command, sources, texts, toy_data
+from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.wmt16 import dataset, sources, texts, toy_data
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
 from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus, keep_pair
 from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, TextError, read_lines, transform, transform_missing
 from fairseq_mega.lab.prepare.wmt16.moses import TokenizerFactory
 from fairseq_mega.lab.runs.files import count_lines
+from tests.support.in_process import in_process  # noqa: F401
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 
 def write_lines(path: Path, lines: List[str]) -> Path:
@@ -23,18 +26,14 @@ def write_lines(path: Path, lines: List[str]) -> Path:
     return path
 
 
-def run(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
-
-
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
     toy_data.write_archives(tmp_path / "archives")
     return tmp_path / "archives"
 
 
-def unpack_smoke(archives: Path, output: Path) -> int:
-    return run("unpack", "--archives", archives, "--output", output, "--counts", archives / "counts.json")
+def unpack_smoke(archives: Path, output: Path) -> None:
+    dataset.unpack_all(archives, sources.corpora_with_counts(archives / "counts.json"), output)
 
 
 def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
@@ -47,7 +46,7 @@ def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
 
 
 def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path) -> None:
-    assert unpack_smoke(archives, tmp_path / "raw") == 0
+    unpack_smoke(archives, tmp_path / "raw")
     for side, language in enumerate(("en", "de")):
         for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
             corpus = next(corpus for corpus in sources.EVALUATION if corpus.name == name)
@@ -75,24 +74,22 @@ def test_the_english_source_is_preferred_to_an_english_reference(tmp_path: Path)
 
 
 @pytest.mark.parametrize("split", ["newstest2014", "europarl-v7"])
-def test_a_wrong_number_of_lines_is_refused_with_both_numbers(
-    archives: Path, tmp_path: Path, capsys: Any, split: str
-) -> None:
+def test_a_wrong_number_of_lines_is_refused_with_both_numbers(archives: Path, tmp_path: Path, split: str) -> None:
     counts = json.loads((archives / "counts.json").read_text())
     counts[split] += 1
     (archives / "counts.json").write_text(json.dumps(counts))
-    assert unpack_smoke(archives, tmp_path / "raw") == 1
-    assert f"{split}: expected {counts[split]} lines, found {counts[split] - 1}" in capsys.readouterr().err
+    with pytest.raises(TextError, match=f"{split}: expected {counts[split]} lines, found {counts[split] - 1}"):
+        unpack_smoke(archives, tmp_path / "raw")
     assert not (tmp_path / "raw" / "train.en").exists()
 
 
-def test_the_real_counts_refuse_the_smoke_text(archives: Path, tmp_path: Path, capsys: Any) -> None:
-    assert run("unpack", "--archives", archives, "--output", tmp_path / "raw") == 1
-    assert "europarl-v7: expected 1920209 lines, found 500" in capsys.readouterr().err
+def test_the_real_counts_refuse_the_smoke_text(archives: Path, tmp_path: Path) -> None:
+    message = refusal("wmt16", "--archives", archives, "--no-download", "--out", tmp_path / "out")
+    assert "europarl-v7: expected 1920209 lines, found 500" in message
 
 
 def test_sides_of_different_length_are_refused(archives: Path, tmp_path: Path) -> None:
-    assert unpack_smoke(archives, tmp_path / "raw") == 0
+    unpack_smoke(archives, tmp_path / "raw")
     with open(tmp_path / "raw" / "newstest2016.de", "a") as stream:
         stream.write("eine Zeile mehr\n")
     corpus = next(corpus for corpus in sources.corpora_with_counts(archives / "counts.json") if "2016" in corpus.name)
@@ -100,23 +97,41 @@ def test_sides_of_different_length_are_refused(archives: Path, tmp_path: Path) -
         texts.check_counts(tmp_path / "raw", [corpus])
 
 
-def test_a_truncated_archive_is_refused_before_unpacking(archives: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_truncated_archive_is_refused_before_unpacking(archives: Path, tmp_path: Path) -> None:
     path = archives / "dev.tgz"
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[: size // 2])
-    assert run("fetch", "--archives", archives, "--record", tmp_path / "sums.json", "--no-download") == 1
-    assert (
-        f"dev.tgz is cut off: expected the end mark of the gzip stream, found the end of the file after {size // 2}"
-        in (capsys.readouterr().err)
-    )
-    assert unpack_smoke(archives, tmp_path / "raw") == 1
-    assert "dev.tgz cannot be unpacked" in capsys.readouterr().err
+    message = refusal("wmt16", "--archives", archives, "--no-download", "--out", tmp_path / "out")
+    cut_off = "dev.tgz is cut off: expected the end mark of the gzip stream, found the end of the file after"
+    assert f"{cut_off} {size // 2}" in message
+    with pytest.raises(DownloadError, match=r"dev\.tgz cannot be unpacked"):
+        unpack_smoke(archives, tmp_path / "raw")
 
 
-def test_an_archive_of_something_else_is_refused(archives: Path, tmp_path: Path, capsys: Any) -> None:
+def test_an_archive_of_something_else_is_refused(archives: Path, tmp_path: Path) -> None:
     (archives / "dev.tgz").write_bytes((archives / "test.tgz").read_bytes())
-    assert unpack_smoke(archives, tmp_path / "raw") == 1
-    assert "dev.tgz has none of newstest2013.en" in capsys.readouterr().err
+    with pytest.raises(TextError, match=r"dev\.tgz has none of newstest2013\.en"):
+        unpack_smoke(archives, tmp_path / "raw")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs lie beside the data; texts that are tokenised already are not tokenised again."""
+    (tmp_path / "runs").mkdir()
+    run = ("wmt16", "--smoke", "--workers", 1, "--out", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "learn_bpe", lambda *_: (_ for _ in ()).throw(OSError("no merges")))
+        assert "no merges" in refusal(*run)
+    assert not (tmp_path / "tokenized").exists()
+    output = prepare(*run).succeeded().output
+    assert "raw: made before" in output and "tokenized: made before" in output
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("SOURCE.json", "bpe", "checksums.json", "data-bin", "raw", "runs", "tokenized")
+    ]
+    assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.LINES["newstest2014"]}
+    (tmp_path / "SOURCE.json").unlink()
+    assert "holds bpe, data-bin, raw but no SOURCE.json" in refusal(*run)
 
 
 def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path, capsys: Any) -> None:

@@ -8,8 +8,7 @@ from typing import Any, List, NamedTuple
 import pytest
 import torch
 
-from fairseq_mega.lab.prepare import command
-from fairseq_mega.lab.prepare.language_modeling import binarising
+from fairseq_mega.lab.prepare import binarised, command
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import helpers, in_process
 
@@ -40,7 +39,7 @@ def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pyte
     options = ["--unit", request.param, "--train", text, "--out", folder / "text", "--blocks", 1]
     options += ["--vocab-size", 60] if request.param == "subwords" else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binarising, "run_command", in_process.run_command)
+        patch.setattr(binarised, "run_command", in_process.run_command)
         done = in_process.call(command.main, "text-lm", *options)
     assert done.returncode == 0, done.stderr
     data, updates = folder / "text" / "data-bin", 120

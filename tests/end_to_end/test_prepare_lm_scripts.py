@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare import command
-from fairseq_mega.lab.prepare.language_modeling import binarising, toy_data
+from fairseq_mega.lab.prepare import binarised, command
+from fairseq_mega.lab.prepare.language_modeling import toy_data
 from tests.support import helpers, in_process
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 from tests.support.prepare_runs import source_of
@@ -107,7 +107,7 @@ def test_enwik8_has_a_token_per_byte(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an interrupted binarisation left does no harm, and does not count as done; the text is not cut again."""
-    binarise = binarising.run_command
+    binarise = binarised.run_command
 
     def interrupt(words: Sequence[str], *others: Any, **more: Any) -> None:
         half = Path(words[words.index("--destdir") + 1])
@@ -115,13 +115,13 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (half / "test.bin").write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(binarising, "run_command", interrupt)
+    monkeypatch.setattr(binarised, "run_command", interrupt)
     stopped = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--smoke")
     assert stopped.returncode == 130 and "start it again to go on" in stopped.stderr
     assert not (tmp_path / "out" / "data-bin").exists()
     other = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--smoke", "--blocks", 4)
     assert other.returncode == 1 and "blocks was 20 and is 4 now" in other.stderr
-    monkeypatch.setattr(binarising, "run_command", binarise)
+    monkeypatch.setattr(binarised, "run_command", binarise)
     again = succeed("prepare_gcide", tmp_path / "out", "--smoke", "--workers", 3)
     assert "text: made before" in again
     succeed("prepare_gcide", tmp_path / "whole", "--smoke")

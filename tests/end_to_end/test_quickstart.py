@@ -219,11 +219,11 @@ def test_a_damaged_package_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_five_commands_of_the_example_run_as_they_stand(text: str, tmp_path: Path) -> None:
+def test_the_commands_for_ones_own_text_run_as_they_stand(text: str, tmp_path: Path) -> None:
     """Only the size of the model and the number of updates are replaced."""
     readme = (ROOT / "examples" / "translation" / "README.md").read_text(encoding="utf-8")
-    commands = readme.split("## Your own data in five commands")[1].split("```bash\n")[1].split("```")[0]
-    assert len(commands.replace("\\\n", "").strip().splitlines()) == 5
+    commands = readme.split("## Your own data in three commands")[1].split("```bash\n")[1].split("```")[0]
+    assert len(commands.replace("\\\n", "").strip().splitlines()) == 3
     for old, new in (
         ("--arch mega_iwslt_de_en", "--cpu --arch mega_tiny"),
         ("--max-update 30000", "--max-update 5"),

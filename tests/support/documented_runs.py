@@ -22,7 +22,7 @@ ABBREVIATED = Read("stands for many commands: it leaves out options or names fil
 INSTALLS = Read("installs an environment: minutes, and a network")
 TRAINS = Read("trains the paper's models for days; its smoke form is run")
 TRANSLATES, SMOKES = "end_to_end/test_quickstart.py", "end_to_end/test_lra_scripts.py"
-FIVE = RunBy(f"{TRANSLATES}::test_the_five_commands_of_the_example_run_as_they_stand")
+OWN_PAIRS = RunBy(f"{TRANSLATES}::test_the_commands_for_ones_own_text_run_as_they_stand")
 TABLES_ON_LRA = RunBy(f"{SMOKES}::test_table2_figure5_and_resuming")
 OTHER_TABLES_ON_LRA = RunBy(f"{SMOKES}::test_table3_and_figure4_share_a_run")
 LM_TABLES = RunBy("end_to_end/test_lm_scripts.py::test_table5_and_figure6")
@@ -43,10 +43,9 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "bash scripts/quickstart.sh --task lm": RunBy(
         "end_to_end/test_quickstart_lm.py::test_a_run_scores_every_byte_and_writes_a_text"
     ),
-    "python -m fairseq_mega.lab.prepare.translation": FIVE,
-    "fairseq-preprocess": FIVE,
-    "fairseq-mega-train outputs/own": FIVE,
-    "fairseq-mega-interactive outputs/own": FIVE,
+    "fairseq-mega-prepare own-pairs": OWN_PAIRS,
+    "fairseq-mega-train outputs/own": OWN_PAIRS,
+    "fairseq-mega-interactive outputs/own": OWN_PAIRS,
     "bash scripts/compare_classifiers.sh": RunBy("end_to_end/test_compare_classifiers.py::test_texts"),
     "bash scripts/compare_language_models.sh": RunBy("end_to_end/test_lm_scripts.py::test_compare"),
     "bash scripts/prepare_gcide.sh": RunBy(

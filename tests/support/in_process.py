@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from fairseq_mega.cli import console
-from fairseq_mega.lab.prepare.language_modeling import binarising
+from fairseq_mega.lab.prepare import binarised
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.reproduce import runner, tables
 from fairseq_mega.lab.runs import folder
@@ -100,7 +100,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         defaults = tuple(execute if value is runner.execute else value for value in function.__defaults__ or ())
         monkeypatch.setattr(function, "__defaults__", defaults)
     monkeypatch.setattr(tables, "execute", execute)
-    for module in (folder, binarising):
+    for module in (folder, binarised):
         monkeypatch.setattr(module, "run_command", run_command)
 
 

@@ -1,11 +1,75 @@
-"""Binarised text, read back and counted."""
+"""Binarised text: made by fairseq-preprocess, which says little meanwhile, read back and counted."""
 
+import shutil
+import threading
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.runs.commands import PYTHON, environment, run_command
+
+PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
 SCAN_TOKENS = 1 << 22
+EVERY = 15.0  # seconds between signs of life
+
+
+def split_options(text: Path) -> List[str]:
+    """Return the options of fairseq-preprocess that name the splits of a text in a folder."""
+    return [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
+
+
+def binarise(text: Path, words: Sequence[object], target: Path, log: Path) -> None:
+    """Make a folder of binarised data, which appears whole.
+
+    Args:
+        text: folder of what is binarised, for signs of life.
+        words: options of fairseq-preprocess but for the target.
+        log: for its output.
+
+    Raises:
+        StageError: where fairseq fails.
+    """
+    partial = target.with_name(f"{target.name}.partial")
+    for folder in (partial, target):
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def progress() -> str:
+        if any(partial.glob("dict.*")):
+            return f"{megabytes(partial):.0f} MB written"
+        return f"counting the tokens of {megabytes(text):.0f} MB for the dictionary"
+
+    with signs_of_life("binarise", progress):
+        # Its worker processes would outlive it, waiting for work: they end with its group.
+        command = [*PREPROCESS, *map(str, words), "--destdir", str(partial)]
+        run_command(command, log, environment({}), own_group=True)
+    partial.rename(target)
+
+
+def megabytes(folder: Path) -> float:
+    """Size of the files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+@contextmanager
+def signs_of_life(name: str, progress: Callable[[], str]) -> Iterator[None]:
+    """Say now and then how far something is that says nothing itself."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(EVERY):
+            say(f"{name}: {progress()}")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def binarised_counts(data: Path, split: str, dictionary: Any) -> Tuple[Dict[str, int], List[str]]:

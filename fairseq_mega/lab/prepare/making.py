@@ -10,7 +10,7 @@ from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
-NO_SETTINGS = {"dataset", "out", "workers", "venv", "skip_setup"}  # the result does not depend on them
+NO_SETTINGS = {"dataset", "out", "workers", "no_download", "venv", "skip_setup"}  # the result does not depend on them
 
 
 def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] = None) -> Dict[str, Any]:
@@ -22,7 +22,8 @@ def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] 
     given = {**vars(args), **dataset.reads(args)}
     settings: Dict[str, Any] = {"dataset": dataset.name}
     for name, value in sorted(given.items()):
-        if name not in NO_SETTINGS and value is not None and not (isinstance(value, Path) and toy in value.parents):
+        is_toy = isinstance(value, Path) and toy in (value, *value.parents)
+        if name not in NO_SETTINGS and value is not None and not is_toy:
             settings[name] = [_setting(entry) for entry in value] if isinstance(value, list) else _setting(value)
     return settings
 

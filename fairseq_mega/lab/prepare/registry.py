@@ -17,6 +17,8 @@ from fairseq_mega.lab.prepare.classification import (
 )
 from fairseq_mega.lab.prepare.dataset import Dataset
 from fairseq_mega.lab.prepare.language_modeling import own_documents, pg19, texts
+from fairseq_mega.lab.prepare.translation import dataset as translation
+from fairseq_mega.lab.prepare.wmt16 import dataset as wmt16
 
 DATASETS: Dict[str, Dataset] = {
     dataset.name: dataset
@@ -36,5 +38,7 @@ DATASETS: Dict[str, Dataset] = {
         *texts.DATASETS,
         pg19.DATASET,
         own_documents.DATASET,
+        wmt16.DATASET,
+        *translation.DATASETS,
     )
 }

@@ -12,11 +12,12 @@ from pathlib import Path
 import torch
 
 from fairseq_mega.compat.features.precision import evaluating
+from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.language_modeling.binarising import binarise
 from fairseq_mega.lab.prepare.language_modeling.counting import count
 from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
+from fairseq_mega.lab.prepare.language_modeling.texts import preprocess_words
 from fairseq_mega.lab.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.lab.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
 from fairseq_mega.lab.runs.commands import module
@@ -89,7 +90,7 @@ class LanguageModel:
     def binarise(self) -> None:
         """Write the text as numbers."""
         text, data, log = self.folder / "text", self.folder / "data-bin", self.work.log_file("preprocess")
-        binarise(text, data, log, 1 if self.options.smoke else os.cpu_count() or 1)
+        binarise(text, preprocess_words(text, 1 if self.options.smoke else os.cpu_count() or 1), data, log)
         count(data, text)
 
     def train(self) -> None:

@@ -13,11 +13,12 @@ from fairseq_mega.compat.features.bleu_tokenizers import tokenizer_for
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg, unpack_package
-from fairseq_mega.lab.prepare.translation.command import main as parallel_text
+from fairseq_mega.lab.prepare.translation.dataset import write_help_pairs, write_own_pairs
+from fairseq_mega.lab.prepare.translation.subwords import cut_pairs
 from fairseq_mega.lab.quickstart.hyper_parameters import kept_settings, recipe_of
 from fairseq_mega.lab.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
 from fairseq_mega.lab.report.command import main as report
-from fairseq_mega.lab.runs.commands import StageError, call
+from fairseq_mega.lab.runs.commands import StageError
 from fairseq_mega.lab.runs.folder import Work
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import read_result
@@ -57,7 +58,7 @@ class Translation:
         self.beam = SMOKE_BEAM if options.smoke else self.recipe.evaluate["beam"]
         self.updates = options.updates or ("20" if options.smoke else None)
         self.source, self.target = options.source_lang, options.target_lang
-        self.limit = ["--limit", 400] if options.smoke else []
+        self.limit = 400 if options.smoke else None
         self.work = Work(options.work_dir, self._kept_settings(), "--work-dir")
         self.folder = self.work.folder
 
@@ -114,19 +115,16 @@ class Translation:
 
     def prepare_text(self) -> None:
         """Clean the text and split it."""
-        options = self.options
-        what: List[object] = ["help-pages", "--packages", self.folder / "help"]
-        if options.text is not None:
-            what = ["own-text", "--text", options.text, *self._languages()]
-            for name in ("valid", "test"):
-                what += [f"--{name}", getattr(options, name)] if getattr(options, name) else []
-        call(parallel_text, [*what, "--output", self.folder / "text", *self.limit])
+        options, output, languages = self.options, self.folder / "text", (self.source, self.target)
+        if options.text is None:
+            write_help_pairs(self.folder / "help", output, languages, limit=self.limit)
+        else:
+            prefixes = {"train": options.text, "valid": options.valid, "test": options.test}
+            write_own_pairs(prefixes, output, languages, limit=self.limit)
 
     def learn_subwords(self) -> None:
         """Learn subwords, and cut the text into them."""
-        where = ["--text", self.folder / "text", "--output", self.folder / "pieces", *self._languages()]
-        size = ["--vocab-size", self.vocabulary]
-        call(parallel_text, ["subwords", *where, *size])
+        cut_pairs(self.folder / "text", self.folder / "pieces", (self.source, self.target), self.vocabulary)
 
     def binarise(self) -> None:
         """Write the text as numbers."""

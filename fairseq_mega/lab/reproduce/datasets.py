@@ -1,12 +1,12 @@
 """The data sets of the recipes: whether they are there, whether they can be made, and how."""
 
-import importlib.util
 from pathlib import Path
 from typing import Dict, List, Sequence
 
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
 from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.wmt16.dataset import need_packages
 from fairseq_mega.lab.prepare.wmt16.sources import archive_urls
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.recipes.recipe import RecipeError
@@ -17,7 +17,6 @@ from .image_folders import IMAGENET
 from .released import Step, check_released, is_released, released_steps
 from .wishes import Wishes
 
-PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
 PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
 BINARISED = [f"{split}.{ending}" for split in ("train", "valid", "test") for ending in ("bin", "idx")]
 
@@ -89,33 +88,17 @@ def translations() -> Data:
     """WMT'16 English-German: one binarised folder serves both directions."""
 
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        def command(name: str, *words: object) -> Step:
-            return name, [*PYTHON, "fairseq_mega.lab.prepare.wmt16", name, *map(str, words)]
-
-        archives = wishes.archives or folder / "archives"
-        raw, tokenized, bpe = folder / "raw", folder / "tokenized", folder / "bpe"
-        counts = ["--counts", archives / "counts.json"] if wishes.smoke else []
-        no_download = ["--no-download"] if wishes.smoke or not wishes.download else []
-        made_up = [command("make-up", "--output", archives)] if wishes.smoke else []
-        processes = ["--processes", wishes.workers]
-        return [
-            *made_up,
-            command("fetch", "--archives", archives, "--record", folder / "checksums.json", *no_download),
-            command("unpack", "--archives", archives, "--output", raw, *counts),
-            command("tokenize", "--input", raw, "--output", tokenized, *processes),
-            command(
-                *("learn-bpe", "--input", tokenized, "--codes", bpe / "codes"),
-                *("--merges", 300 if wishes.smoke else 32000),
-            ),
-            command("apply-bpe", "--input", tokenized, "--codes", bpe / "codes", "--output", bpe, *processes),
-            command("clean", "--input", bpe),
-            ("binarise", binarise_pairs(folder, wishes)),
-        ]
+        command = [*PREPARE, "wmt16", "--out", str(folder), "--workers", str(wishes.workers)]
+        if wishes.smoke:
+            return [("prepare", [*command, "--smoke"])]
+        archives = [] if wishes.archives is None else ["--archives", str(wishes.archives)]
+        return [("prepare", [*command, *archives, *([] if wishes.download else ["--no-download"])])]
 
     def check(folder: Path, wishes: Wishes) -> None:
-        absent = [name for name in ("sacremoses", "subword_nmt") if importlib.util.find_spec(name) is None]
-        if absent:
-            raise RecipeError(f"WMT'16 needs {' and '.join(absent)}: run 'bash scripts/setup.sh --extras translation'")
+        try:
+            need_packages()
+        except ValueError as error:
+            raise RecipeError(str(error)) from error
         archives = wishes.archives or folder / "archives"
         missing = [url for url in archive_urls() if not (archives / url.rpartition("/")[2]).exists()]
         if missing and not wishes.download and not wishes.smoke:
@@ -125,16 +108,6 @@ def translations() -> Data:
     files = ["data-bin/dict.en.txt", "data-bin/dict.de.txt", "raw/newstest2014.en", "tokenized/newstest2014.de"]
     files += [f"data-bin/{split}.en-de.{side}.bin" for split in ("train", "valid", "test") for side in ("en", "de")]
     return Data("wmt16", steps, check, files)
-
-
-def binarise_pairs(folder: Path, wishes: Wishes) -> List[str]:
-    """fairseq-preprocess of all splits, with one dictionary."""
-    bpe = folder / "bpe"
-    tests = ",".join(str(bpe / f"newstest{year}") for year in (2014, 2015, 2016))
-    splits = ["--trainpref", str(bpe / "train.clean"), "--validpref", str(bpe / "newstest2013"), "--testpref", tests]
-    words = ["--joined-dictionary", "--nwordssrc", "33000", "--nwordstgt", "33000", "--workers", str(wishes.workers)]
-    pair = ["--source-lang", "en", "--target-lang", "de", "--destdir", str(folder / "data-bin")]
-    return [*PREPROCESS, *pair, *splits, *words]
 
 
 DATASETS: Dict[str, Data] = {

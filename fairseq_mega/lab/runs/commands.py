@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, TextIO, cast
+from typing import Dict, List, Mapping, Optional, Protocol, Sequence, TextIO, cast
 
 from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
 
@@ -117,18 +117,6 @@ def run_command(
         raise CommandError(words, status, log)
     if output is not None:
         target.replace(output)
-
-
-def call(main: Callable[[List[str]], int], words: Iterable[object]) -> None:
-    """Call a command of this package in this process, what it prints on stderr.
-
-    Raises:
-        StageError: without a message, where it has printed one.
-    """
-    with redirect_stdout(sys.stderr):
-        status = main([str(word) for word in words])
-    if status:
-        raise StageError
 
 
 def module(name: str, *arguments: object) -> List[object]:

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, List, Optional
 
+from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
-from fairseq_mega.lab.prepare.language_modeling.binarising import binarise
 from fairseq_mega.lab.prepare.language_modeling.counting import count
 from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
@@ -21,6 +21,14 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import write_json
 
 ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
+
+
+def preprocess_words(text: Path, workers: int, threshold: int = 0) -> List[str]:
+    """Return the options of fairseq-preprocess for ``text``, the output of ``split_text``."""
+    # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
+    processes = workers + 1 if workers > 1 else 1
+    words = ["--only-source", *split_options(text), "--workers", str(processes)]
+    return [*words, "--thresholdsrc", str(threshold)] if threshold else words
 
 
 def write_data(
@@ -40,7 +48,8 @@ def write_data(
     """
     text = work.part("text", lambda folder: split_text(cut, folder))
     log = work.scratch / "preprocess.log"
-    data = work.part("data-bin", lambda folder: binarise(text, folder, log, args.workers, threshold))
+    words = preprocess_words(text, args.workers, threshold)
+    data = work.part("data-bin", lambda folder: binarise(text, words, folder, log))
     try:
         counts = count(data, text, threshold, published)
     except ValueError:

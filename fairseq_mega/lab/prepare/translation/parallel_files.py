@@ -6,6 +6,7 @@ from typing import List, Optional
 from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.data.json_lines import begins_object
 from fairseq_mega.data.text_marks import told_marks
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
 from fairseq_mega.lab.prepare.text_files import not_utf8
 from fairseq_mega.lab.prepare.translation.corpus import Corpus
@@ -64,10 +65,11 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
         )
     for path, lines in zip(paths, sides):
         if all("\t" in line.strip() for line in lines if line.strip()):
-            print(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
-        print("".join(f"{note}\n" for note in told_marks(path, lines)), end="")
+            say(f"note: each line of {path} holds a TAB: as of a table, whose columns are taken as one sentence here")
+        for note in told_marks(path, lines):
+            say(note)
     if sides[0] == sides[1]:
-        print(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
+        say(f"note: {paths[0]} and {paths[1]} are the same: a model of them learns to repeat its input")
     return [Pair(clean_text(source), clean_text(target)) for source, target in zip(*sides)]
 
 

@@ -1,16 +1,18 @@
 """Cut parallel text into the pieces of a joint sentencepiece model."""
 
-import argparse
 from collections import Counter
 from pathlib import Path
-from typing import Iterable, List, Optional, Set, Tuple
+from typing import Iterable, List, Optional, Sequence, Set, Tuple
 
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.parallel_files import read_lines
+
+MODEL = "joint.model"
 
 
 def encode_pairs(
@@ -64,50 +66,67 @@ def describe_unknown(lines: Iterable[List[str]], known: Set[str]) -> str:
     return f"{sum(unknown.values())} characters of {characters} become <unk>: {examples}"
 
 
-def model_of(given: Optional[Path], text: Path, output: Path) -> Path:
+def model_of(given: Path, text: Path, output: Path) -> Path:
     """Return a given model, or a copy of it that names the cleaning which the text has had and the model lacks.
 
     Raises:
         FileNotFoundError: if it is not there.
     """
-    assert given is not None
     if not given.is_file():
         raise FileNotFoundError(f"--model {given}: no such file; without --model one is trained")
     steps = steps_of_folder(text)
     if not steps or steps_of_model(given) == steps:
         return given
-    model = output / "joint.model"
+    model = output / MODEL
     output.mkdir(parents=True, exist_ok=True)
     model.write_bytes(given.read_bytes())
     mark_model(model, steps)
-    print(f"{model}: a copy of {given} for text cleaned as that of {text} is; use it in place of that file", flush=True)
+    say(f"{model}: a copy of {given} for text cleaned as that of {text} is; use it in place of that file")
     return model
 
 
-def command_subwords(options: argparse.Namespace) -> None:
-    """Train a joint sentencepiece model (`<output>/joint.model`) and cut parallel text into its pieces."""
-    langs = (options.source_lang, options.target_lang)
-    if options.model is None:
-        model = options.output / "joint.model"
-        lines = [line for lang in langs for line in read_lines(options.text / f"train.{lang}")]
-        steps = steps_of_folder(options.text)
-        size = train_model(lines, options.output / "joint", options.vocab_size, cleaning=steps)
-        print(f"{model}: {size} pieces, {options.vocab_size} asked for{reason(size, options.vocab_size)}", flush=True)
+def cut_pairs(
+    text: Path,
+    output: Path,
+    languages: Sequence[str],
+    vocabulary_size: int = 8000,
+    given: Optional[Path] = None,
+    max_train_pieces: int = 250,
+    max_pieces: int = 1000,
+) -> None:
+    """Cut parallel text into pieces of a joint sentencepiece model, ``joint.model`` beside them where it is new.
+
+    Args:
+        text: folder with ``SPLIT.LANGUAGE`` of every split.
+        output: folder for the same files as pieces.
+        languages: of the source and of the target.
+        given: a model in place of a new one.
+        max_train_pieces: longer training pairs are left out.
+        max_pieces: the longest line of valid and test.
+
+    Raises:
+        OSError, ValueError: for a text that cannot be cut, naming the file and the remedy.
+    """
+    if given is None:
+        model = output / MODEL
+        lines = [line for language in languages for line in read_lines(text / f"train.{language}")]
+        size = train_model(lines, output / model.stem, vocabulary_size, cleaning=steps_of_folder(text))
+        say(f"{MODEL}: {size} pieces, {vocabulary_size} asked for{reason(size, vocabulary_size)}")
     else:
-        model = model_of(options.model, options.text, options.output)
+        model = model_of(given, text, output)
     known: Set[str] = set()
     for split in SPLITS:
-        inputs, outputs = ([d / f"{split}.{lang}" for lang in langs] for d in (options.text, options.output))
+        inputs, outputs = ([folder / f"{split}.{name}" for name in languages] for folder in (text, output))
         is_train = split == "train"
-        limit = options.max_train_pieces if is_train else options.max_pieces
+        limit = max_train_pieces if is_train else max_pieces
         kept, dropped = encode_pairs(model, inputs, outputs, limit, drop_long=is_train)
         lines_of_pieces = [pieces for pair in kept for pieces in pair]
         if is_train:
             known.update(piece for pieces in lines_of_pieces for piece in pieces)
-        print(f"{split}: {len(kept)} pairs, {dropped} left out as longer than {limit} pieces", flush=True)
+        say(f"{split}: {len(kept)} pairs, {dropped} left out as longer than {limit} pieces")
         if not is_train:
-            print(f"{split}: {describe_unknown(lines_of_pieces, known)}", flush=True)
-    write_steps(options.output, steps_of_model(model))
+            say(f"{split}: {describe_unknown(lines_of_pieces, known)}")
+    write_steps(output, steps_of_model(model))
 
 
 def reason(size: int, wanted: int) -> str:

@@ -12,6 +12,7 @@ from typing import Dict, List, Sequence, Tuple
 from fairseq_mega.lab.prepare.wmt16.sources import EVALUATION, LANGUAGES, TRAINING, Corpus
 from fairseq_mega.lab.runs.files import write_json, written_whole
 
+COUNTS = "counts.json"  # beside the archives
 # 45 test sentences: not a multiple of 8, so that a dropped last batch would be noticed.
 LINES = {
     "europarl-v7": 500,
@@ -100,7 +101,7 @@ def archive_members(corpora: Sequence[Corpus]) -> Dict[str, bytes]:
 
 
 def write_archives(output: Path) -> None:
-    """Write the five archives and ``counts.json``, the number of lines of each corpus, to ``output``."""
+    """Write the five archives and ``COUNTS``, the number of lines of each corpus, to ``output``."""
     by_archive: Dict[str, List[Corpus]] = {}
     for corpus in TRAINING + EVALUATION:
         by_archive.setdefault(corpus.archive, []).append(corpus)
@@ -110,4 +111,4 @@ def write_archives(output: Path) -> None:
                 info = tarfile.TarInfo(member)
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
-    write_json(output / "counts.json", LINES)
+    write_json(output / COUNTS, LINES)

@@ -1,0 +1,230 @@
+"""Parallel text, of your own or of LibreOffice's help: cleaned, split, cut into subwords and binarised."""
+
+import argparse
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Callable, Dict, Optional, Tuple
+
+from fairseq_mega.data.text_cleaning import SENTENCES, write_steps
+from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.lab.prepare.binarised import binarise, split_options
+from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.debian import obtain_packages
+from fairseq_mega.lab.prepare.libreoffice_help import HELP
+from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.shared_options import add_workers, at_least
+from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
+from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
+from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
+from fairseq_mega.lab.prepare.translation.subwords import MODEL, cut_pairs
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
+from fairseq_mega.lab.runs.files import count_lines
+
+Languages = Tuple[str, str]  # source and target
+
+LAYOUT = """\
+Makes text (cleaned, without repeats; cleaning.json says how), pieces (of joint.model, which is learnt from both
+languages) and data-bin, with the model as subwords.model."""
+OWN = f"""\
+{LAYOUT}
+Line n of PREFIX.SOURCE is translated by line n of PREFIX.TARGET. Pairs with an empty side and repeated ones are
+dropped; those of a --valid or --test of your own are kept line by line. DIR gets four times the size of the text, 4 MB
+of 1 MB."""
+PAGES = f"""\
+{LAYOUT}
+The paragraphs that English and German pages of the help have in common, by sentences. The Debian packages
+libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with apt-get download and not installed."""
+
+
+def write_help_pairs(
+    packages: Path,
+    output: Path,
+    languages: Languages = ("en", "de"),
+    folders: Languages = ("en-US", "de"),
+    limit: Optional[int] = None,
+) -> None:
+    """Make train, valid and test text from the unpacked packages of LibreOffice's help.
+
+    Args:
+        packages: folder that holds ``usr/``.
+        output: folder for ``SPLIT.LANGUAGE``.
+        folders: of the languages in the packages.
+        limit: training pairs to keep, and a twentieth of it in the other splits.
+
+    Raises:
+        OSError, ValueError: where there are no pages, or too few pairs.
+    """
+    help_corpus = HelpCorpus(packages, *folders)
+    corpus = clean_pages(Progress("reading", "help pages", len(help_corpus)).follow(help_corpus))
+    add_names(corpus, help_corpus.names)
+    write_corpus(corpus, output, *languages, limit=limit)
+    write_steps(output, SENTENCES)
+    found = help_corpus.statistics
+    say(
+        f"help pages in both languages: {found.pages_paired} (in one only: {found.pages_of_one_language}); "
+        f"paragraphs paired: {found.paragraphs_paired} (without a partner: {found.paragraphs_unpaired})"
+    )
+    say(f"pairs dropped: {describe_dropped(corpus)}")
+    say(f"sentence pairs: {describe_splits(corpus)}")
+
+
+def write_own_pairs(
+    prefixes: Dict[str, Optional[str]],
+    output: Path,
+    languages: Languages,
+    held_out: Optional[int] = None,
+    limit: Optional[int] = None,
+) -> None:
+    """Make train, valid and test text from parallel text of one's own.
+
+    Args:
+        prefixes: of the files of each split; valid and test are held out of train where they have none.
+        output: folder for ``SPLIT.LANGUAGE``.
+        held_out: pairs for each split without files; by default a twentieth, 1000 at most.
+        limit: training pairs to keep, and a twentieth of it in the other splits.
+
+    Raises:
+        OSError, ValueError: for text that cannot be taken, naming file, line and remedy.
+    """
+    given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
+    corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
+    write_corpus(corpus, output, *languages, limit=limit)
+    write_steps(output, SENTENCES)
+    learnt = {leak_key(pair.source) for pair in corpus.splits["train"]}
+    for name in SPLITS[1:]:
+        known = sum(leak_key(pair.source) in learnt for pair in given.get(name, ()))
+        empty = sum(not all(pair) for pair in given.get(name, ()))
+        if known:
+            say(f"note: sources of --{name} that --text holds as well, which makes the score better: {known:,}")
+        if empty:
+            say(f"note: pairs of --{name} that have an empty side, and are scored all the same: {empty:,}")
+    say(f"pairs read: {len(given['train'])}; dropped: {describe_dropped(corpus)}")
+    say(f"sentence pairs: {describe_splits(corpus)}")
+
+
+def describe_splits(corpus: Corpus) -> str:
+    """Return the number of pairs in each split."""
+    return ", ".join(f"{name} {len(corpus.splits[name])}" for name in SPLITS)
+
+
+def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[[Path], None], origin: str) -> Report:
+    """Make text, pieces and data-bin."""
+    languages = (args.source_lang, args.target_lang)
+    limits = (args.max_train_pieces, args.max_pieces)
+    text = work.part("text", write_text)
+    pieces = work.part(
+        "pieces", lambda folder: cut_pairs(text, folder, languages, args.vocab_size, args.model, *limits)
+    )
+    words = ["--source-lang", languages[0], "--target-lang", languages[1], "--joined-dictionary"]
+    words += [*split_options(pieces), "--workers", str(args.workers)]
+    log = work.scratch / "preprocess.log"
+    data = work.part("data-bin", lambda folder: binarise(pieces, words, folder, log))
+    shutil.copyfile(pieces / MODEL if (pieces / MODEL).exists() else args.model, data / MODEL_FILE)
+    splits = {split: {"pairs": count_lines(pieces / f"{split}.{languages[0]}")} for split in SPLITS}
+    return Report(origin, splits, parts=("text", "pieces", "data-bin"))
+
+
+def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
+    """Add the options of all parallel text."""
+    add = parser.add_argument
+    for side in ("source", "target"):
+        usual = languages.get(side)
+        ending = f"ending of the {side} files" + (" (default: %(default)s)" if usual else "")
+        add(f"--{side}-lang", default=usual, required=usual is None, metavar="LANG", help=ending)
+    keep = "keep so many training pairs only (a twentieth of it held out)"
+    add("--limit", type=at_least(1), metavar="N", help=keep)
+    size = "number of pieces, fewer for a small text (default: %(default)s)"
+    add("--vocab-size", type=at_least(1), default=8000, metavar="N", help=size)
+    add("--model", type=Path, metavar="FILE", help="a sentencepiece model in place of a new one")
+    longest = "leave training pairs of more pieces out (default: %(default)s)"
+    add("--max-train-pieces", type=at_least(1), default=250, metavar="N", help=longest)
+    held_out = "longest line of valid and test (default: %(default)s)"
+    add("--max-pieces", type=at_least(1), default=1000, metavar="N", help=held_out)
+    add_workers(parser)
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    """Add the options of own pairs."""
+    add = parser.add_argument
+    add("--text", required=True, metavar="PREFIX", help="text to learn from, one sentence per line")
+    add("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --text)")
+    add("--test", metavar="PREFIX", help="test text (default: held out from the end of --text)")
+    held_out = "pairs held out per split (default: a twentieth, 1000 at most)"
+    add("--held-out", type=at_least(1), metavar="N", help=held_out)
+    add_shared(parser)
+
+
+def files_of(args: argparse.Namespace) -> Dict[str, Path]:
+    """Return the files of own pairs, by option and language."""
+    return {
+        f"{name}.{language}": Path(f"{getattr(args, name)}.{language}")
+        for name in ("text", "valid", "test")
+        if getattr(args, name) is not None
+        for language in (args.source_lang, args.target_lang)
+    }
+
+
+def check_own(args: argparse.Namespace) -> None:
+    """Refuse one language twice."""
+    if args.source_lang == args.target_lang:
+        raise ValueError(f"--source-lang and --target-lang are both '{args.source_lang}': they must differ")
+
+
+def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Make data of own pairs."""
+    prefixes = {"train": args.text, "valid": args.valid, "test": args.test}
+    languages = (args.source_lang, args.target_lang)
+    write = partial(write_own_pairs, prefixes, languages=languages, held_out=args.held_out, limit=args.limit)
+    report = write_data(args, work, write, "own pairs")
+    report.inputs = records_of(files_of(args))
+    return report
+
+
+def add_help(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the help pages."""
+    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")
+    parser.add_argument("--packages", type=Path, metavar="DIR", help="folder that they are unpacked in (holds usr/)")
+    for side, usual in (("source", "en-US"), ("target", "de")):
+        folder = f"folder of the {side} language in the packages (default: %(default)s)"
+        parser.add_argument(f"--{side}-folder", default=usual, metavar="NAME", help=folder)
+    add_shared(parser, source="en", target="de")
+
+
+def check_help(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    exactly_one(args, "--deb", "--packages")
+    if args.packages is not None and not (args.packages / HELP).is_dir():
+        raise ValueError(f"--packages {args.packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+
+
+def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Make data of the pages that both languages have."""
+    folders = (args.source_folder, args.target_folder)
+    packages, inputs = args.packages, {}
+    if packages is None:
+        packages = work.scratch / "packages"
+        names = [f"libreoffice-help-{folder.lower()}" for folder in folders]
+        inputs = obtain_packages(names, args.deb, work.raw, packages)
+    languages = (args.source_lang, args.target_lang)
+    write = partial(write_help_pairs, packages, languages=languages, folders=folders, limit=args.limit)
+    report = write_data(args, work, write, "LibreOffice help")
+    report.inputs = inputs
+    return report
+
+
+DATASETS = (
+    Dataset(
+        "own-pairs",
+        PAIRS,
+        "sentences of your own and their translations",
+        OWN,
+        add_own,
+        check_own,
+        make_own,
+        reads=files_of,
+    ),
+    Dataset("help-pairs", PAIRS, "LibreOffice help, from Debian packages", PAGES, add_help, check_help, make_help),
+)

@@ -1,0 +1,142 @@
+"""WMT'16 English-German: fetched, unpacked, tokenised, cut by byte-pair encoding, cleaned and binarised.
+
+Each part is whole or not there, and a wrong number of lines is refused.
+"""
+
+import argparse
+import importlib.util
+from functools import partial
+from pathlib import Path
+from typing import Callable, List, Sequence
+
+from fairseq_mega.lab.prepare.binarised import binarise
+from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
+from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.shared_options import add_workers
+from fairseq_mega.lab.prepare.wmt16.archives import obtain, read_records
+from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
+from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus
+from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, transform_missing
+from fairseq_mega.lab.prepare.wmt16.moses import INSTALL, TokenizerFactory
+from fairseq_mega.lab.prepare.wmt16.sources import (
+    LANGUAGES,
+    SPLITS,
+    TRAIN,
+    Corpus,
+    archive_urls,
+    corpora_with_counts,
+)
+from fairseq_mega.lab.prepare.wmt16.texts import check_counts, concatenate, unpack
+from fairseq_mega.lab.prepare.wmt16.toy_data import COUNTS, write_archives
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
+from fairseq_mega.lab.runs.files import count_lines
+
+MERGES, TOY_MERGES = 32_000, 300
+PARTS = ("raw", "tokenized", "bpe", "data-bin")
+
+DETAILS = """\
+4.5 million pairs of Europarl, Common Crawl and News Commentary to train on, newstest2013 to validate with, 2014, 2015
+and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
+40 GB in DIR, and hours on 2 cores. The five archives of statmt.org are read to their end once, and compared with that
+first time by DIR/checksums.json afterwards."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of WMT'16."""
+    archives = "folder that holds, or gets, the five archives (default: archives in --out)"
+    parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
+    parser.add_argument("--no-download", action="store_true", help="use only archives that are there")
+    add_workers(parser)
+
+
+def need_packages() -> None:
+    """Raise ValueError where a package of the text preparation is missing."""
+    absent = [name for name in ("sacremoses", "subword_nmt") if importlib.util.find_spec(name) is None]
+    if absent:
+        raise ValueError(f"WMT'16 needs {' and '.join(absent)}: {INSTALL}")
+
+
+def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
+    """Unpack the archives, check the numbers of lines and join the training corpora."""
+    for url in archive_urls():
+        archive = archives / url.rpartition("/")[2]
+        say(f"{archive.name}: unpacking")
+        unpack(archive, raw, [corpus for corpus in corpora if corpus.url == url])
+    check_counts(raw, corpora)
+    say(f"training corpora joined: {concatenate(raw)} pairs")
+
+
+def transform_all(
+    source: Path, target: Path, factory: Callable[[str, str], Callable[[], LineFunction]], workers: int
+) -> None:
+    """Send the lines of all splits through a function, made for each split and language."""
+    transform_missing(
+        [
+            (source / f"{split}.{language}", target / f"{split}.{language}", factory(split, language))
+            for split in SPLITS
+            for language in LANGUAGES
+        ],
+        workers,
+    )
+
+
+def tokenize(raw: Path, workers: int, tokenized: Path) -> None:
+    """Tokenise all splits; the training text is cleaned before, dev and test sets are not."""
+    transform_all(raw, tokenized, lambda split, language: TokenizerFactory(language, split == TRAIN), workers)
+
+
+def encode(tokenized: Path, merges: int, workers: int, bpe: Path) -> None:
+    """Learn joint merges, segment all splits, and keep the training pairs of sensible length."""
+    codes = bpe / "codes"
+    if not codes.exists():
+        found = learn_bpe([tokenized / f"{TRAIN}.{language}" for language in LANGUAGES], codes, merges)
+        say(f"{found} merges written" + ("" if found == merges else f" (asked for {merges})"))
+    transform_all(tokenized, bpe, lambda split, language: BpeFactory(str(codes)), workers)
+    read, kept = clean_corpus(bpe / TRAIN, bpe / f"{TRAIN}.clean", LANGUAGES)
+    say(f"{kept} of {read} training pairs kept (3 to 150 pieces, ratio up to 1.5)")
+
+
+def preprocess_words(bpe: Path, workers: int) -> List[str]:
+    """Return the options of fairseq-preprocess for all splits, with one dictionary."""
+    tests = ",".join(str(bpe / f"newstest{year}") for year in (2014, 2015, 2016))
+    splits = ["--trainpref", str(bpe / f"{TRAIN}.clean"), "--validpref", str(bpe / "newstest2013"), "--testpref", tests]
+    words = ["--joined-dictionary", "--nwordssrc", "33000", "--nwordstgt", "33000", "--workers", str(workers)]
+    return ["--source-lang", "en", "--target-lang", "de", *splits, *words]
+
+
+def make(args: argparse.Namespace, work: WorkFolder) -> Report:
+    """Fetch the archives and make all parts of them."""
+    archives, record = args.archives or args.out / "archives", args.out / "checksums.json"
+    corpora = corpora_with_counts(archives / COUNTS if args.smoke else None)
+
+    def make_raw(folder: Path) -> None:
+        for url in archive_urls():
+            obtain(url, archives, record, not args.no_download)
+        unpack_all(archives, corpora, folder)
+
+    raw = work.part("raw", make_raw)
+    tokenized = work.part("tokenized", partial(tokenize, raw, args.workers))
+    bpe = work.part("bpe", partial(encode, tokenized, TOY_MERGES if args.smoke else MERGES, args.workers))
+    words = preprocess_words(bpe, args.workers)
+    work.part("data-bin", lambda folder: binarise(bpe, words, folder, work.scratch / "preprocess.log"))
+    splits = {split: {"pairs": count_lines(bpe / f"{split}.en")} for split in (f"{TRAIN}.clean", *SPLITS[1:])}
+    return Report("the archives of statmt.org", splits, read_records(record), parts=PARTS)
+
+
+def write_toy(folder: Path) -> List[str]:
+    """Write small archives of an invented language pair; return the options that take them."""
+    write_archives(folder)
+    return ["--archives", str(folder), "--no-download"]
+
+
+DATASET = Dataset(
+    "wmt16",
+    PAIRS,
+    "WMT'16, English and German",
+    DETAILS,
+    add_options,
+    lambda args: need_packages(),
+    make,
+    write_toy,
+    leaves=PARTS,
+)
