@@ -11,8 +11,8 @@ from typing import Any, Iterator, List, Optional
 import pytest
 
 from fairseq_mega.lab.prepare import download
+from fairseq_mega.lab.prepare import recorded_archives as archives
 from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.wmt16 import archives
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
 
@@ -116,21 +116,21 @@ def test_a_refused_connection_is_tried_once_more(tmp_path: Path, capsys: pytest.
 
 def test_the_checksum_is_recorded_at_first_and_verified_later(server: Server, tmp_path: Path) -> None:
     record = tmp_path / "checksums.json"
-    path = archives.obtain(server.url, tmp_path, record)
+    path = archives.obtain_recorded(server.url, tmp_path, record)
     entry = json.loads(record.read_text())["data.tgz"]
     assert entry["bytes"] == len(CONTENT)
     assert entry["sha256"] == sha256_of(path)
-    assert archives.obtain(server.url, tmp_path, record) == path
+    assert archives.obtain_recorded(server.url, tmp_path, record) == path
     assert len(server.ranges) == 1  # the second time nothing was fetched
 
     altered = bytearray(CONTENT)
     altered[1000] ^= 1
     path.write_bytes(altered)
     with pytest.raises(download.DownloadError, match=f"expected SHA-256 {entry['sha256']}, found"):
-        archives.obtain(server.url, tmp_path, record)
+        archives.obtain_recorded(server.url, tmp_path, record)
     path.write_bytes(CONTENT[:-5])
     with pytest.raises(download.DownloadError, match=f"expected {len(CONTENT)} bytes, found {len(CONTENT) - 5}"):
-        archives.obtain(server.url, tmp_path, record)
+        archives.obtain_recorded(server.url, tmp_path, record)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_damaged_archives_are_refused_and_not_recorded(tmp_path: Path, content: 
     (tmp_path / "data.tgz").write_bytes(content)
     record = tmp_path / "checksums.json"
     with pytest.raises(download.DownloadError, match=message):
-        archives.obtain("http://example.org/data.tgz", tmp_path, record)
+        archives.obtain_recorded("http://example.org/data.tgz", tmp_path, record)
     assert not record.exists()
     assert (tmp_path / "data.tgz").read_bytes() == content
 
 
 def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path) -> None:
     with pytest.raises(download.DownloadError, match="--no-download was given"):
-        archives.obtain(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
+        archives.obtain_recorded(server.url, tmp_path, tmp_path / "checksums.json", allow_download=False)
     assert server.ranges == []
 
 

@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare import archives, download, text_files, unpacking
 from fairseq_mega.lab.prepare.classification import cifar10
 from fairseq_mega.lab.prepare.language_modeling.obtaining import take_text, unpack
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
-from fairseq_mega.lab.prepare.wmt16.archives import check_gzip
+from fairseq_mega.lab.prepare.recorded_archives import check_gzip
 
 ZEROS = bytes(3 << 20)
 REFUSED = r"has \d+ bytes and unpacks to \d+ or more, of which 1048576 are allowed"

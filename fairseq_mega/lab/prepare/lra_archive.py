@@ -1,22 +1,16 @@
-"""The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and the part of a task unpacked.
-
-python -m fairseq_mega.lab.prepare.lra_archive DATASET --archives DIR --output DIR
-"""
+"""The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and one task's part unpacked."""
 
 import argparse
-import sys
 import tarfile
 from pathlib import Path, PurePosixPath
-from typing import List, Optional
+from typing import Optional
 
-from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.lab.prepare.archives import DAMAGE
-from fairseq_mega.lab.prepare.classification import aan, listops
-from fairseq_mega.lab.prepare.classification.lra_pathfinder import FOLDER as HARD
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.recorded_archives import obtain_recorded
 from fairseq_mega.lab.prepare.unpacking import check_expansion
-from fairseq_mega.lab.prepare.wmt16.archives import obtain
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
 URL = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
@@ -27,7 +21,40 @@ FOLDERS = {  # of the archive, by data sets of fairseq-mega-prepare
     "pathfinder32": "pathfinder32",
     "pathx": "pathfinder128",
 }
-TABLES = {"listops": frozenset(listops.RELEASED.values()), "aan": frozenset(aan.FILES.values())}
+TABLES = {  # in the folder, by split
+    "listops": {"train": "basic_train.tsv", "valid": "basic_val.tsv", "test": "basic_test.tsv"},
+    "aan": {
+        "train": "new_aan_pairs.train.tsv",
+        "valid": "new_aan_pairs.eval.tsv",
+        "test": "new_aan_pairs.test.tsv",
+    },
+}
+HARD = "curv_contour_length_14"  # the hard variant of Pathfinder, the only one of the benchmark
+
+
+def add_released(parser: argparse.ArgumentParser) -> None:
+    """Add the options that take the files of the archive; --released is None where it is not given."""
+    released = "take the files of the released archive, a packed tar of 8 GB, which is fetched"
+    parser.add_argument("--released", action="store_const", const=True, help=released)
+    archives = "folder that holds, or gets, this archive (default: raw in --out)"
+    parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
+    parser.add_argument("--no-download", action="store_true", help="take the archive that is there, or refuse")
+
+
+def released_files(args: argparse.Namespace, work: WorkFolder, dataset: str) -> Path:
+    """Return the folder of a data set's files, fetched and unpacked; it is no part of the data set that is made.
+
+    Raises:
+        DownloadError: where the archive cannot be had, is damaged, or holds none of them.
+        OSError: where it unpacks to far more than its size lets expect.
+    """
+    archives = args.archives or work.raw
+
+    def make(folder: Path) -> None:
+        archive = obtain_recorded(URL, archives, archives / RECORD, not args.no_download)
+        say(f"{unpack(archive, dataset, folder)} files of {dataset} unpacked")
+
+    return work.part("released", make) / FOLDERS[dataset]
 
 
 def place_of(name: str, dataset: str) -> Optional[PurePosixPath]:
@@ -39,7 +66,9 @@ def place_of(name: str, dataset: str) -> Optional[PurePosixPath]:
     if FOLDERS[dataset] not in parts or ".." in parts:
         return None
     inner = parts[parts.index(FOLDERS[dataset]) :]
-    wanted = inner[1:2] == (HARD,) if dataset not in TABLES else len(inner) == 2 and inner[1] in TABLES[dataset]
+    wanted = (
+        inner[1:2] == (HARD,) if dataset not in TABLES else len(inner) == 2 and inner[1] in TABLES[dataset].values()
+    )
     return PurePosixPath(*inner) if wanted else None
 
 
@@ -67,28 +96,6 @@ def unpack(archive: Path, dataset: str, output: Path) -> int:
                 count += 1
     except DAMAGE as error:
         raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
-    if count == 0 or not all((output / FOLDERS[dataset] / name).is_file() for name in TABLES.get(dataset, ())):
+    if count == 0 or not all((output / FOLDERS[dataset] / name).is_file() for name in TABLES.get(dataset, {}).values()):
         raise DownloadError(f"{archive} holds no whole data of {dataset}; is it the archive {URL}?")
     return count
-
-
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="lra_release", description=__doc__)
-    parser.add_argument("dataset", choices=list(FOLDERS), help="whose files are wanted")
-    parser.add_argument(
-        "--archives", type=Path, required=True, metavar="DIR", help="folder that holds or gets it, 8 GB"
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the unpacked files")
-    parser.add_argument("--no-download", action="store_true", help="take the archive that is there, or refuse")
-    options = parser.parse_args(arguments)
-
-    def run() -> None:
-        path = obtain(URL, options.archives, options.archives / RECORD, not options.no_download)
-        say(f"{unpack(path, options.dataset, options.output)} files of {options.dataset} in {options.output}")
-
-    return exit_status("lra_release", run)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

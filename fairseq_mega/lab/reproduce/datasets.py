@@ -29,7 +29,7 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
         command = [*PREPARE, dataset, "--out", str(folder), *options]
         if released and is_released(dataset, wishes):
-            return released_steps(dataset, folder, command, wishes)
+            return released_steps(folder, command, wishes)
         if dataset in ("listops", "pathfinder32", "pathx"):
             command += ["--workers", str(wishes.workers)]
         if dataset == "speech-commands":

@@ -7,8 +7,8 @@ from typing import List, Sequence
 
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.recorded_archives import download
 from fairseq_mega.lab.prepare.unpacking import check_zip
-from fairseq_mega.lab.prepare.wmt16.archives import download
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .wishes import Wishes

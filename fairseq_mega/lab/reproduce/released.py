@@ -7,7 +7,6 @@ from typing import List, Tuple
 
 from fairseq_mega.lab.prepare.lra_archive import FOLDERS, TABLES, URL
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.runs.commands import PYTHON
 
 from .wishes import Wishes
 
@@ -31,17 +30,15 @@ def archives_of(folder: Path, wishes: Wishes) -> Path:
     return wishes.archives or folder.parent / "archives"
 
 
-def released_steps(dataset: str, folder: Path, prepare: List[str], wishes: Wishes) -> List[Step]:
-    """Fetch and unpack the archive, then make the data set of its files.
+def released_steps(folder: Path, prepare: List[str], wishes: Wishes) -> List[Step]:
+    """Make the data set of the archive's files.
 
     Args:
-        prepare: command that makes it, without where the files are.
+        prepare: command that generates it.
     """
-    unpacked = folder.parent / f"{folder.name}.unpacked"
-    archive = [*PYTHON, "fairseq_mega.lab.prepare.lra_archive", dataset, "--archives", str(archives_of(folder, wishes))]
     no_download = [] if wishes.download else ["--no-download"]
-    given = ["--tsv-dir", str(unpacked / FOLDERS[dataset])] if dataset in TABLES else ["--archive-dir", str(unpacked)]
-    return [("unpack", [*archive, "--output", str(unpacked), *no_download]), ("prepare", [*prepare, *given])]
+    released = ["--released", "--archives", str(archives_of(folder, wishes)), *no_download]
+    return [("prepare", [*prepare, *released])]
 
 
 def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:

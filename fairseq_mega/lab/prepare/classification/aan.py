@@ -17,31 +17,27 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.lra_archive import TABLES, add_released, released_files
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.text_files import need_files, read_lines, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
-FILES = {
-    "train": "new_aan_pairs.train.tsv",
-    "valid": "new_aan_pairs.eval.tsv",
-    "test": "new_aan_pairs.test.tsv",
-}
+FILES = TABLES["aan"]
 PUBLISHED = {"train": 147_086, "valid": 18_090, "test": 17_437}
 LABELS = {b"0": "0", b"0.0": "0", b"1": "1", b"1.0": "1"}
 
 DETAILS = f"""\
 {PUBLISHED["train"]}, {PUBLISHED["valid"]} and {PUBLISHED["test"]} pairs, out of the folder tsv_data of
-https://storage.googleapis.com/long-range-arena/lra_release.gz (8 GB, a packed tar), whose checksum is not published.
+https://storage.googleapis.com/long-range-arena/lra_release.gz (8 GB), whose checksum is not published.
 Every byte of the tables' texts is a symbol, and of every text the first 4000 are taken; the first text of a pair goes
 to src-bin, the second to src1-bin. 3 GB made, about ten minutes on one core. Label 1: one paper cites the other."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Retrieval."""
-    parser.add_argument(
-        "--tsv-dir", type=Path, required=True, metavar="DIR", help=f"folder that holds {', '.join(FILES.values())}"
-    )
+    parser.add_argument("--tsv-dir", type=Path, metavar="DIR", help=f"folder that holds {', '.join(FILES.values())}")
+    add_released(parser)
     add_length(parser)
     add_limit(parser)
 
@@ -53,7 +49,11 @@ def _paths(folder: Path) -> Dict[str, Path]:
 def check(args: argparse.Namespace) -> None:
     """Refuse a folder without the tables."""
     check_length(args)
-    need_files("--tsv-dir", _paths(args.tsv_dir))
+    exactly_one(args, "--tsv-dir", "--released")
+    if args.tsv_dir is not None:
+        need_files("--tsv-dir", _paths(args.tsv_dir))
+    elif not args.released:
+        raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to have them fetched")
 
 
 def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> TextSplit:
@@ -72,7 +72,8 @@ def _split(path: Path, size: int, which: Optional[np.ndarray], length: int) -> T
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables twice and write the pairs."""
-    paths, splits = _paths(args.tsv_dir), {}
+    folder = released_files(args, work, "aan") if args.released else args.tsv_dir
+    paths, splits = _paths(folder), {}
     notes: List[str] = ["the texts are taken as printed in the tables, b'...' included"]
     for split, path in paths.items():
         size = sum(1 for _ in read_lines(path))  # unpacked, where it is packed
@@ -82,7 +83,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         splits[split] = _split(path, size, which, args.length)
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, ("0", "1"))
     notes += [*byte_note(args.length), *note_on_limit(args.limit)]
-    return Report("the tables of Long Range Arena (--tsv-dir)", statistics, records_of(paths), notes)
+    return Report("the tables of Long Range Arena", statistics, records_of(paths), notes)
 
 
 DATASET = Dataset(

@@ -2,12 +2,22 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
-FOLDER = "curv_contour_length_14"  # the hard variant, the only one of the benchmark
+from fairseq_mega.lab.prepare.lra_archive import HARD
+
 LABEL_FIELD, LEAST_FIELDS = 3, 4
+
+
+def opener() -> Callable[[Path], Any]:
+    """Return the function that opens an image; raises ValueError where Pillow is missing."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ValueError("the released images are PNG files; install their reader: pip install pillow") from error
+    return Image.open
 
 
 class Released:
@@ -25,13 +35,7 @@ class Released:
     """
 
     def __init__(self, root: Path, size: int) -> None:
-        try:
-            from PIL import Image
-        except ImportError as error:
-            raise ValueError(
-                "--archive-dir: the images are PNG files; install their reader: pip install pillow"
-            ) from error
-        self._open = Image.open
+        self._open = opener()
         self.size = size
         self.folder = self._find(root)
         self._digest = hashlib.sha256()
@@ -47,9 +51,9 @@ class Released:
         name = f"pathfinder{self.size}"
         tried = [root, root / name, root / "lra_release" / name, root / "lra_release" / "lra_release" / name]
         for folder in tried if root.name == name else tried[1:]:
-            if (folder / FOLDER / "metadata").is_dir():
-                return folder / FOLDER
-        raise ValueError(f"--archive-dir {root}: {name}/{FOLDER}/metadata is not there; give the unpacked lra_release")
+            if (folder / HARD / "metadata").is_dir():
+                return folder / HARD
+        raise ValueError(f"--archive-dir {root}: {name}/{HARD}/metadata is not there; give the unpacked lra_release")
 
     def _tables(self) -> List[Path]:
         tables = [path for path in (self.folder / "metadata").glob("*.npy") if path.stem.isdigit()]
@@ -66,7 +70,7 @@ class Released:
             if not fields:
                 continue
             if len(fields) < LEAST_FIELDS or fields[LABEL_FIELD] not in ("0", "1"):
-                raise ValueError(f"{table}: line {number} is {line[:60]!r}; FOLDER FILE NUMBER LABEL ... is needed")
+                raise ValueError(f"{table}: line {number} is {line[:60]!r}; HARD FILE NUMBER LABEL ... is needed")
             rows.append((self.folder / fields[0] / fields[1], int(fields[LABEL_FIELD])))
         return rows
 

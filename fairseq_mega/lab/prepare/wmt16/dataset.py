@@ -12,8 +12,8 @@ from typing import Callable, List, Sequence
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.recorded_archives import obtain_recorded, read_records
 from fairseq_mega.lab.prepare.shared_options import add_workers
-from fairseq_mega.lab.prepare.wmt16.archives import obtain, read_records
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
 from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus
 from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, transform_missing
@@ -111,7 +111,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
     def make_raw(folder: Path) -> None:
         for url in archive_urls():
-            obtain(url, archives, record, not args.no_download)
+            obtain_recorded(url, archives, record, not args.no_download)
         unpack_all(archives, corpora, folder)
 
     raw = work.part("raw", make_raw)

@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.files import blocks_of, existing_parent, write_json
 LEAST_FREE = 1 << 28  # bytes, where the archives go
 
 
-def obtain(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
+def obtain_recorded(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
     """Return the path of ``url``'s archive in ``folder``, downloaded if absent, and verified.
 
     The first time, the archive is read to its end (gzip), and size and SHA-256 are written to ``record_file``;
