@@ -320,7 +320,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path:
     options = ("pathfinder32", "--count", 45, "--out")
     drawing.breaks_at = 30
     run = prepare(*options, tmp_path / "a")
-    assert run.status == 130 and "the same command goes on" in run.output
+    assert run.status == 130 and "start it again to go on" in run.output
     assert not (tmp_path / "a" / "SOURCE.json").exists()
     drawn = tmp_path / "a" / "unfinished" / "parts" / "images"
     drawn.write_bytes(drawn.read_bytes()[:-5])  # what a kill amidst an image leaves

@@ -1,1 +1,1 @@
-"""The command fairseq-mega-prepare: the data of the Long Range Arena and of speech, and stand-ins for them."""
+"""The command fairseq-mega-prepare: every data set, from its source to the files that a task reads."""

@@ -18,6 +18,12 @@ _VOID_TAGS = frozenset(
 )
 
 
+def check_unpacked(packages: Optional[Path]) -> None:
+    """Raise ValueError where a folder that was given holds no unpacked packages."""
+    if packages is not None and not (packages / HELP).is_dir():
+        raise ValueError(f"--packages {packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+
+
 class _Node:
     """An open element inside a paragraph: its text so far, and how it takes part in a switch."""
 

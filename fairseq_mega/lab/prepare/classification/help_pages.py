@@ -18,7 +18,7 @@ from fairseq_mega.lab.prepare.classification.text_output import (
 )
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, pages_of, read_page
+from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, check_unpacked, pages_of, read_page
 from fairseq_mega.lab.prepare.progress import Progress
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, add_seed, check_length, check_seed
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -52,8 +52,7 @@ def check(args: argparse.Namespace) -> None:
     exactly_one(args, "--deb", "--packages")
     check_length(args)
     check_seed(args)
-    if args.packages is not None and not (args.packages / HELP).is_dir():
-        raise ValueError(f"--packages {args.packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+    check_unpacked(args.packages)
 
 
 def read_pages(root: Path, language: str) -> Pages:

@@ -1,16 +1,17 @@
 """Compare binarised data with the text that they were made of, and with the published counts."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
 from fairseq_mega.lab.prepare.binarised import binarised_counts
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS
-from fairseq_mega.lab.prepare.language_modeling.unit_file import write_unit
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
+from fairseq_mega.lab.runs.files import write_json
 
 
 def expected_counts(
@@ -72,3 +73,10 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     for split in SPLITS:
         splits[split]["bytes"] = written["splits"][split]["bytes"]
     return {"unit": written["unit"], "dictionary": len(dictionary), "splits": splits}
+
+
+def write_unit(folder: Path, unit: str, model: Optional[Path] = None) -> None:
+    """Write the unit of a text beside its binarised data, for fairseq_mega.data.text_units, with its subwords."""
+    if model is not None:
+        shutil.copyfile(model, folder / MODEL_FILE)
+    write_json(folder / UNIT_FILE, {"unit": unit})

@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.libreoffice_help import HELP
+from fairseq_mega.lab.prepare.libreoffice_help import check_unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import add_workers, at_least
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -196,8 +196,7 @@ def add_help(parser: argparse.ArgumentParser) -> None:
 def check_help(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
     exactly_one(args, "--deb", "--packages")
-    if args.packages is not None and not (args.packages / HELP).is_dir():
-        raise ValueError(f"--packages {args.packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+    check_unpacked(args.packages)
 
 
 def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
