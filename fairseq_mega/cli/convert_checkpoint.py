@@ -31,8 +31,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="convert the result back: an error where a tensor is not the same; of transformers' models, where a "
-        "transformers with them is installed, compare the outputs too",
+        help="convert the result back and require every tensor bit for bit; for transformers' models, compare the "
+        "outputs too where transformers is installed",
     )
     return parser
 

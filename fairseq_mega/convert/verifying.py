@@ -1,8 +1,8 @@
 """Comparison of both layouts of a checkpoint: every tensor there and back, and outputs where the original can be run.
 
 A conversion changes names, axes of length one and the order of rows, never a number: the way back has to give every
-tensor bit for bit. The formulas behind the names are a matter of the package's tests. The one original that can be
-installed beside fairseq is transformers' former MegaForMaskedLM: its outputs are compared on a small input.
+tensor bit for bit. The package's tests compare the formulas behind the names. The only original that is run here is
+transformers' former MegaForMaskedLM, on a small input; facebookresearch/mega is a fairseq itself.
 """
 
 import importlib
@@ -106,9 +106,9 @@ def _listed(names: List[str]) -> str:
 
 
 def why_not_run(published: Dict[str, Any]) -> str:
-    """Return why the original of a published checkpoint cannot be run here, or nothing."""
+    """Return why the original of a published checkpoint is not run, or nothing."""
     if "transformers" not in published:
-        return "the published code cannot be installed beside this package"
+        return "of the originals only transformers' models are run here"
     try:
         with suppress(ImportError):
             import_torchvision()  # as transformers does where it is installed

@@ -19,7 +19,7 @@ from .options.flags import naming_flags
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
 SCALES = (None, "once", "twice")  # 0 where that is not known
 TASKS = "lra-text, lra-image or speech_commands"
-CHANGES: Dict[str, Dict[str, Any]] = {  # of the options of layers, in every classifier
+OF_EVERY_CLASSIFIER: Dict[str, Dict[str, Any]] = {  # option of its layers -> what differs from the table
     "encoder_embed_dim": {"default": 128},
     "encoder_layers": {"default": 4},
     "normalize_before": {"alias": "--encoder-normalize-before"},

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.mega_layer import MegaLayer
 
-from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
+from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import check_embedding_norm, complete
 from .options.layer_config import layer_config
 from .options.option import Option, of_side, with_options
@@ -20,7 +20,7 @@ from .options.table import CLASSIFIER, MEGA
     *of_side("encoder", MEGA),
     Option("act_dropout", Optional[float], None, "--hidden-dropout and --activation-dropout in one, as published"),
     *CLASSIFIER,
-    **CHANGES,
+    **OF_EVERY_CLASSIFIER,
     encoder_hidden_dim={"default": 256},
     encoder_z_dim={"default": 64, "alias": "--z-dim"},
     encoder_n_dim={"alias": "--n-dim"},

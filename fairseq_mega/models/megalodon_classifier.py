@@ -24,7 +24,7 @@ from fairseq_mega.modules.megalodon.norms import GroupNorm
 from fairseq_mega.modules.padding import zero_padding
 from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 
-from .classifier import CHANGES, SequenceClassifier, check_classifier, input_table, padding_index
+from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, input_table, padding_index
 from .options.completion import complete
 from .options.layer_config import megalodon_layer_config
 from .options.option import of_side, with_options
@@ -37,7 +37,7 @@ from .options.table import ACTIVATION, CLASSIFIER, EMA_NORM, MEGALODON, PRE_NORM
     ACTIVATION._replace(help="without effect: MEGALODON's is SiLU"),
     PRE_NORM._replace(help="without effect: MEGALODON's norms stand before"),
     *CLASSIFIER,
-    **CHANGES,
+    **OF_EVERY_CLASSIFIER,
     encoder_hidden_dim={"default": 256},
     encoder_z_dim={"default": 64, "alias": "--z-dim"},
     encoder_n_dim={"alias": "--n-dim"},

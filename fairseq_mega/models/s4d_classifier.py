@@ -9,14 +9,14 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.embedding import TokenEmbedding
 from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
 
-from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
+from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
 from .options.layer_config import checked_config
 from .options.option import of_side, with_options
 from .options.table import CLASSIFIER, S4D
 
 
-@with_options(*of_side("encoder", S4D), *CLASSIFIER, **CHANGES, classifier_layers={"default": 0})
+@with_options(*of_side("encoder", S4D), *CLASSIFIER, **OF_EVERY_CLASSIFIER, classifier_layers={"default": 0})
 class S4dClassifierConfig:
     """Command-line options of ``--arch s4d_lra``."""
 

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from fairseq_mega.modules.classifier_inputs import PositionedEmbedding
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 
-from .classifier import CHANGES, SequenceClassifier, check_classifier, encoder_of, input_table
+from .classifier import OF_EVERY_CLASSIFIER, SequenceClassifier, check_classifier, encoder_of, input_table
 from .options.completion import complete
 from .options.layer_config import checked_config
 from .options.option import Option, of_side, with_options
@@ -21,7 +21,7 @@ from .options.table import CLASSIFIER, TRANSFORMER
     Option("encoder_sinusoidal_pos", bool, False, "sinusoidal positions instead of a learned vector for each"),
     Option("share_encoder_layers", bool, False, "one set of weights for all layers"),
     *CLASSIFIER,
-    **CHANGES,
+    **OF_EVERY_CLASSIFIER,
     activation_dropout={"alias": "--act-dropout"},
 )
 class TransformerClassifierConfig:
