@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 from torch import Tensor, nn
 
@@ -14,6 +13,7 @@ from fairseq_mega.models.mega_classifier import MegaClassifier
 from fairseq_mega.models.mega_image import MegaImageModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
+from fairseq_mega.models.on_paper import stand_in
 
 from .megalodon_names import published_name
 from .names import to_published
@@ -55,16 +55,6 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
         label_dictionary=stand_in(4) if text else None,
     )
     return MegaClassifier.build_model(options, task)
-
-
-def stand_in(symbols: int) -> Dictionary:
-    """A dictionary of that many symbols; raises ValueError below fairseq's own four."""
-    dictionary = Dictionary()
-    if symbols < len(dictionary):
-        raise ValueError(f"a table of {symbols} rows: fairseq's dictionaries begin with {len(dictionary)} symbols")
-    for number in range(symbols - len(dictionary)):
-        dictionary.add_symbol(f"symbol{number}")
-    return dictionary
 
 
 def table_length(model: Dict[str, Tensor], side: str) -> int:

@@ -5,16 +5,13 @@ from types import SimpleNamespace
 from typing import List
 
 import pytest
-import torch
-from torch import nn
 
-from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce import runner, storage
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.runs import Run, plan
-from fairseq_mega.lab.reproduce.sizes import layer_size, parameters
+from fairseq_mega.lab.reproduce.sizes import parameters
 from fairseq_mega.lab.reproduce.storage import bytes_of_run, check_disk, kept
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support import lra_data
@@ -37,15 +34,6 @@ def test_parameters_are_about_the_published(name: str) -> None:
     assert abs(found - published) < (0.01 if published > 2e8 else 0.15) * published
 
 
-@pytest.mark.parametrize("model", ["megalodon", "llama"])
-def test_the_matrices_of_a_layer_are_counted(model: str) -> None:
-    name = f"megalodon/figure4/11m/{model}"
-    with torch.device("meta"):
-        (layer, *_) = build_recipe(name, 300, 64).decoder.layers
-    built = sum(module.weight.numel() for module in layer.modules() if isinstance(module, nn.Linear))
-    assert layer_size(catalogue()[name].config["model"]).weights == built
-
-
 def test_kept_checkpoints() -> None:
     """The last, the best and one that is being written; of translations five epochs more, and their average."""
     translation, text = catalogue()["mega/table7/en-de/mega_softmax"], catalogue()["mega/table2/text/mega"]
@@ -65,7 +53,7 @@ def test_too_little_space_is_said_with_the_remedy(tmp_path: Path) -> None:
     assert runs[0].folder == runs[1].folder
     need = sum(bytes_of_run(run.recipe, run.config) for run in (runs[0], runs[2]))
     check_disk(runs, tmp_path / "out", lambda folder: need)
-    with pytest.raises(RecipeError, match=r"of 2 runs need 131 MB, and 131 MB are free in .*: free some, give --out"):
+    with pytest.raises(RecipeError, match=r"of 2 runs need 140 MB, and 140 MB are free in .*: free some, give --out"):
         check_disk(runs, tmp_path / "out", lambda folder: need - 1)
     checkpoint = runs[0].folder / "checkpoints" / "checkpoint_last.pt"
     checkpoint.parent.mkdir(parents=True)
@@ -86,11 +74,11 @@ def test_the_command_looks_before_it_trains(
     monkeypatch.setattr(runner, "perform_all", lambda *given, **more: pytest.fail("a training was started"))
     data = lra_data.write_images(tmp_path / "image", pixels=1024)
     assert main(["table2/image/mega", "--data", str(data), "--out", str(tmp_path / "out"), "--gpus", "0"]) == 1
-    assert "of 5 runs need 488 MB, and 10 MB are free in " in capsys.readouterr().err
+    assert "of 5 runs need 516 MB, and 10 MB are free in " in capsys.readouterr().err
 
 
 def test_the_list_says_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]
     assert main(["table7/en-de/mega_softmax", "table2/text/mega", *options]) == 0
     lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [("166 MB " in line, "30.7 GB " in line) for line in lines] == [(False, True), (True, False)]
+    assert [("184 MB " in line, "31.6 GB " in line) for line in lines] == [(False, True), (True, False)]

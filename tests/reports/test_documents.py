@@ -22,11 +22,13 @@ from fairseq_mega.lab.report.documents import (
 )
 from fairseq_mega.lab.report.language_models import BENCHMARK
 from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.ops.common import native
 from tests.support.helpers import REPOSITORY
 
 MEASURED = re.compile(r"\| [^|]*\d (ms|s|MiB|tokens/s)[ ,|(]|\| \*{0,2}[\d.]+x")
 
 
+@pytest.mark.skipif(native.PROBLEM is not None, reason=f"two tables count what kernels keep: {native.PROBLEM}")
 def test_the_tables_of_this_repository() -> None:
     assert filling.differences(REPOSITORY) == []
     assert pictures.outdated(REPOSITORY) == [] and len(list(pictures.drawn(REPOSITORY))) == 1

@@ -1,19 +1,20 @@
 """How long a training takes: from the speed of one that is going on or was done, or from its operations."""
 
-import math
 import statistics
 from pathlib import Path
 from typing import Any, List, Mapping, Optional
 
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.log_progress import parse_statistics
+from fairseq_mega.models import cost
+from fairseq_mega.modules.images import patch_count
 
-from .sizes import layer_size, patches
+from .sizes import model_of
 
 GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
 RATES_SAID = "at 40 TFLOP/s a GPU (a quarter of an A100's peak in TF32) or 25 GFLOP/s a core"
-WORDS_PER_PAIR = 2  # a translation reads and writes
+SENTENCE = 256  # positions, with which a translation is reckoned
 
 
 def measured_rate(logs: List[Path]) -> Optional[float]:
@@ -29,35 +30,28 @@ def measured_rate(logs: List[Path]) -> Optional[float]:
 
 
 def operations(recipe: Recipe) -> float:
-    """Floating-point operations of an update, forward and backward: matrix products and the FFTs of the EMA.
+    """Floating-point operations of an update, forward and backward, which is two passes: for the order of magnitude."""
+    model, config = model_of(recipe), recipe.config
+    length = longest(config["task"].get("tokens_per_sample"), config["model"])
+    tokens = config["dataset"].get("max_tokens")
+    if tokens is None:
+        tokens = config["dataset"]["batch_size"] * length * getattr(model, "documents", 1)
+    return 3.0 * cost.operations(model, length) * tokens * recipe.gpus * config["optimization"]["update_freq"][0]
 
-    A reckoning for the order of magnitude: two per weight and token forward, twice as many backward, and what attention
-    and the moving average add. A vocabulary counts with its widest band.
-    """
-    model, dataset = recipe.config["model"], recipe.config["dataset"]
-    length = recipe.config["task"].get("tokens_per_sample") or model.get("max_positions") or patches(model) or 256
-    places = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
-    tokens = dataset.get("max_tokens") or dataset["batch_size"] * length
-    return 3.0 * of_token(model, length) * tokens * places
+
+def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
+    """Positions of a sequence of a recipe: of a block of text, of a classifier's input, of an image, of a sentence."""
+    if "patch_size" in model:
+        return patch_count(model["image_size"], model["patch_size"])
+    return int(block or model.get("max_positions") or SENTENCE)
 
 
 def operations_measured(recipe: Recipe) -> float:
     """Floating-point operations of the passes over all lengths by which a speed is measured."""
-    model, wanted = recipe.config["model"], recipe.evaluate
-    passes = 4 if model.get("checkpoint_activations") else 3  # a backward pass is two, and one forward is made again
-    return sum(passes * length * of_token(model, length) for length in wanted["lengths"]) * (wanted["repeat"] + 1)
-
-
-def of_token(model: Mapping[str, Any], length: int) -> float:
-    """Floating-point operations of a forward pass for each token of sequences of a length."""
-    layer = layer_size(model)
-    chunk = model.get(f"{layer.side}_chunk_size", -1)
-    chunk = length if chunk < 0 else min(chunk, length)
-    reach = 15 * layer.embed_dim * math.log2(max(2, 2 * length)) * layer.moving_average
-    per_token = model[f"{layer.side}_layers"] * (2 * layer.weights + 2 * chunk * layer.attended + reach)
-    if layer.side == "encoder" and "decoder_layers" in model:
-        per_token *= 2 * WORDS_PER_PAIR
-    return float(per_token)
+    model, wanted = model_of(recipe), recipe.evaluate
+    passes = 4 if recipe.config["model"].get("checkpoint_activations") else 3  # one forward pass is made again
+    once = sum(passes * length * cost.operations(model, length) for length in wanted["lengths"])
+    return once * (wanted["repeat"] + 1)
 
 
 def duration(recipe: Recipe, done: int, updates: int, logs: List[Path], gpus: int, cores: int) -> str:

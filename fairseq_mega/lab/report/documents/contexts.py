@@ -1,10 +1,11 @@
-"""The longest contexts of training steps, by the formula of ``fairseq-mega-inspect --memory``."""
+"""The longest contexts of training steps, as ``fairseq-mega-inspect --memory`` finds them."""
 
 from pathlib import Path
 from typing import Sequence
 
-from fairseq_mega.lab.inspect.memory import GIB, model_of
+from fairseq_mega.lab.inspect.memory import model_of
 from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.models.cost import GIB
 
 MEMORIES = (16, 24, 40, 80)  # GiB
 

@@ -1,0 +1,75 @@
+"""Models without numbers: their tensors have shapes alone, and their dictionaries and data are stand-ins."""
+
+from argparse import Namespace
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from fairseq_mega.modules.images import PatchEmbedding
+from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
+
+from .options.completion import complete
+from .vit_image import VitImageModel
+
+
+def stand_in(symbols: int) -> Dictionary:
+    """A dictionary of that many symbols; raises ValueError below fairseq's own four."""
+    dictionary = Dictionary()
+    if symbols < len(dictionary):
+        raise ValueError(f"a table of {symbols} rows: fairseq's dictionaries begin with {len(dictionary)} symbols")
+    for number in range(symbols - len(dictionary)):
+        dictionary.add_symbol(f"symbol{number}")
+    return dictionary
+
+
+_kept_stand_in = lru_cache(maxsize=4)(stand_in)  # a large one takes a second
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leave what ``torch.nn.init`` would draw as it is, which takes longest on the meta device and changes nothing."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)
+
+
+def build(options: Mapping[str, Any], symbols: int, documents: int = 1) -> nn.Module:
+    """A model on the meta device, whose parameters have shapes alone.
+
+    Args:
+        options: of a model as in a recipe: ``_name`` is a model or an architecture, which has values for the others.
+        symbols: V, in each of its dictionaries.
+        documents: that a classifier reads at a time.
+
+    Raises:
+        ValueError: where options are out of range or contradict each other or the dictionary.
+    """
+    name, given = options["_name"], Namespace(**options)
+    ARCH_CONFIG_REGISTRY[name](given)
+    model, dictionary = ARCH_MODEL_REGISTRY[name], _kept_stand_in(symbols)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
+    task.documents, task.input_type = documents, options.get("input_type", "text")
+    kind = MODEL_DATACLASS_REGISTRY.get(name)
+    if kind is not None and model.__module__.startswith("fairseq."):  # ours complete their options themselves
+        given = complete(kind, given)
+    with torch.device("meta"), _Undrawn():
+        return _vision_transformer(given) if model is VitImageModel else model.build_model(given, task)
+
+
+def _vision_transformer(options: Namespace) -> nn.Module:
+    """The parts of :class:`fairseq_mega.models.vit_image.VitImageModel` without timm, which need not be installed."""
+    d = options.encoder_embed_dim
+    config = TransformerLayerConfig(d, options.encoder_attention_heads, options.encoder_ffn_embed_dim)
+    layers = [TransformerLayer(config) for _ in range(options.encoder_layers)]
+    head = nn.ModuleDict({"head": nn.Linear(d, options.image_class_num)})
+    return nn.ModuleList([PatchEmbedding(d, options.image_size, options.patch_size), *layers, head])
