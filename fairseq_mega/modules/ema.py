@@ -5,8 +5,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, damped_ema, ema_coefficients, gated_ema_step
+from fairseq_mega.ops.ema import EMACoefficients, compute_dtype, ema_coefficients, gated_ema
 
 from .padding import state_at_last_step
 from .prepared import Prepared
@@ -103,12 +102,10 @@ class MultiDimensionalDampedEMA(nn.Module):
             coefficients = self.coefficients()
         else:
             coefficients = prepared.get(self, "coefficients", self.coefficients)
-        if return_state and x.size(1) == 1 and padding_mask is None and reset_mask is None:
-            out, new_state = gated_ema_step(x[:, 0], coefficients, self.omega, state)
-            return out.unsqueeze(1), new_state
-        y, last_state = damped_ema(
+        out, last_state = gated_ema(
             x,
             coefficients,
+            self.omega,
             padding_mask=padding_mask,
             reset_mask=reset_mask,
             bidirectional=self.bidirectional,
@@ -119,7 +116,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         )
         if return_state and padding_mask is not None and x.size(1) > 0:
             last_state = state_at_last_step(x, coefficients, padding_mask, reset_mask, state)
-        return silu(y, skip=x, omega=self.omega), last_state
+        return out, last_state
 
     def extra_repr(self) -> str:
         return (

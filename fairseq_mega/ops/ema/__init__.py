@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common.dispatch import Operator, Path, check_devices, kernels_obstacle
 from fairseq_mega.ops.common.native import DTYPES
 from fairseq_mega.ops.fft_conv import ring_obstacle
@@ -33,6 +34,7 @@ __all__ = [
     "damped_ema",
     "ema_coefficients",
     "ema_kernel",
+    "gated_ema",
     "gated_ema_step",
 ]
 
@@ -171,6 +173,36 @@ def damped_ema(
             else:
                 y, new_state = ema_fft_streaming(inputs, coefficients, state, convolve=convolve)
     return y.to(x.dtype), new_state if return_state else None
+
+
+def gated_ema(
+    x: Tensor,
+    coefficients: EMACoefficients,
+    omega: Tensor,
+    *,
+    padding_mask: Optional[Tensor] = None,
+    reset_mask: Optional[Tensor] = None,
+    state: Optional[Tensor] = None,
+    return_state: bool = False,
+    **options: Any,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """Run MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``; a single step of a stream by :func:`gated_ema_step`.
+
+    Args:
+        x, coefficients, padding_mask, reset_mask, state, return_state, options: as in :func:`damped_ema`.
+        omega: (D,), weight of the skip, which sees padding, too.
+
+    Returns:
+        As :func:`damped_ema`.
+
+    Source: MEGA, Eq. 5 and 6; omega and SiLU are the published code's.
+    """
+    if return_state and x.size(1) == 1 and padding_mask is None and reset_mask is None:
+        out, new_state = gated_ema_step(x[:, 0], coefficients, omega, state)
+        return out.unsqueeze(1), new_state
+    options.update(padding_mask=padding_mask, reset_mask=reset_mask, state=state, return_state=return_state)
+    y, last_state = damped_ema(x, coefficients, **options)
+    return silu(y, skip=x, omega=omega), last_state
 
 
 def gated_ema_step(
