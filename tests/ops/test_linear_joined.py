@@ -218,7 +218,7 @@ def test_parts_the_kernel_does_not_take_are_split_by_torch(widths):
 @pytest.mark.parametrize("silu_path", ["reference", "auto"])
 def test_without_its_kernel_a_map_follows_the_silu(silu_path, monkeypatch):
     """Another type than the one autocast multiplies in, and a SiLU that is to be PyTorch's."""
-    monkeypatch.setenv("FAIRSEQ_MEGA_GATE_PATH", silu_path)
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", f"activation={silu_path}")
     inputs = leaves(silu_map(60, 34, 18), torch.float32)
     for cast in (contextlib.nullcontext(), torch.autocast("cpu", torch.bfloat16)):
         with cast:
