@@ -106,6 +106,26 @@ def test_there_is_no_circle() -> None:
     assert "fairseq_mega.ops.common.dispatch" in imports_of("fairseq_mega.ops.gate")
 
 
+def siblings(module: str, other: str) -> Tuple[str, str]:
+    """Return the folders side by side in which two modules lie; "" for both where one lies in the other's folder."""
+    first, second = module.split(".")[:-1], other.split(".")[:-1]
+    for depth, (here, there) in enumerate(zip(first, second), start=1):
+        if here != there:
+            return ".".join(first[:depth]), ".".join(second[:depth])
+    return "", ""
+
+
+def test_no_folders_import_each_other() -> None:
+    """Folders side by side are ordered, those within a room too."""
+    graph: Dict[str, Set[str]] = {}
+    for module in modules():
+        for other in imports_of(module):
+            folder, used = siblings(module, other)
+            graph.setdefault(folder, set()).update({used} - {folder})
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+    assert "fairseq_mega.compat.patches" in graph["fairseq_mega.compat.checkpoints"]
+
+
 @pytest.mark.parametrize("module", [name for name in modules() if name.startswith("fairseq_mega.ops.")])
 def test_ops_define_no_modules(module: str) -> None:
     for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):

@@ -12,8 +12,8 @@ import typing
 import warnings
 
 import fairseq_mega
+from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.compat.patches.errors import OF_FILES, describe, is_users_error
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, option_value, with_task

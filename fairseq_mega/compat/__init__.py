@@ -5,7 +5,7 @@ reach each fairseq command: those import the plugin before they parse arguments 
 """
 
 from . import startup, versions
-from .checkpoints import loading, names, overrides, pieces, safe_globals, saving, validations
+from .checkpoints import finished, loading, names, overrides, pieces, safe_globals, saving, validations
 from .features import adam, autocast, master_weights, precision, sharding, weight_average
 from .patches import (
     apex,
@@ -14,7 +14,6 @@ from .patches import (
     batches,
     distributed,
     expressions,
-    finished,
     generating,
     imports,
     inductor,

@@ -11,7 +11,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.models import BaseFairseqModel, FairseqDecoder
 from torch import Tensor
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 from fairseq_mega.ops.cross_entropy import PATHS, cross_entropy
 
 MAKE_PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")

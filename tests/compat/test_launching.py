@@ -19,8 +19,8 @@ from fairseq.distributed import utils
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_mega.compat.errors import is_users_error
 from fairseq_mega.compat.patches import launching
-from fairseq_mega.compat.patches.errors import is_users_error
 from tests.support import helpers, processes, tiny_trainings
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")

@@ -5,7 +5,7 @@ from typing import Any, Callable
 import pytest
 from fairseq import checkpoint_utils, trainer
 
-from fairseq_mega.compat.patches.patching import replace_in_fairseq, wrap
+from fairseq_mega.compat.patching import replace_in_fairseq, wrap
 
 
 class Owner:

@@ -8,7 +8,7 @@ import pytest
 from fairseq import hub_utils, utils
 from fairseq.tasks import FairseqTask, LegacyFairseqTask
 
-from fairseq_mega.compat.patches.errors import describe
+from fairseq_mega.compat.errors import describe
 from fairseq_mega.compat.patches.paths import lost_part
 from fairseq_mega.models.checkpoint_files import origin_of
 from fairseq_mega.models.mega_lm import MegaLanguageModel

@@ -13,8 +13,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_mega.compat.features import bleu_tokenizers
-from fairseq_mega.compat.patches import translating
+from fairseq_mega.compat.patches import bleu_tokenizers, translating
 from fairseq_mega.lab.evaluate.bleu import sacre_bleu
 from tests.support import helpers
 

@@ -6,7 +6,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models import FairseqDecoder
 
-from fairseq_mega.compat.patches.patching import WRAPPERS
+from fairseq_mega.compat.patching import WRAPPERS
 from fairseq_mega.criterions import cross_entropy as module
 from fairseq_mega.ops.common import native
 from tests.support.tiny_lm import ADAPTIVE, build, task, tokens

@@ -12,7 +12,7 @@ from fairseq import options
 
 from fairseq_mega.cli import average_checkpoints, convert_checkpoint
 from fairseq_mega.cli.usage import UsageError, explained_errors
-from fairseq_mega.compat.patches import errors
+from fairseq_mega.compat import errors
 from fairseq_mega.lab.benchmarks import command as benchmarks
 from fairseq_mega.lab.evaluate import classify
 from fairseq_mega.lab.evaluate import language_model as evaluate_lm

@@ -5,8 +5,8 @@ from typing import List
 import pytest
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.compat.features import bleu_tokenizers
-from fairseq_mega.compat.features.bleu_tokenizers import tokenizer_for
+from fairseq_mega.compat.patches import bleu_tokenizers
+from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
 from fairseq_mega.lab.evaluate.bleu import detokenize, sacre_bleu
 
 CODES = {

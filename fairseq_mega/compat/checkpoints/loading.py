@@ -15,7 +15,7 @@ import torch
 
 from fairseq_mega.compat.patches.architectures import UnexpectedName
 from fairseq_mega.compat.patches.expressions import UnsafeExpression
-from fairseq_mega.compat.patches.patching import ModuleWith, wrap
+from fairseq_mega.compat.patching import ModuleWith, wrap
 
 from . import safetensors_files
 from .safe_globals import RefusedContents

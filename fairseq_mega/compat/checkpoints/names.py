@@ -12,7 +12,7 @@ import os
 import re
 import typing
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 from .settings import other_settings
 

@@ -4,7 +4,7 @@ import difflib
 import typing
 
 from fairseq_mega.compat.features import decode_weights
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weights.NAME)  # read in other places
 

@@ -4,7 +4,7 @@ import logging
 import re
 import typing
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 from . import names
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import typing
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 from .locks import lock_for_training
 

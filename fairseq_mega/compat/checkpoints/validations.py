@@ -4,14 +4,12 @@ import argparse
 import hashlib
 import logging
 import os
-import sys
-import types
 import typing
 
 import numpy as np
 import torch
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import globals_of_training, wrap
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.validations")
 
@@ -33,16 +31,6 @@ def remember_validations() -> None:
 
     wrap(checkpoint_utils, "load_checkpoint", _load_with_validations)
     wrap(Trainer, "save_checkpoint", _save_with_validations)
-
-
-def globals_of_training() -> typing.Dict[str, typing.Any]:
-    """Names of the module of fairseq-train that is running: fairseq_cli.train, or __main__ with ``python -m``."""
-    frame: typing.Optional[types.FrameType] = sys._getframe()
-    while frame is not None:
-        if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():
-            return frame.f_globals
-        frame = frame.f_back
-    return {}
 
 
 def is_reset(cfg: typing.Any, restored: str) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import torch
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 
 def step_at_once() -> None:

@@ -11,7 +11,7 @@ import typing
 import torch
 
 from fairseq_mega.compat.patches.launching import command_of
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 
 def wanted(common: typing.Any, device: str) -> bool:

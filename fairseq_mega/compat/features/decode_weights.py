@@ -7,7 +7,7 @@ a text that fairseq hands on as it is.
 import typing
 
 from fairseq_mega.compat.patches.expressions import literal
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 NAME = "decode_weights"
 HELP = "keep the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"

@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 KEY = "master_weights"  # in the state of the optimiser
 

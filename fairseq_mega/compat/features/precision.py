@@ -14,7 +14,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 from .bfloat16_speed import WORTH, bfloat16_speedup
 

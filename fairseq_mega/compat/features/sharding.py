@@ -6,7 +6,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 from .master_weights import KEY as MASTERS
 from .sharded_model import Shard, ShardedModel

@@ -6,7 +6,7 @@ import typing
 
 import torch
 
-from fairseq_mega.compat.patches.patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger("fairseq_mega.compat.features.weight_average")
 _wanted: "contextvars.ContextVar[bool]" = contextvars.ContextVar("wanted", default=False)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger(__name__)
 

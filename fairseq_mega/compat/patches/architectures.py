@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 import typing
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 _expected: "contextvars.ContextVar[typing.Tuple[type, ...]]" = contextvars.ContextVar("expected", default=())
 

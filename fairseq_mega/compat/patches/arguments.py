@@ -7,9 +7,10 @@ import sys
 
 import torch
 
+from fairseq_mega.compat.patching import wrap
+
 from . import generating, paths, ranges, training_options, translating, unread
 from .expressions import literal
-from .patching import wrap
 
 
 def separate_bf16_from_tpu() -> None:

@@ -5,7 +5,7 @@ import typing
 
 import numpy as np
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 logger = logging.getLogger("fairseq_mega.compat.patches.batches")
 

@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 
 def let_torch_ddp_train_on_the_cpu() -> None:

@@ -7,8 +7,9 @@ import typing
 
 import torch
 
+from fairseq_mega.compat.patching import wrap
+
 from . import paths
-from .patching import wrap
 
 logger = logging.getLogger("fairseq_mega.compat.patches.generating")
 PACKAGES = {  # of scorers, as they are imported and installed

@@ -4,9 +4,8 @@ import shlex
 import types
 import typing
 
+from fairseq_mega.compat.patching import wrap
 from fairseq_mega.compat.startup import when_imported
-
-from .patching import wrap
 
 
 def quote_library_folders() -> None:

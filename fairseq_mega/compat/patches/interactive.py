@@ -7,7 +7,7 @@ import pathlib
 import sys
 import typing
 
-from .patching import ModuleWith, wrap
+from fairseq_mega.compat.patching import ModuleWith, wrap
 
 logger = logging.getLogger(__name__)
 

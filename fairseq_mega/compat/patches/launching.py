@@ -16,7 +16,8 @@ import typing
 
 import torch
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
+
 from .unread import command_of as evaluating_command
 
 logger = logging.getLogger("fairseq_mega.compat.patches.launching")

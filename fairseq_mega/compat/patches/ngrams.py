@@ -2,7 +2,7 @@
 
 import typing
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 
 def look_at_what_was_generated() -> None:

@@ -3,7 +3,7 @@
 import os
 import typing
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 SEPARATOR = os.pathsep
 

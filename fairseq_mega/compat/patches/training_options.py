@@ -6,11 +6,10 @@ import os
 import re
 import typing
 
-from fairseq_mega.compat.checkpoints.validations import globals_of_training
+from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
 from . import ranges
 from .expressions import is_pair_of_shares
-from .patching import wrap, wrapped
 
 logger = logging.getLogger("fairseq_mega.compat.patches.training_options")
 HIGHER_IS_BETTER = ("accuracy", "bleu")

@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 MARK = "_no_weight_decay"  # attribute of a parameter: True, or SOME for several weights in one tensor
 SOME = "some"

@@ -12,7 +12,7 @@ import weakref
 
 import torch
 
-from .patching import wrap
+from fairseq_mega.compat.patching import wrap
 
 SHORT_EPOCH = 200  # batches; starting and ending a worker takes 20 to 100 ms
 

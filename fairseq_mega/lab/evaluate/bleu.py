@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU
 
-from fairseq_mega.compat.features.bleu_tokenizers import language_of_moses, tokenizer_for
+from fairseq_mega.compat.patches.bleu_tokenizers import language_of_moses, tokenizer_for
 from fairseq_mega.lab.evaluate.generation import ScoringError, read_lines
 
 COMPOUND = re.compile(rb"(\S)-(\S)")

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_mega.compat.features.bleu_tokenizers import tokenizer_for
+from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
 from fairseq_mega.data.text_marks import PROCESSED, WRITTEN, counted
 from fairseq_mega.lab.evaluate.bleu import cached_test_set, compound_split_bleu, detokenize, sacre_bleu
 from fairseq_mega.lab.evaluate.generation import ScoringError, expect_lines, in_order, parse_generation, read_lines

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import List
 
-from fairseq_mega.compat.features.bleu_tokenizers import tokenizer_for
+from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.checksums import sha256_of
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg, unpack_package

@@ -7,11 +7,10 @@ import os
 import re
 import typing
 
-from fairseq_mega.compat.checkpoints.validations import globals_of_training, is_reset, restored_file
+from fairseq_mega.compat.checkpoints.validations import is_reset, restored_file
+from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
-from .patching import wrap, wrapped
-
-logger = logging.getLogger("fairseq_mega.compat.patches.finished")
+logger = logging.getLogger("fairseq_mega.compat.checkpoints.finished")
 
 
 def leave_finished_trainings() -> None:

@@ -60,3 +60,13 @@ def replace_in_fairseq(name: str, original: typing.Callable, replacement: typing
     for module_name, module in list(sys.modules.items()):
         if module_name.split(".")[0] in ("fairseq", "fairseq_cli") and vars(module).get(name) is original:
             setattr(module, name, replacement)
+
+
+def globals_of_training() -> typing.Dict[str, typing.Any]:
+    """Names of the module of fairseq-train that is running: fairseq_cli.train, or __main__ with ``python -m``."""
+    frame: typing.Optional[types.FrameType] = sys._getframe()
+    while frame is not None:
+        if {"should_stop_early", "validate_and_save", "train"} <= frame.f_globals.keys():
+            return frame.f_globals
+        frame = frame.f_back
+    return {}
