@@ -126,6 +126,13 @@ def test_no_folders_import_each_other() -> None:
     assert "fairseq_mega.compat.patches" in graph["fairseq_mega.compat.checkpoints"]
 
 
+def test_ops_mirror_csrc() -> None:
+    """Whoever reads a kernel finds its Python half under the same name, and the other way round."""
+    kernels = {path.name for path in (PACKAGE / "csrc").iterdir() if path.is_dir()}
+    functions = {path.stem for path in (PACKAGE / "ops").iterdir() if not path.name.startswith("__")}
+    assert functions == kernels
+
+
 @pytest.mark.parametrize("module", [name for name in modules() if name.startswith("fairseq_mega.ops.")])
 def test_ops_define_no_modules(module: str) -> None:
     for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):

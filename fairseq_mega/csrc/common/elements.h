@@ -20,6 +20,8 @@ constexpr int kVector = kLevel >= CpuLevel::kAvx512 ? 16 : 8;
 template <DType kDType>
 using Type = std::integral_constant<DType, kDType>;
 
+inline constexpr Type<DType::kFloat32> kFloat;
+
 // Calls function(Type<...>()).
 template <class Function>
 FM_INLINE void with_type(DType dtype, const Function& function) {

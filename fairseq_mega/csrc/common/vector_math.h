@@ -117,6 +117,12 @@ FM_INLINE Vector sigmoid(Vector x) {
   return 1.f / (1.f + exp_within(y));
 }
 
+// The derivative of SiLU(x), where s = sigmoid(x).
+template <class Vector>
+FM_INLINE Vector silu_slope(Vector x, Vector s) {
+  return s * (1.f + x * (1.f - s));
+}
+
 struct LaplaceFloats {
   Floats weight;  // 0.5 (1 + erf t)
   Floats bell;    // exp(-t^2): its derivative up to a constant

@@ -49,7 +49,7 @@ RowsIn rows_in(const Matrix& m, int64_t row, int64_t column) {
 
 // f SiLU(s) in some rows and columns, as a matrix at `out`.
 Matrix silu_of(const SiluRows& of, int64_t row, int64_t rows, int64_t column, int64_t columns, void* out) {
-  const ActivationShape shape{rows, columns, of.logits.dtype};
+  const RowParts shape{rows, columns, of.logits.dtype};
   silu_forward_cpu(shape, {rows_in(of.logits, row, column), rows_in(of.factor, row, column), {}, nullptr}, out, 0);
   return {out, columns, of.logits.dtype};
 }

@@ -8,8 +8,6 @@
 namespace fm {
 namespace {
 
-constexpr Type<DType::kFloat32> kFloat;
-
 // Sum of body(span) over a row, whose missing elements body gives as zero.
 template <int kN, class Body>
 FM_INLINE float total(int64_t width, const Body& body) {

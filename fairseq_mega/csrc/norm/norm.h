@@ -8,25 +8,15 @@
 //   grad_x = r (h - mean(h) - n mean(h n))          without mean(h) where m is zero
 //
 // Only x is kept: r and m are computed again. All are (rows, width); the rows of x may lie apart. Computed in float32;
-// sums over rows are written per part of kNormPartRows.
-#include <algorithm>
-
-#include "common/common.h"
+// sums over rows are written per part.
+#include "common/rows.h"
 
 namespace fm {
 
-constexpr int64_t kNormPartRows = 256;
-
-struct NormShape {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;         // of x and its gradient
+struct NormShape : RowParts {              // whose type is that of x and its gradient
   DType result_dtype = DType::kFloat32;  // of y and its gradient: the same, or bfloat16 where x is float32
   bool centred = true;                   // whether the mean is taken off
   float eps = 0.f;
-
-  int64_t parts() const { return (rows + kNormPartRows - 1) / kNormPartRows; }
-  int64_t begin(int64_t part) const { return part * kNormPartRows; }
-  int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kNormPartRows); }
 };
 
 struct NormInputs {

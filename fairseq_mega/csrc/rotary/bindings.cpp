@@ -1,6 +1,6 @@
 // Operators of normalised, turned queries and keys: shapes, strides and memory; see rotary.h. There are kernels for CPUs
 // only.
-#include "common/bindings.h"
+#include "common/row_bindings.h"
 
 #if defined(FM_LIBRARY_CPU)
 #include "rotary/rotary.h"
@@ -28,21 +28,13 @@ struct Rotary {
     for (const Tensor& t : {scale, turns, offset ? *offset : scale}) {
       STD_TORCH_CHECK(t.scalar_type() == ScalarType::Float, op, ": scale, offset and turns must be float32");
     }
-    shape = {x.size(0) * x.size(1), x.size(1), scale.size(1), scale.size(2), first, turns.size(0),
-             static_cast<float>(eps), element_type(x, "x")};
+    shape = {{x.size(0) * x.size(1), x.size(2), element_type(x, "x")}, x.size(1), scale.size(1), scale.size(2), first,
+             turns.size(0), static_cast<float>(eps)};
   }
 
   RotaryInputs inputs() const {
     return {x.tensor.const_data_ptr(), x.stride, scale.const_data_ptr<float>(), data_or_null<float>(offset),
             turns.const_data_ptr<float>()};
-  }
-
-  template <class Kernel>
-  void for_parts(const Kernel& kernel) const {
-    if (shape.width() == 0) return;
-    torch::stable::parallel_for(0, shape.parts(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) kernel(part);
-    });
   }
 };
 
@@ -52,7 +44,7 @@ std::tuple<Tensor, Tensor> rotary_query_key(Tensor x, Tensor scale, Tensor offse
   Tensor query = like(x), key = like(x);
   const RotaryInputs in = call.inputs();
   void *q = query.mutable_data_ptr(), *k = key.mutable_data_ptr();
-  call.for_parts([&](int64_t part) { rotary_forward_cpu(call.shape, in, q, k, part); });
+  for_parts(call.shape, [&](int64_t part) { rotary_forward_cpu(call.shape, in, q, k, part); });
   return {query, key};
 }
 
@@ -61,17 +53,15 @@ std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor g
   const char* op = "rotary_query_key_backward";
   const Rotary call(x, scale, std::nullopt, turns, first, eps, op);
   check_devices(op, {{"x", x}, {"the query's gradient", grad_query}, {"the key's gradient", grad_key}});
-  for (const Tensor& grad : {grad_query, grad_key}) {
-    STD_TORCH_CHECK(same_shape(grad, x) && grad.scalar_type() == x.scalar_type(), op,
-                    ": the gradients must have the shape and type of x");
-  }
+  check_like(grad_query, x, op, "the query's gradient");
+  check_like(grad_key, x, op, "the key's gradient");
   const Tensor q = packed(grad_query), k = packed(grad_key);
   Tensor grad_x = like(x);
-  Tensor sums = torch::stable::new_empty(x, {call.shape.parts(), 4, call.shape.width()}, ScalarType::Float);
+  Tensor sums = torch::stable::new_empty(x, {call.shape.parts(), 4, call.shape.width}, ScalarType::Float);
   const RotaryInputs in = call.inputs();
   const RotaryGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
                                   sums.mutable_data_ptr<float>()};
-  call.for_parts([&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
+  for_parts(call.shape, [&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
   return {grad_x, sums};
 }
 

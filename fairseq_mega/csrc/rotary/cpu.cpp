@@ -9,8 +9,6 @@
 namespace fm {
 namespace {
 
-constexpr Type<DType::kFloat32> kFloat;
-
 // The features of each pair in the other's place.
 template <class Floats>
 FM_INLINE Floats swapped(Floats x) {
@@ -46,7 +44,7 @@ FM_INLINE Head head_of(const RotaryShape& shape, const RotaryInputs& in, const v
                        Type type) {
   const int64_t first = head * shape.features;
   Head h{shape.features, row_of(row, 1, first, type), in.scale + first, in.offset ? in.offset + first : nullptr,
-         shape.width(), in.turns + position * 2 * shape.features, 0.f};
+         shape.width, in.turns + position * 2 * shape.features, 0.f};
   typename Lanes<kN>::Floats squares = {};
   for_each_vector<kN>(shape.features, [&](auto span) __attribute__((always_inline)) {
     const auto x = read(h.x, span, type);
@@ -73,8 +71,8 @@ FM_INLINE void forward(const RotaryShape& shape, const RotaryInputs& in, void* q
   with_type(shape.dtype, [&](auto type) __attribute__((always_inline)) {
     for_heads<kN>(shape, in, part, type, [&](int64_t row, int64_t first, const Head& head)
                                              __attribute__((always_inline)) {
-      void* to[] = {row_of(row_of(query, row, shape.width(), type), 1, first, type),
-                    row_of(row_of(key, row, shape.width(), type), 1, first, type)};
+      void* to[] = {row_of(row_of(query, row, shape.width, type), 1, first, type),
+                    row_of(row_of(key, row, shape.width, type), 1, first, type)};
       for_each_vector<kN>(shape.features, [&](auto span) __attribute__((always_inline)) {
         const auto n = read(head.x, span, type) * head.root;
         for (int j = 0; j < 2; ++j) {
@@ -90,7 +88,7 @@ template <CpuLevel kLevel>
 FM_INLINE void backward(const RotaryShape& shape, const RotaryInputs& in, const RotaryGradients& gradients,
                         int64_t part) {
   constexpr int kN = kVector<kLevel>;
-  const int64_t width = shape.width();
+  const int64_t width = shape.width;
   float* sums = gradients.coefficients + part * 4 * width;
   std::memset(sums, 0, 4 * width * sizeof(float));
   std::vector<float> kept(static_cast<size_t>(shape.features));  // gradient of n

@@ -5,26 +5,17 @@
 //   n = x / sqrt(mean(x^2) + eps),    v_j = offset_j + n scale_j,    y_j = v_j turned by the angles of t
 //
 // All tensors are (rows, heads E) and of one type, what a column has float32; rows of x may lie apart, the others are
-// contiguous. Sums over rows are written per part of kPartRows.
-#include <algorithm>
-
-#include "common/common.h"
+// contiguous. Sums over rows are written per part.
+#include "common/rows.h"
 
 namespace fm {
 
-struct RotaryShape {
-  static constexpr int64_t kPartRows = 256;
-
-  int64_t rows, length;         // rows of each sequence
-  int64_t heads, features;      // E, even
-  int64_t first, reach;         // position of a sequence's first row; positions of the table
+struct RotaryShape : RowParts {
+  int64_t length;           // rows of each sequence
+  int64_t heads, features;  // E, even
+  int64_t first, reach;     // position of a sequence's first row; positions of the table
   float eps;
-  DType dtype;
 
-  int64_t width() const { return heads * features; }
-  int64_t parts() const { return (rows + kPartRows - 1) / kPartRows; }
-  int64_t begin(int64_t part) const { return part * kPartRows; }
-  int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kPartRows); }
   int64_t position(int64_t row) const { return (first + row % length) % reach; }
 };
 

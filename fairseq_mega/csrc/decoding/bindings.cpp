@@ -1,7 +1,7 @@
-// Operators of decoding on the CPU: shapes and memory; see decode_step.h.
-#include "decode_step/decode_step.h"
+// Operators of decoding on the CPU: shapes and memory; see decoding.h.
+#include "decoding/decoding.h"
 
-#include "decode_step/arguments.h"
+#include "decoding/arguments.h"
 #include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)

@@ -1,7 +1,7 @@
 // Operators of a step of MEGALODON on the CPU: shapes and memory; see megalodon_step.h.
-#include "decode_step/megalodon_step.h"
+#include "decoding/megalodon_step.h"
 
-#include "decode_step/arguments.h"
+#include "decoding/arguments.h"
 #include "packed_linear/operator.h"
 
 #if defined(FM_LIBRARY_CPU)

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "common/cpu_level.h"
-#include "decode_step/cpu_rows.h"
-#include "decode_step/megalodon_step.h"
+#include "decoding/cpu_rows.h"
+#include "decoding/megalodon_step.h"
 
 namespace fm {
 namespace {

@@ -1,11 +1,11 @@
-// Decoding on the CPU, eight numbers at a time; see decode_step.h.
-#include "decode_step/decode_step.h"
+// Decoding on the CPU, eight numbers at a time; see decoding.h.
+#include "decoding/decoding.h"
 
 #include <cmath>
 #include <vector>
 
 #include "common/cpu_level.h"
-#include "decode_step/cpu_rows.h"
+#include "decoding/cpu_rows.h"
 
 namespace fm {
 namespace {

@@ -1,0 +1,26 @@
+#pragma once
+// Rows that kernels for CPUs go through in one pass, in parts that threads share.
+#include <algorithm>
+
+#include "common/common.h"
+
+namespace fm {
+
+// Sums over rows are written per part, and do not depend on the number of threads.
+constexpr int64_t kPartRows = 256;
+
+struct RowParts {
+  int64_t rows = 0, width = 0;
+  DType dtype = DType::kFloat32;
+
+  int64_t parts() const { return (rows + kPartRows - 1) / kPartRows; }
+  int64_t begin(int64_t part) const { return part * kPartRows; }
+  int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kPartRows); }
+};
+
+struct RowsIn {
+  const void* data = nullptr;  // null: absent
+  int64_t stride = 0;          // from row to row, in elements
+};
+
+}  // namespace fm

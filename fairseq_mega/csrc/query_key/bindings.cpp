@@ -1,0 +1,54 @@
+// Operators of MEGA's queries and keys: shapes, strides and memory; see query_key.h. There are kernels for CPUs only.
+#include "common/row_bindings.h"
+
+#if defined(FM_LIBRARY_CPU)
+#include "query_key/query_key.h"
+
+namespace fm {
+namespace {
+
+std::tuple<Tensor, Tensor> query_key(Tensor x, Tensor kappa, Tensor mu) {
+  const char* op = "query_key";
+  const RowParts shape = row_parts(x, op);
+  check_devices(op, {{"x", x}, {"kappa", kappa}, {"mu", mu}});
+  const RowView rows = rows_of(x);
+  const Tensor scales = columns(kappa, shape, 2, op, "kappa"), offsets = columns(mu, shape, 2, op, "mu");
+  Tensor query = like(x), key = like(x);
+  const QueryKey in{rows_in(rows), scales.const_data_ptr<float>(), offsets.const_data_ptr<float>()};
+  void *q = query.mutable_data_ptr(), *k = key.mutable_data_ptr();
+  for_parts(shape, [&](int64_t part) { query_key_forward_cpu(shape, in, q, k, part); });
+  return {query, key};
+}
+
+std::tuple<Tensor, Tensor> query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor kappa) {
+  const char* op = "query_key_backward";
+  const RowParts shape = row_parts(x, op);
+  check_devices(op, {{"x", x}, {"kappa", kappa}, {"grad_query", grad_query}, {"grad_key", grad_key}});
+  check_like(grad_query, x, op, "the gradient of the query");
+  check_like(grad_key, x, op, "the gradient of the key");
+  const RowView rows = rows_of(x);
+  const Tensor scales = columns(kappa, shape, 2, op, "kappa"), q = packed(grad_query), k = packed(grad_key);
+  Tensor grad_x = like(x);
+  Tensor sums = torch::stable::new_empty(x, {shape.parts(), 4, shape.width}, ScalarType::Float);
+  const QueryKey in{rows_in(rows), scales.const_data_ptr<float>(), nullptr};
+  const QueryKeyGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
+                                    sums.mutable_data_ptr<float>()};
+  for_parts(shape, [&](int64_t part) { query_key_backward_cpu(shape, in, gradients, part); });
+  return {grad_x, total(sums, shape.parts(), {2, 2, shape.width})};
+}
+
+}  // namespace
+}  // namespace fm
+#endif
+
+FM_LIBRARY(m) {
+  m.def("query_key(Tensor x, Tensor kappa, Tensor mu) -> (Tensor, Tensor)");
+  m.def("query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor kappa) -> (Tensor, Tensor)");
+}
+
+#if defined(FM_LIBRARY_CPU)
+FM_LIBRARY_CPU(m) {
+  m.impl("query_key", TORCH_BOX(&fm::query_key));
+  m.impl("query_key_backward", TORCH_BOX(&fm::query_key_backward));
+}
+#endif
