@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fairseq_mega"
 LIBRARY = ("ops", "modules", "compat", "data", "models", "convert", "criterions", "optim", "tasks")
 LABORATORY = (
     *("lab.runs", "lab.recipes", "lab.prepare", "lab.benchmarks", "lab.evaluate", "lab.inspect", "lab.report"),
-    *("lab.reproduce", "lab.comparisons", "lab.quickstart"),
+    *("lab.reproduce", "lab.quickstart"),
 )
 ROOMS = (*LIBRARY, "cli", *LABORATORY)  # the ground first
 WITHOUT_FAIRSEQ = ("ops", "modules")  # which know no command line either: their errors name fields

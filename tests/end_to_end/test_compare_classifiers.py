@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fairseq_mega.lab.comparisons import command as comparisons
 from fairseq_mega.lab.report import command as reports
+from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.runs.results import make_result, read_result, read_results, write_result
 from tests.support import in_process, lra_data
 from tests.support.helpers import REPOSITORY
@@ -23,54 +23,61 @@ def run(*command, status=0):
     return done.stdout + done.stderr
 
 
-def compare(*options, status=0):
+def compare(task, *options, status=0):
     """What the script does, in this process."""
-    done = in_process.call(comparisons.main, "classifiers", *options)
+    done = in_process.call(reproducing.main, f"comparison/{task}", "--gpus", 0, *options)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-def compare_by_bash(*options, status=0):
-    return run("bash", REPOSITORY / "scripts" / "compare_classifiers.sh", *options, status=status)
+def compare_by_bash(task, *options, status=0):
+    return run("bash", REPOSITORY / "scripts" / "compare_classifiers.sh", "--task", task, *options, status=status)
 
 
 def test_images(tmp_path):
-    data = lra_data.write_images(tmp_path / "data")
-    options = ["--task", "image", "--data", data, "--out", tmp_path / "out", "--chunk", 8, "--smoke", "--threads", 1]
-    output = compare(*options)
+    """Data of one's own, with as many classes as they have."""
+    data = lra_data.write_images(tmp_path / "data", pixels=1024)
+    options = ["--data", data, "--out", tmp_path / "out", "--set", "model.encoder_chunk_size=8", "--smoke"]
+    options += ["--where", "name=mega,mega_n0,transformer"]
+    output = compare("image", *options)
     for model in ("MEGA, chunk 8", "MEGA without EMA (N = 0), chunk 8", "Transformer, full attention"):
         assert f"| Image | {model} | 0.002 | 1 | " in output and "of 29 |" in output
-    results = {result["label"]: result for result in read_results(tmp_path / "out" / "results", "compare-classifiers")}
+    found = read_results(tmp_path / "out" / "results", "compare-classifiers-smoke")
+    results = {result["settings"]["model"]: result for result in found}
     assert results["mega"]["settings"]["parameters"] > results["mega-n0"]["settings"]["parameters"]
-    assert results["transformer"]["settings"]["updates"] == 4 and results["mega"]["examples"] == 29
-    assert compare(*options).count("done before, skipped") == 6
-    other = compare(*options, "--lr", "0.01", status=1)
-    assert "> lr: 0.01" in other and "was begun with other settings" in other
+    assert results["transformer"]["settings"]["updates"] == 6 and results["mega"]["examples"] == 29
+    classes = len(set((data / "label" / "train.label").read_text().splitlines()))
+    assert f"--sentence-class-num {classes} " in results["mega"]["train_command"] and classes != 10
+    assert compare("image", *options).count("done before, skipped") == 6
+    other = compare("image", *options, "--set", "optimization.lr=0.01")
+    assert other.count(".train: begins") == 3 and "| 0.01 |" in other and "| 0.002 |" not in other
 
 
 @pytest.mark.exhaustive
 def test_texts(tmp_path):
     (tmp_path / "data").mkdir()
     data = lra_data.write_texts(tmp_path / "data")
-    options = ["--task", "text", "--data", data, "--out", tmp_path / "out", "--models", "mega,megalodon", "--smoke"]
-    output = compare_by_bash(*options, "--threads", 1)
+    options = ["--data", data, "--out", tmp_path / "out", "--where", "name=mega,megalodon", "--smoke"]
+    output = compare_by_bash("text", *options)
     for model in ("MEGA", "MEGALODON (our interpretation)"):
         assert f"| Text | {model}, chunk 128 | " in output
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "task, options, message",
     [
-        (["--task", "sound"], "--task is 'sound': choose from text, image, listops"),
-        (["--task", "text", "--models", "rnn"], "--models is 'rnn': choose from mega, mega-n0, transformer, megalodon"),
-        (["--task", "text", "--updates", "0"], "--updates is '0': a whole number of at least 1 is needed"),
-        (["--task", "text", "--lr", "high"], "--lr is 'high': a positive number is needed"),
-        (["--task", "text"], "src-bin/train.bin does not exist: --data is a folder of fairseq-mega-prepare"),
+        ("sound", [], "--task is 'sound': choose from text, image, listops"),
+        ("text", ["--where", "name=rnn"], "no recipe has the name 'rnn': choose from mega, "),
+        ("text", ["--max-update", "0"], "--max-update is '0': a whole number of at least 1 is needed"),
+        ("text", ["--set", "optimization.lr=high"], "optimization.lr=high: comparison/text/"),
+        ("text", ["--updates", "7"], "--updates is no option any more: give --max-update N"),
+        ("text", [], "holds no whole data: name those of your own with --data, or fairseq-mega-prepare imdb --out"),
     ],
 )
-def test_bad_options(options, message, tmp_path):
-    for run_it in (compare, compare_by_bash):
-        assert message in run_it("--data", tmp_path, "--out", tmp_path / "out", *options, status=1)
+def test_bad_options(task, options, message, tmp_path):
+    given = ["--data", tmp_path, "--out", tmp_path / "out", *options]
+    assert message in compare_by_bash(task, *given, status=1)
+    assert task == "sound" or message in compare(task, *given, status=1)
     assert not (tmp_path / "out").exists()
 
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from fairseq_mega.lab.comparisons import command as comparisons
 from fairseq_mega.lab.report import command
+from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.runs.results import make_result, read_results, write_result
 from tests.support import in_process
 from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
@@ -18,17 +18,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_processes")]
 
 def run(script, *options, status=0):
     """What a script does, in this process."""
-    if script.startswith("compare"):
-        done = in_process.call(comparisons.main, "language_models", *options)
-    else:
-        done = in_process.reproduce(script, *options)
+    done = in_process.reproduce(script, *options)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
 def run_by_bash(script, *options, status=0):
-    skip = [] if script.startswith("compare") else ["--skip-setup"]  # the other tests need the environment as it is
-    command = ["bash", str(REPOSITORY / "scripts" / script), *skip, *map(str, options)]
+    command = ["bash", str(REPOSITORY / "scripts" / script), "--skip-setup", *map(str, options)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
@@ -95,6 +91,7 @@ def test_a_second_seed_is_another_row(tmp_path):
 
 
 def test_compare(tmp_path):
+    """Text of one's own, in the folder of fairseq-preprocess; with --exact other scores of the same training."""
     text = tmp_path / "text"
     text.mkdir()
     arguments = ["--only-source", "--destdir", text / "data-bin"]
@@ -103,17 +100,17 @@ def test_compare(tmp_path):
         (text / f"{split}.txt").write_text(lines)
         arguments += [f"--{split}pref", text / f"{split}.txt"]
     run_fairseq("preprocess", arguments)
-    for unit in ("words", "bytes"):
-        options = ["--data", text / "data-bin", "--out", tmp_path / unit, "--unit", unit, "--smoke", "--threads", 1]
-        output = run("compare_language_models.sh", *options)
-        rows = [line for line in output.splitlines() if line.startswith(("| mega |", "| transformer |"))]
-        assert len(rows) == 7, output
-        assert "done before" in run_by_bash("compare_language_models.sh", *options)
-    options[3] = tmp_path / "others"
-    output = run("compare_language_models.sh", *options, "--models", "megalodon,llama", "--exact")
-    rows = [line for line in output.splitlines() if line.startswith(("| megalodon |", "| llama |"))]
-    assert len(rows) == 7, output
-    assert len(list((tmp_path / "others" / "results").glob("megalodon-test-x*.json"))) == 4
+    options = ["--data", text / "data-bin", "--out", tmp_path / "out", "--smoke", "--set", "optimization.lr=0.002"]
+    options += ["--where", "name=transformer,mega"]
+    for corpus in ("wikitext2", "bytes"):
+        done = in_process.call(reproducing.main, f"comparison/{corpus}", "--gpus", 0, *options)
+        models = tuple(f"| {corpus}: {model}, rate 0.002, seed 1 |" for model in ("mega", "transformer"))
+        rows = [line for line in done.stdout.splitlines() if line.startswith(models)]
+        assert done.returncode == 0 and len(rows) == 7, done.stdout + done.stderr
+        assert "SMOKE RUN" in done.stdout
+    exact = run_by_bash("compare_language_models.sh", *options, "--unit", "bytes", "--exact")
+    assert exact.count(".train: done before") == 2 and exact.count("evaluate: begins") == 1
+    assert len(list((tmp_path / "out" / "results").glob("language-models.bytes.mega.*-test-x*.json"))) == 4
 
 
 @pytest.mark.parametrize(
@@ -127,14 +124,23 @@ def test_compare(tmp_path):
         ("mega_table5_lm.sh", ["--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
         ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
         ("megalodon_table6_lra.sh", ["--where", "name=mega"], "choose from megalodon, megalodon_chunk"),
-        ("compare_language_models.sh", ["--data", "/no", "--out", "x"], "/no/dict.txt does not exist"),
-        ("compare_language_models.sh", ["--unit", "words"], "--data and --out are needed"),
-        ("compare_language_models.sh", ["--data", "x", "--out", "x", "--models", "lstm"], "--models is 'lstm'"),
     ],
 )
 def test_bad_options(script, options, message):
     for run_it in (run, run_by_bash):
         assert message in run_it(script, *options, status=1)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--unit", "letters"], "--unit is 'letters': choose from words, bytes"),
+        (["--models", "mega"], "--models is no option any more: give --where name=LIST"),
+        (["--where", "name=lstm"], "no recipe has the name 'lstm': choose from mega, "),
+    ],
+)
+def test_bad_options_of_comparisons(options, message):
+    assert message in run_by_bash("compare_language_models.sh", *options, status=1)
 
 
 def test_tables_and_plots_say_what_is_missing(tmp_path, capsys):

@@ -98,7 +98,10 @@ def test_names() -> None:
 
 
 FAIRSEQS = ("transformer", "transformer_lm_wiki103")  # architectures of fairseq itself
-PLAIN = ("mega", "mega_lm", "megalodon_lm", "llama_lm", "transformer_lm")  # models without a preset
+PLAIN = (  # models without a preset
+    *("mega", "mega_lm", "megalodon_lm", "llama_lm", "transformer_lm"),
+    *("mega_lra", "megalodon_lra", "transformer_lra"),
+)
 
 
 @pytest.mark.parametrize("name", FAIRSEQS)

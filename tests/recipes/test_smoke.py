@@ -27,6 +27,8 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     "megalodon, speed": ["megalodon/figure4"],
     "megalodon, images": ["megalodon/table4"],
     "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],
+    "comparison of language models": ["comparison/wikitext2", "comparison/bytes"],
+    "comparison of classifiers": ["comparison/text", "comparison/image", "comparison/listops"],
 }
 
 

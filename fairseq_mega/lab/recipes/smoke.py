@@ -66,6 +66,7 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "decoder_z_dim": 16,
         "decoder_chunk_size": 16,
         "norm_num_groups": 4,
+        "adaptive_input_cutoff": "10,20",
         "adaptive_softmax_cutoff": "10,20",
     },
     "llama_lm": {
@@ -73,6 +74,8 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "decoder_embed_dim": 32,
         "decoder_ffn_embed_dim": 48,
         "decoder_attention_heads": 2,
+        "adaptive_input_cutoff": "10,20",
+        "adaptive_softmax_cutoff": "10,20",
     },
     "mega_lm": {
         "decoder_layers": 1,
@@ -80,6 +83,7 @@ MODELS: Dict[str, Dict[str, Any]] = {
         "decoder_hidden_dim": 48,
         "decoder_z_dim": 16,
         "decoder_chunk_size": 16,
+        "adaptive_input_cutoff": "10,20",
         "adaptive_softmax_cutoff": "10,20",
     },
     "mega": {
@@ -158,13 +162,10 @@ def shrink_evaluation(evaluate: Dict[str, Any], kept: Container[str] = ()) -> Di
         kept: "evaluate.option" of what stays as it is.
     """
     found = dict(evaluate)
-    if "contexts" in found and len(found["contexts"]) > 1:  # Figure 6
+    if len(found.get("contexts", [])) > 1 and "segments" in found["contexts"][0]:  # the panels of a figure
         found["contexts"] = [{"segments": [20, 4, 1], "chunk_size": [16]}, {"segments": [2], "chunk_size": [8, 16, 32]}]
     elif "contexts" in found:
-        found["contexts"] = [
-            {"context_window": [16]} if "context_window" in context else {**context, **shorter(context)}
-            for context in found["contexts"]
-        ]
+        found["contexts"] = list(map(shorter, found["contexts"]))
     if "lengths" in found:
         found.update(lengths=[64], symbols=50, repeat=1)
     if "average" in found:
@@ -173,5 +174,6 @@ def shrink_evaluation(evaluate: Dict[str, Any], kept: Container[str] = ()) -> Di
 
 
 def shorter(context: Dict[str, Any]) -> Dict[str, Any]:
-    """The chunk of a context for the tiny form, and lengths of it."""
-    return {"chunk_size": [32], **({"exact_contexts": [32, 64, 128, 256]} if "exact_contexts" in context else {})}
+    """The lengths of a context for the tiny form."""
+    tiny = {"chunk_size": [32], "exact_contexts": [32, 64, 128, 256], "context_window": [16]}
+    return {key: tiny.get(key, value) for key, value in context.items()}

@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.plotting import load_pyplot, save
-from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.report import Report, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError, read_results
 from fairseq_mega.lab.runs.text_tables import markdown
 
@@ -24,6 +24,11 @@ COLUMNS = (
 )
 
 
+def model_of(result: Result) -> str:
+    """The model of a result, a key of TITLES."""
+    return str(result["settings"].get("model", result["label"]))
+
+
 def schedule(result: Result) -> Tuple[int, float]:
     """Updates and peak learning rate of a training."""
     return result["settings"]["updates"], float(result["settings"]["lr"])
@@ -32,13 +37,13 @@ def schedule(result: Result) -> Tuple[int, float]:
 def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
     """Tasks as in MEGA's Table 2, MEGA first, rising updates, learning rates and seeds."""
     task = list(TASKS).index(result["settings"]["task"])
-    return task, list(TITLES).index(result["label"]), schedule(result), result["seed"]
+    return task, list(TITLES).index(model_of(result)), schedule(result), result["seed"]
 
 
 def title(result: Result) -> str:
     """Name of a model with its chunk."""
-    chunk = "" if result["label"] == "transformer" else f", chunk {result['settings']['chunk']}"
-    return TITLES[result["label"]] + chunk
+    chunk = "" if model_of(result) == "transformer" else f", chunk {result['settings']['chunk']}"
+    return TITLES[model_of(result)] + chunk
 
 
 def row(result: Result) -> List[str]:
@@ -73,7 +78,7 @@ def plot(results: Sequence[Result], output: Path) -> None:
             panel.plot(
                 [point["updates"] for point in result["curve"]],
                 [point["accuracy"] for point in result["curve"]],
-                color=f"C{list(TITLES).index(result['label'])}",
+                color=f"C{list(TITLES).index(model_of(result))}",
                 linestyle=("-", "--", ":", "-.")[schedules.index((updates, rate)) % 4],
                 label=None if name in named else name,
             )
@@ -87,16 +92,20 @@ def plot(results: Sequence[Result], output: Path) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``classifiers``."""
     parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
+    parser.add_argument("--benchmark", default=BENCHMARK, help="name in the result files (default: %(default)s)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table, and draw the plot."""
-    results = sorted((result for folder in options.results for result in read_results(folder, BENCHMARK)), key=order)
+    results = sorted(
+        (result for folder in options.results for result in read_results(folder, options.benchmark)), key=order
+    )
     if not results:
         where = ", ".join(map(str, options.results))
-        raise ResultError(f"no result of {BENCHMARK} in {where}: run scripts/compare_classifiers.sh")
+        raise ResultError(f"no result of {options.benchmark} in {where}: run scripts/compare_classifiers.sh")
     print(markdown(COLUMNS, list(map(row, results))))
+    warn_of_smoke(argparse.Namespace(smoke=options.benchmark.endswith("-smoke")))
     if options.plot:
         plot(results, options.plot)
 

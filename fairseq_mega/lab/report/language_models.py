@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List
 
-from fairseq_mega.lab.runs.report import Report
+from fairseq_mega.lab.runs.report import Report, warn_of_smoke
 from fairseq_mega.lab.runs.results import read_results
 from fairseq_mega.lab.runs.text_tables import markdown
 
@@ -21,10 +21,18 @@ def context_of(settings: Dict[str, Any]) -> str:
     return f"blocks of {block}" if window is None else f"the last {window} to {block}"
 
 
+def model_of(result: Dict[str, Any]) -> str:
+    """The model of a result; of a recipe's also the text, the learning rate and the seed that tell it from others."""
+    settings = result["settings"]
+    if "recipe" not in settings:
+        return str(result["label"])
+    return f"{settings['task']}: {settings['model']}, rate {settings['lr']:g}, seed {result['seed']}"
+
+
 def order(result: Dict[str, Any]) -> Any:
     """Models by name, contexts from short to long."""
     settings = result["settings"]
-    return result["label"], settings.get("mean_segment") or settings.get("context_window") or 0
+    return model_of(result), settings.get("mean_segment") or settings.get("context_window") or 0
 
 
 def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
@@ -35,7 +43,7 @@ def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
         streamed = settings.get("longest_segment") is not None
         found.append(
             [
-                result["label"],
+                model_of(result),
                 f"{settings['parameters']:,}",
                 context_of(settings),
                 str(settings.get("chunk_size", settings["trained_chunk_or_block"])) if streamed else "-",
@@ -60,6 +68,7 @@ def run(options: argparse.Namespace) -> None:
     if not results:
         raise ValueError(f"{options.results} holds no result of {options.benchmark!r}")
     print(markdown(COLUMNS, rows(results)))
+    warn_of_smoke(argparse.Namespace(smoke=options.benchmark.endswith("-smoke")))
 
 
 REPORT = Report("Print results of cli.evaluate_lm as a Markdown table over contexts and chunks.", add_options, run)

@@ -20,7 +20,6 @@ COPIES = {"runs", "tables"}  # folders of the runner with files that are in its 
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
 FAILED = "failed.json"  # of a run's folder: why the runner gave it up
-BY_SCRIPT = "its script tells"  # of a recipe that the runner does not train
 COLUMNS = ("recipe", "paper", "ours", "seeds", "failed seeds", "machine", "revision", "date", "data")
 
 
@@ -122,8 +121,15 @@ def ours_of(state: State) -> str:
     for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
         by_seed = {result["seed"]: result["scores"][metric] for result in state.results if metric in result["scores"]}
         cells += [spread(list(by_seed.values()))] if by_seed and metric != SPEED else []
-    absent = "not run" if state.recipe.script is None else BY_SCRIPT
+    absent = told_elsewhere(state.recipe) or "not run"
     return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent
+
+
+def told_elsewhere(recipe: Recipe) -> str:
+    """What tells the results of a recipe that have no row here: nothing for others."""
+    if recipe.script is not None:
+        return "its script tells"
+    return "its example tells" if "benchmark" in recipe.evaluate else ""
 
 
 def seeds_of(state: State) -> str:
@@ -160,7 +166,7 @@ def benchmark_table(found: Sequence[State]) -> Table:
         members = list(group)
         measured = [state for state in members if state.results]
         done = sum(len({result["seed"] for result in state.results}) >= len(state.recipe.seeds) for state in members)
-        absent = "not run yet" if members[0].recipe.script is None else BY_SCRIPT
+        absent = told_elsewhere(members[0].recipe) or "not run yet"
         begun = f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent
         ours = "; ".join(f"{names_of(state)[1]} {ours_of(state)}" for state in measured)
         papers = [f"{names_of(state)[1]} {paper_of(state.recipe)}" for state in members if state.recipe.paper]

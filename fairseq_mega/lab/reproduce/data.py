@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, NamedTuple, Sequence
 
+from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
 from .released import Step
@@ -35,11 +36,20 @@ class Data:
 
     def is_there(self, folder: Path) -> bool:
         """Whether all files are there; a work folder of fairseq-mega-prepare must be finished."""
-        return all((folder / name).is_file() for name in self.files) and not (folder / "unfinished").exists()
+        return all(path.is_file() for path in self.paths(folder)) and not (folder / "unfinished").exists()
+
+    def paths(self, folder: Path) -> List[Path]:
+        """The files in a folder, which may be the data-bin that fairseq-preprocess made."""
+        inside = folder.name == "data-bin" and not (folder / "data-bin").exists()
+        return [folder / (name.replace("data-bin/", "") if inside else name) for name in self.files]
 
     def check_readers(self) -> None:
         """Raise a RecipeError where what reads the data in a training is not installed."""
 
+    def fit(self, recipe: Recipe, folder: Path) -> Recipe:
+        """Return a recipe with what data that are there decide; it is the same for data that recipes are made for."""
+        return recipe
+
     def examine(self, folder: Path) -> Examined:
         """Look at a data set that is there."""
-        return Examined(digest_of_data([folder / name for name in self.files if (folder / name).is_file()], folder))
+        return Examined(digest_of_data([path for path in self.paths(folder) if path.is_file()], folder))

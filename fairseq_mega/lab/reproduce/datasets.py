@@ -1,15 +1,16 @@
 """The data sets of the recipes: whether they are there, whether they can be made, and how."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-from fairseq_mega.data.text_units import MODEL_FILE
+from fairseq_mega.data.text_units import MODEL_FILE, is_made_up
 from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.wmt16.dataset import need_packages
 from fairseq_mega.lab.prepare.wmt16.sources import archive_urls
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
-from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.commands import PYTHON
 
 from .data import Data
@@ -51,11 +52,11 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
     return Data(task, steps, check, FILES[task])
 
 
-def text(corpus: str, dataset: str, file: str) -> Data:
+def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> Data:
     """A text for language modelling, in ``folder/data-bin``; ``file`` is one of those that it is made of."""
 
     def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PREPARE, dataset, "--out", str(folder), "--workers", str(wishes.workers)]
+        command = [*PREPARE, dataset, "--out", str(folder), "--workers", str(wishes.workers), *options]
         return [("prepare", [*command, *["--smoke"] * wishes.smoke])]
 
     def check(folder: Path, wishes: Wishes) -> None:
@@ -110,6 +111,31 @@ def translations() -> Data:
     return Data("wmt16", steps, check, files)
 
 
+class OwnExamples(Data):
+    """A user's data set of texts or images, with any number of classes."""
+
+    def fit(self, recipe: Recipe, folder: Path) -> Recipe:
+        """Return a recipe with the number of classes of the data."""
+        images, texts = folder / "label" / "train.label", folder / "label-bin" / "dict.txt"
+        lines = (images if images.exists() else texts).read_text(encoding="utf-8").splitlines()
+        classes = len({line.split(" ")[0] for line in lines if not is_made_up(line.split(" ")[0])})
+        model = {**recipe.config["model"], "sentence_class_num": classes}
+        return replace(recipe, config={**recipe.config, "model": model})
+
+
+def own(task: str, dataset: str) -> Data:
+    """Data of the user for one of the tasks; another data set is made up for a smoke run alone."""
+
+    def check(folder: Path, wishes: Wishes) -> None:
+        if not wishes.smoke:
+            raise RecipeError(
+                f"{folder} holds no whole data: name those of your own with --data, or fairseq-mega-prepare {dataset} "
+                f"--out {folder}"
+            )
+
+    return OwnExamples(task, classification(task, dataset).steps, check, FILES[task])
+
+
 DATASETS: Dict[str, Data] = {
     "listops": classification("listops", "listops"),
     "imdb": classification("text", "imdb"),
@@ -123,8 +149,13 @@ DATASETS: Dict[str, Data] = {
         "text", "imdb", ["--length", "256", "--held-out", "1000", "--limit", "20000,1000,4000"], ["--held-out", "8"]
     ),
     "miniature-image": classification("image", "cifar10", ["--side", "16", "--limit", "20000,1000,4000"]),
+    "wikitext-2": text("wikitext-2", "wikitext", "wiki.train.tokens", ["--version", "2"]),
     "wikitext-103": text("wikitext-103", "wikitext", "wiki.train.tokens"),
     "enwik8": text("enwik8", "enwik8", "enwik8"),
+    "gcide-bytes": text("gcide", "gcide", "gcide.txt", ["--limit", "8000000"]),
+    "compare-text": own("text", "imdb"),
+    "compare-image": own("image", "cifar10"),
+    "compare-listops": own("listops", "listops"),
     "pg19": books(),
     "imagenet": IMAGENET,
     "wmt16-en-de": translations(),

@@ -24,7 +24,8 @@ GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console imp
 
 def benchmark_of(run: Run) -> str:
     """The name in the result files, from which the report takes them."""
-    title = TITLES.get(run.recipe.evaluate["kind"], run.recipe.report)
+    evaluate = run.recipe.evaluate
+    title = evaluate.get("benchmark") or TITLES.get(evaluate["kind"], run.recipe.report)
     return title + ("-smoke" if run.smoke else "")
 
 
@@ -96,8 +97,9 @@ def scoring_words(
 
 def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
+    checkpoint = run.recipe.evaluate.get("checkpoint", "best")
     words = [
-        *(str(run.data), "--path", str(run.folder / "checkpoints" / "checkpoint_best.pt")),
+        *(str(run.data), "--path", str(run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt")),
         *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
         *("--device", "cuda" if run.gpus else "cpu"),
     ]

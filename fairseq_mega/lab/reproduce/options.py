@@ -58,6 +58,11 @@ REMOVED = {  # options that earlier versions had
     "--average": "--set evaluate.average=N",
     "--segments": "--set evaluate.contexts=LIST",
     "--right-segments": "--set evaluate.contexts=LIST",
+    "--updates": "--max-update N",
+    "--lr": "--set optimization.lr=RATE",
+    "--batch": "--set dataset.batch_size=N",
+    "--threads": "OMP_NUM_THREADS=N in front of the command",
+    "--gpu": "--gpus 1",
 }
 
 
@@ -97,7 +102,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     how("--gpus", metavar="N", help="GPUs that runs are spread over, 0: the CPU (default: visible)")
     how("--gpus-per-run", metavar="N", help="at most (default: as many as the published batch comes from)")
     how("--per-step", metavar="N", help="examples that a GPU takes at a time (default: the recipe's)")
-    how("--max-update", metavar="N", help="fewer updates; the schedule is shortened")
+    how("--max-update", metavar="N", help="other updates, not more than the paper's, and a schedule of their length")
     how("--keep-schedule", action="store_true", help="with --max-update: stop the paper's schedule there")
     how("--precision", choices=PRECISIONS, help="default: tf32 on GPUs, as when the papers' were trained; else fp32")
     how("--fp32", dest="precision", action="store_const", const="fp32", help="the same as --precision fp32")

@@ -39,6 +39,7 @@ def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
         "run": run.name,
         "precision": wishes.used_precision,
         "data": data_of(run, wishes),
+        "lr": run.config["optimization"]["lr"][0],
         "conditions": digest(wishes.conditions(run.recipe)),
         **run.recipe.cell,
         **({"set": other} if other else {}),
@@ -77,7 +78,8 @@ def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
     folder.mkdir(parents=True)
     known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
     seen = set()
-    for path in sorted((cells_folder if recipe.rates else results_folder)(wishes).glob("*.json")):
+    of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
+    for path in sorted((cells_folder if of_cells else results_folder)(wishes).glob("*.json")):
         settings = read_result(path)["settings"]
         own = known.get(settings.get("recipe", ""))
         name = path.name.split(".", 1)[1]

@@ -175,14 +175,15 @@ def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, dig
     """A run for each recipe, learning rate and seed, with data that are there."""
     places = folders(recipes, wishes)
 
-    def data_of(recipe: Recipe) -> Tuple[Path, str]:
-        """What is read and its digest: nothing where a speed is measured."""
-        if recipe.measured:
-            return Path(), ""
-        return read_by_fairseq(recipe, places[recipe.data]), digests[recipe.data]
+    def planned(recipe: Recipe, seed: int) -> Run:
+        if recipe.measured:  # on no data
+            return plan(recipe, seed, Path(), "", wishes)
+        folder = places[recipe.data]
+        fitted = DATASETS[recipe.data].fit(recipe, folder)
+        return plan(fitted, seed, read_by_fairseq(recipe, folder), digests[recipe.data], wishes)
 
     return [
-        plan(variant, seed, *data_of(recipe), wishes)
+        planned(variant, seed)
         for recipe in recipes
         for variant in at_each_rate(recipe)
         for seed in (seeds or recipe.seeds)

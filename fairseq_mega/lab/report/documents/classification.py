@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.published import paper_values
 from fairseq_mega.lab.report import miniature
-from fairseq_mega.lab.report.classifiers import BENCHMARK, TITLES
+from fairseq_mega.lab.report.classifiers import BENCHMARK, TITLES, model_of
 from fairseq_mega.lab.report.lra_tables import PAPER2, SPEED_NAMES
 from fairseq_mega.lab.runs.results import Result, read_result, read_results
 from fairseq_mega.lab.runs.text_tables import Table
@@ -36,7 +36,7 @@ def miniatures(folder: Path, words: Sequence[str]) -> Table:
             settings = result["settings"]
             schedule = (settings["updates"], settings["batch"], float(settings["lr"]), result["seed"])
             key = (list(TASKS).index(settings["task"]), *schedule, result["examples"])
-            found.setdefault(key, {})[result["label"]] = result
+            found.setdefault(key, {})[model_of(result)] = result
     labels = [label for label in TITLES if any(label in models for models in found.values())]
     rows: List[List[str]] = []
     tasks: List[str] = []

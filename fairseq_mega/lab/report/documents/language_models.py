@@ -20,6 +20,11 @@ METRICS = {"perplexity": ("perplexity", 2), "bits_per_token": ("bits per token",
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 
 
+def model_of(result: Result) -> str:
+    """The model of a result, a key of MODELS."""
+    return str(result["settings"].get("model", result["label"]))
+
+
 def context(result: Result) -> Tuple[int, str]:
     """What a token can see, for sorting and in words."""
     settings = result["settings"]
@@ -48,7 +53,7 @@ def comparison(folder: Path, words: Sequence[str]) -> Table:
     for rate in rates:
         for result in read_results(rate, BENCHMARK):
             if result["settings"].get("exact_context") is None:
-                model = list(MODELS).index(result["label"])
+                model = list(MODELS).index(model_of(result))
                 cells.setdefault((model, *context(result)), {})[rate.name] = result
     rows: List[List[str]] = []
     for (model, _, seen), found in sorted(cells.items()):
@@ -71,7 +76,7 @@ def remembered(folder: Path, words: Sequence[str]) -> Table:
         for result in read_results(folder / name, BENCHMARK):
             limit = result["settings"].get("exact_context")
             if limit is not None or result["settings"].get("segments") == 1:
-                models.setdefault(result["label"], {})[limit] = f"{result['scores'][metric]:.{digits}f}"
+                models.setdefault(model_of(result), {})[limit] = f"{result['scores'][metric]:.{digits}f}"
                 every.update(() if limit is None else (limit,))
         text = TEXTS.get((folder / name).parent.name, (folder / name).parent.name)
         for label in sorted(models, key=list(MODELS).index):

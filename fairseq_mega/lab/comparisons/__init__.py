@@ -1,1 +1,0 @@
-"""Comparisons of small models of equal size on the same data, for a CPU."""
