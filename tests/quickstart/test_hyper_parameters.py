@@ -45,6 +45,6 @@ def test_the_training_is_the_recipe(task: str, tmp_path: Path, monkeypatch: pyte
 
 def test_the_tiny_form_is_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = started(LM, tmp_path, monkeypatch, "--smoke")
-    assert command[command.index("--decoder-embed-dim") + 1] == "16"
+    assert command[command.index("--decoder-embed-dim") + 1] == "32"
     with pytest.raises(Exception, match="was begun with other settings"):
         started(LM, tmp_path, monkeypatch)

@@ -50,11 +50,11 @@ def test_the_training_that_is_started(
     training.plan_minutes(work, "30", updates, 9.0)
     monkeypatch.setattr(work, "run", lambda name, command, progress: started.append([str(part) for part in command]))
     with pytest.raises(StageError, match="ended without a checkpoint"):
-        training.train(work, recipe_of("translation", {}), ["--cpu"], updates, 10)
+        training.train(work, recipe_of("translation", smoke=False), ["--cpu"], updates, 10)
     (command,) = started
     assert command[:2] == ["fairseq-mega-train", str(tmp_path / "data-bin")] and "--cpu" in command
     assert command[command.index("--lr-scheduler") + 1] == schedule
-    assert command[command.index("--stop-time-hours") + 1] == "0.500000"
+    assert command[command.index("--stop-time-hours") + 1] == "0.5"
     assert command[command.index("--warmup-updates") + 1] == ("25" if updates else "200")
 
 
@@ -76,7 +76,7 @@ def test_too_few_updates_are_told(
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
 
     monkeypatch.setattr(work, "run", run)
-    training.train(work, recipe_of("translation", {}), ["--cpu"], updates, 10)
+    training.train(work, recipe_of("translation", smoke=False), ["--cpu"], updates, 10)
     said = capsys.readouterr().err
     assert (f"only {done} updates in 11.5 minutes" in said and "--train-minutes 24 or more" in said) == told
 

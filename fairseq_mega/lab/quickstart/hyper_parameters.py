@@ -3,36 +3,35 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List, Optional
 
-from fairseq_mega.lab.recipes.command_line import arguments
+from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
+from fairseq_mega.lab.recipes.smoke import shrink
 
-TIME = {
-    "optimization": ("max_update", "stop_time_hours"),
-    "dataset": ("validate_interval", "validate_interval_updates"),
-}
-LEFT_OUT = ("lr_scheduler", "checkpoint", "distributed_training")  # groups, see quickstart.training
+OF_MACHINE = "distributed_training"  # the group that fairseq decides by the GPUs that there are
 
 
-def recipe_of(task: str, smoke: Dict[str, Dict[str, Any]]) -> Recipe:
-    """The recipe of a task, translation or lm; values of ``smoke`` stand in place of its own."""
+def recipe_of(task: str, smoke: bool) -> Recipe:
+    """The recipe of a task, translation or lm, or its tiny form."""
     recipe = load(FOLDER / "quickstart" / f"{task}.yaml")
     config = copy.deepcopy(recipe.config)
-    for group, options in smoke.items():
-        config[group].update(options)
+    if smoke:
+        shrink(config, recipe.evaluate["kind"])
     return replace(recipe, config=config)
 
 
-def training_words(recipe: Recipe, data: Path) -> List[str]:
-    """The command line of a training without what the time, the machine and the folder of the work say."""
+def training_words(recipe: Recipe, folder: Path, minutes: float, updates: Optional[int]) -> List[str]:
+    """The arguments of a training in a work folder, as long as the minutes, or so many updates within them, last."""
     config = copy.deepcopy(recipe.config)
-    config["task"]["data"] = str(data)
-    config["common"] = {"seed": config["common"]["seed"]}
-    for group, options in TIME.items():
-        for option in options:
-            del config[group][option]
-    return arguments(config, recipe.preset, [group for group in GROUPS if group not in LEFT_OUT])
+    config["task"]["data"] = str(folder / "data-bin")
+    config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
+    config["optimization"].update(max_update=updates, stop_time_hours=round(minutes / 60, 6))
+    if updates is not None:
+        warmup = min(config["lr_scheduler"]["warmup_updates"], (updates + 3) // 4)
+        config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": updates}
+    groups = [group for group in GROUPS if group != OF_MACHINE]
+    return without_user_dir(arguments(config, recipe.preset, groups))
 
 
 def kept_settings(recipe: Recipe) -> List[str]:

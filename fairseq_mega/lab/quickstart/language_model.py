@@ -26,16 +26,6 @@ from fairseq_mega.lab.runs.folder import Work
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
-SMOKE = {
-    "model": {
-        "decoder_layers": 2,
-        "decoder_embed_dim": 16,
-        "decoder_hidden_dim": 32,
-        "decoder_z_dim": 32,
-        "decoder_n_dim": 8,
-        "decoder_chunk_size": 16,
-    }
-}
 BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
 HELD_OUT = 100_000  # bytes at most of validation and of test: scoring takes time, too
 SHOWN = 700  # bytes of text that are written at the end
@@ -48,7 +38,7 @@ class LanguageModel:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.recipe = recipe_of("lm", SMOKE if options.smoke else {})
+        self.recipe = recipe_of("lm", options.smoke)
         self.updates = options.updates or ("20" if options.smoke else None)
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
         self.minutes = 60 * self.recipe.config["optimization"]["stop_time_hours"]

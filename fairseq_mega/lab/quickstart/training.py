@@ -63,25 +63,14 @@ def train(work: Work, recipe: Recipe, device: Sequence[object], updates: Optiona
         StageError: where fairseq does.
     """
     checkpoints = work.folder / "checkpoints"
-    command = ["fairseq-mega-train", *training_words(recipe, work.folder / "data-bin"), *device]
-    warmup_updates = recipe.config["lr_scheduler"]["warmup_updates"]
-    save_updates = recipe.config["checkpoint"]["save_interval_updates"]
     minutes = float((work.folder / "minutes").read_text(encoding="utf-8"))
-    schedule: List[object] = ["--lr-scheduler", "timed_decay", "--warmup-updates", warmup_updates]
-    if updates:
-        last = int(updates)
-        schedule = ["--lr-scheduler", "linear_decay", "--warmup-updates", min(warmup_updates, (last + 3) // 4)]
-        schedule += ["--total-num-update", last, "--max-update", last]
+    last = int(updates) if updates else None
     if (checkpoints / "checkpoint_last.pt").exists():
         say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
     how_long = f"{updates} updates, at most {minutes:g} minutes" if updates else f"{minutes:g} minutes"
     say(f"training {how_long}; everything is logged in {work.log_file('train')}")
-    saving: List[object] = ["--save-dir", checkpoints, "--no-epoch-checkpoints", "--keep-interval-updates", 1]
-    saving += ["--save-interval-updates", save_updates, "--validate-interval-updates", save_updates]
-    saving += ["--save-interval", 1000000, "--validate-interval", 1000000]
-    stop = ["--stop-time-hours", f"{minutes / 60:.6f}", "--log-format", "json", "--log-interval", 10]
-    progress = Progress(int(updates) if updates else None, 60 * minutes)
-    work.run("train", [*command, *schedule, *saving, *stop], progress)
+    progress = Progress(last, 60 * minutes)
+    work.run("train", ["fairseq-mega-train", *training_words(recipe, work.folder, minutes, last), *device], progress)
     if not updates and progress.updates_done < enough:
         say(
             f"only {progress.updates_done} updates in {minutes:g} minutes: this machine is slow or busy, and the model "

@@ -25,20 +25,6 @@ from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.stages import elapsed, say
 
 PACKAGES = ("libreoffice-help-en-us", "libreoffice-help-de")
-SMOKE = {
-    "model": {
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "encoder_embed_dim": 64,
-        "encoder_hidden_dim": 128,
-        "encoder_ffn_embed_dim": 128,
-        "encoder_z_dim": 32,
-        "encoder_n_dim": 8,
-    },
-    "dataset": {"max_tokens": 1000},
-    "lr_scheduler": {"warmup_updates": 5},
-    "checkpoint": {"save_interval_updates": 10},
-}
 SMOKE_VOCABULARY, SMOKE_BEAM = 400, 2
 WHOLE_MINUTES = 25.0  # from the call to the last line, on a busy machine too
 LATER_MINUTES = 4.0  # translating and scoring there; two idle cores take less than two
@@ -53,7 +39,7 @@ class Translation:
 
     def __init__(self, options: argparse.Namespace, command: str) -> None:
         self.options, self.command = options, command
-        self.recipe = recipe_of("translation", SMOKE if options.smoke else {})
+        self.recipe = recipe_of("translation", options.smoke)
         self.vocabulary = SMOKE_VOCABULARY if options.smoke else self.recipe.cell["vocabulary"]
         self.beam = SMOKE_BEAM if options.smoke else self.recipe.evaluate["beam"]
         self.updates = options.updates or ("20" if options.smoke else None)
