@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
-from fairseq_mega.lab.reproduce.evaluating import results_of
+from fairseq_mega.lab.reproduce.evaluating import generated, results_of
 from fairseq_mega.lab.reproduce.recording import about
 from fairseq_mega.lab.reproduce.revising import (
     Setting,
@@ -22,6 +22,7 @@ from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.wishes import Wishes
 
 TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
+TRANSLATION = "mega/table7/en-de/transformer"
 PANELS = "[{segments: [4], chunk_size: [16]}, {segments: [2], chunk_size: [16]}]"
 
 
@@ -82,8 +83,10 @@ def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
     plain, other = run_of(FIGURE6, tmp_path), run_of(FIGURE6, tmp_path, f"evaluate.contexts={PANELS}")
     assert plain.folder == other.folder and results_of(plain) != results_of(other)
     assert plain.evaluation == "figure6" and other.evaluation.startswith("figure6-")
-    average = run_of("mega/table7/en-de/transformer", tmp_path, "evaluate.average=3")
+    average = run_of(TRANSLATION, tmp_path, "evaluate.average=3")
     assert average.config["checkpoint"]["keep_last_epochs"] == 3
+    five, two = run_of(TRANSLATION, tmp_path), run_of(TRANSLATION, tmp_path, "evaluate.beam=2")
+    assert five.folder == two.folder and generated(five, "best") != generated(two, "best")
 
 
 def test_the_tiny_form_keeps_what_is_given(tmp_path: Path) -> None:

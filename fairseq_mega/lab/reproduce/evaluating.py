@@ -1,4 +1,8 @@
-"""The evaluation of a trained run: the commands of each kind, and the result files that they write."""
+"""The evaluation of a trained run: the commands of each kind, and the result files that they write.
+
+A scoring is a process of its own, as a training is: its memory and its GPU are free when it ends, it can be killed, and
+runs that go on side by side have a log each.
+"""
 
 import json
 import sys
@@ -8,6 +12,8 @@ from typing import Any, Dict, List
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import read_result, write_result
+from fairseq_mega.models.averaging import average, last_epoch_checkpoints
+from fairseq_mega.models.checkpoint_files import save
 
 from .runs import Run
 from .training import MODULE as RESULTS
@@ -141,16 +147,20 @@ def option(key: str) -> str:
 def translation(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
     """BLEU of the best checkpoint and of the averaged last ones."""
     wanted, checkpoints = run.recipe.evaluate, run.folder / "checkpoints"
-    average = ["--dir", str(checkpoints), "--last-epochs", str(wanted["average"])]
-    average += ["--output", str(run.folder / "checkpoint_average.pt")]
-    log = run.folder / "test.log"
-    execute([*PYTHON, "fairseq_mega.cli.average_checkpoints", *average], log, env)
     paths = {"best": checkpoints / "checkpoint_best.pt", "average": run.folder / "checkpoint_average.pt"}
+    save(average(last_epoch_checkpoints(checkpoints, wanted["average"])), paths["average"])
+    log = run.folder / "test.log"
     for name, path in paths.items():
-        output, progress = run.folder / f"generate.{name}.txt", Progress(sentences=sentences(run))
+        output, progress = generated(run, name), Progress(sentences=sentences(run))
         if not output.exists():
-            execute([*GENERATE, *generate_words(run, path)], run.folder / f"generate.{name}.log", env, progress, output)
+            execute([*GENERATE, *generate_words(run, path)], output.with_suffix(".log"), env, progress, output)
         execute([*PYTHON, "fairseq_mega.lab.report", "translations", *score_words(run, name, command)], log, env)
+
+
+def generated(run: Run, name: str) -> Path:
+    """The translations of a checkpoint; of other settings of the evaluation another file."""
+    other = [] if run.evaluation == run.recipe.report else [run.evaluation]
+    return run.folder / ".".join(["generate", name, *other, "txt"])
 
 
 def sentences(run: Run) -> int:
@@ -177,7 +187,7 @@ def score_words(run: Run, name: str, command: str) -> List[str]:
     settings = {**run.recipe.cell, "checkpoint": name, "max_update": run.updates, "seed": run.seed}
     settings.update(averaged_epochs=run.recipe.evaluate["average"], precision=json.dumps(run.recipe.precision))
     return [
-        *(str(run.folder / f"generate.{name}.txt"), "--expect", str(sentences(run))),
+        *(str(generated(run, name)), "--expect", str(sentences(run))),
         *("--source-lang", source, "--target-lang", target, "--source", str(folder / "raw" / f"newstest2014.{source}")),
         *("--reference", str(folder / "raw" / f"newstest2014.{target}"), "--detokenize", "en", "--compound-split"),
         *("--tokenized-reference", str(folder / "tokenized" / f"newstest2014.{target}"), "--examples", "3"),
