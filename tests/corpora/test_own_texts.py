@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_mega.lab.prepare.classification.new_examples import TextReader
+from fairseq_mega.lab.evaluate.new_examples import TextReader
 from tests.support.prepare_runs import byte_texts, labels, prepare, refusal, source_of
 
 ROWS = [("good", f"a fine, {word}; film") for word in ["one", "two", "three"]]

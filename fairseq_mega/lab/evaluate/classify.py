@@ -19,7 +19,7 @@ from fairseq import checkpoint_utils
 from fairseq_mega.cli.commands import exit_status
 from fairseq_mega.compat.features import precision
 from fairseq_mega.compat.patches import architectures
-from fairseq_mega.lab.prepare.classification.new_examples import answers_to, reader_of
+from fairseq_mega.lab.evaluate.new_examples import answers_to, reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.image_classifier import ImageClassifier
 from fairseq_mega.tasks.families import CLASSIFIER, IMAGE_CLASSIFIER, check_model_and_data

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
-from fairseq_mega.lab.prepare.classification.new_examples import reader_of
+from fairseq_mega.lab.evaluate.new_examples import reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.text_generator import TextGenerator
 

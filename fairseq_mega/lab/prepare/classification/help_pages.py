@@ -3,19 +3,12 @@
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
-    Example,
-    TextSplit,
-    byte_note,
-    byte_text,
-    write_text_task,
-)
+from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, check_unpacked, pages_of, read_page
@@ -113,15 +106,6 @@ def retrieval_examples(source: Pages, target: Pages, seed: int) -> Dict[str, Pai
     return splits
 
 
-def _texts(pairs: Pairs, which: np.ndarray, length: int) -> TextSplit:
-    def examples() -> Iterable[Example]:
-        for number in which:
-            texts, label = pairs[number]
-            yield Example(tuple(byte_text(text, length) for text in texts), label)
-
-    return TextSplit(len(which), examples)
-
-
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the pages, make the examples and write them."""
     languages = list(PACKAGES)[: 1 if args.task == "class" else 2]
@@ -138,7 +122,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         parts = retrieval_examples(pages[0], pages[1], args.seed)
         notes = ["label 1: the page's own translation, 0: that of another page of the same split"]
     labels = sorted({label for pairs in parts.values() for _, label in pairs})
-    splits = {split: _texts(pairs, kept(split, len(pairs), args.limit), args.length) for split, pairs in parts.items()}
+    splits = {}
+    for split, pairs in parts.items():
+        splits[split] = byte_split([pairs[row] for row in kept(split, len(pairs), args.limit)], args.length)
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels)
     notes += [*byte_note(args.length), *note_on_limit(args.limit)]
     return Report(f"LibreOffice help, seed {args.seed}", statistics, inputs, notes)

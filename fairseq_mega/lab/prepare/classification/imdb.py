@@ -3,7 +3,7 @@
 import argparse
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
@@ -11,14 +11,7 @@ from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
-    Example,
-    TextSplit,
-    byte_note,
-    byte_text,
-    write_text_task,
-)
+from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
 from fairseq_mega.lab.prepare.text_files import need_files, read_table
@@ -117,16 +110,11 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     splits = {}
     for split, part in (("train", "train"), ("valid", validated_on), ("test", "test")):
         which = kept(split, len(parts[part]), args.limit, drawn_as=part)
-        splits[split] = _select([parts[part][number] for number in which], args.length)
+        splits[split] = byte_split(
+            [((text,), label) for text, label in map(parts[part].__getitem__, which)], args.length
+        )
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, LABELS)
     return Report(origin, statistics, inputs, [*notes, *byte_note(args.length), *note_on_limit(args.limit)])
-
-
-def _select(reviews: List[Review], length: int) -> TextSplit:
-    def examples() -> Iterable[Example]:
-        return (Example((byte_text(text, length),), label) for text, label in reviews)
-
-    return TextSplit(len(reviews), examples)
 
 
 DATASET = Dataset(

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
@@ -17,14 +17,7 @@ from fairseq_mega.lab.prepare.classification.subsets import (
     say_lost,
     stratified_split,
 )
-from fairseq_mega.lab.prepare.classification.text_output import (
-    BYTE_SYMBOLS,
-    Example,
-    TextSplit,
-    byte_note,
-    byte_text,
-    write_text_task,
-)
+from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.progress import say
@@ -153,24 +146,17 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     cut = sum(len(text) > args.length for split in SPLITS for text, _ in parts[split])
     if cut:
         say(f"{cut} texts are longer than --length {args.length} bytes, and are cut to their beginning")
-    statistics = write_text_task(
-        work.output, {split: _select(parts[split], split, args) for split in SPLITS}, BYTE_SYMBOLS, labels
-    )
+    splits = {}
+    for split in SPLITS:
+        texts = [parts[split][row] for row in kept(split, len(parts[split]), args.limit)]
+        splits[split] = byte_split([((text,), label) for text, label in texts], args.length)
+    statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, labels)
     say_lost(statistics["train"]["labels"], labels)
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:
         notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
     inputs: Dict[str, Dict[str, Any]] = records_of(files)
     return Report("own texts", statistics, inputs, notes)
-
-
-def _select(texts: Texts, split: str, args: argparse.Namespace) -> TextSplit:
-    chosen = [texts[row] for row in kept(split, len(texts), args.limit)]
-
-    def examples() -> Iterable[Example]:
-        return (Example((byte_text(text, args.length),), label) for text, label in chosen)
-
-    return TextSplit(len(chosen), examples)
 
 
 DATASET = Dataset("own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make)

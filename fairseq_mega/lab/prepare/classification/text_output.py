@@ -39,6 +39,15 @@ def byte_text(text: bytes, length: int) -> np.ndarray:
     return np.frombuffer(text[:length], dtype=np.uint8)
 
 
+def byte_split(rows: Sequence[Tuple[Tuple[bytes, ...], str]], length: int) -> TextSplit:
+    """Return a split of texts with their labels, each text cut to its first ``length`` bytes."""
+
+    def examples() -> Iterable[Example]:
+        return (Example(tuple(byte_text(text, length) for text in texts), label) for texts, label in rows)
+
+    return TextSplit(len(rows), examples)
+
+
 def write_text_task(
     folder: Path, splits: Dict[str, TextSplit], symbols: Sequence[str], labels: Sequence[str]
 ) -> Dict[str, Dict[str, Any]]:
