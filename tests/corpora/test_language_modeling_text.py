@@ -17,7 +17,7 @@ from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.runs.files import write_json
 from tests.support import helpers
 from tests.support.in_process import in_process  # noqa: F401
-from tests.support.prepare_runs import prepare
+from tests.support.prepare_runs import prepare, refusal
 
 SPLITS = ("train", "valid", "test")
 
@@ -229,6 +229,13 @@ class TestRefused:
         message = error_of(cut, "words", text, tmp_path / "out", blocks=1, held_out=0.1)
         assert f"{text}: valid has 106 lines and no token; give more text" in message
         assert not (tmp_path / "out" / "counts.json").exists()
+
+    def test_nothing_is_left_of_a_text_that_is_refused(self, text: Path, tmp_path: Path) -> None:
+        """Neither a part of it nor settings, which would refuse a better text."""
+        text.write_text("w1 w2\n" * 10 + "\n" * 1000)
+        options = ("--train", text, "--blocks", 1, "--held-out", 0.1, "--out", tmp_path / "out")
+        assert "valid has 106 lines and no token" in refusal("text-lm", *options)
+        assert not (tmp_path / "out").exists()
 
     def test_a_blank_file_is_refused_before_anything_is_made(
         self, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture

@@ -159,14 +159,19 @@ class WorkFolder:
         """Return a folder of ``parts``, made unless an earlier run has made all of it.
 
         Args:
-            make: writes it to a folder that it makes, where an interrupted run may have left files.
+            make: writes it to a folder that it makes, where an interrupted run may have left files; a ValueError tells
+                that they are of no use.
         """
         folder = self.parts / name
         if folder.exists():
             say(f"{name}: made before")
             return folder
         partial = self.parts / f"{name}.partial"
-        make(partial)
+        try:
+            make(partial)
+        except ValueError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         partial.rename(folder)
         return folder
 
