@@ -1,5 +1,6 @@
 """fairseq-mega-prepare: its folder, its help, packages of Debian; and archives that are damaged."""
 
+import json
 import os
 import subprocess
 import sys
@@ -105,6 +106,22 @@ def test_another_file_of_the_same_name_is_another_setting_but_a_removed_one_is_n
     assert "file was" in refusal(*run)
     own.unlink()
     assert "nothing to do" in prepare(*run).succeeded().output
+
+
+def test_a_folder_of_an_earlier_version_is_known(toy: Toy, tmp_path: Path) -> None:
+    """Its settings have no digests of files; files of equal size are told apart now."""
+    own = tmp_path / "own.tsv"
+    own.write_text("first")
+    run = ("toy", "--out", tmp_path / "out", "--file", own)
+    prepare(*run).succeeded()
+    own.write_text("other")
+    assert "file was" in refusal(*run)
+    source = source_of(tmp_path / "out")
+    del source["settings"]["file"]["digest"]
+    (tmp_path / "out" / "SOURCE.json").write_text(json.dumps(source))
+    assert "nothing to do" in prepare(*run).succeeded().output
+    (tmp_path / "out" / "label").unlink()
+    assert "label: expected 2 bytes" in refusal(*run)
 
 
 def test_made_up_data_are_the_same_each_time(tmp_path: Path) -> None:
