@@ -2,9 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, load_pyplot
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import read_result
 
@@ -18,31 +18,23 @@ def plot_rows(rows: List[Dict[str, Any]], output: Path, source: Optional[str] = 
         SystemExit: without matplotlib.
         ValueError: where no row holds a measurement.
     """
-    pyplot = load_pyplot()
     measured = [row for row in rows if "seconds" in row]
     if not measured:
         raise ValueError("there is no measurement to plot")
-    titles = list(dict.fromkeys(row["title"] for row in measured))
-    columns = min(len(titles), 3)
-    lines = -(-len(titles) // columns)
-    figure, panels = pyplot.subplots(lines, columns, figsize=(3.6 * columns, 2.9 * lines), squeeze=False)
-    for panel, title in zip(panels.flat, titles):
-        here = [row for row in measured if row["title"] == title]
-        for path in dict.fromkeys(row["path"] for row in here):
-            points = sorted(
-                (row["shape"]["length"], 1e9 * row["seconds"] / (row["shape"]["batch"] * row["shape"]["length"]))
-                for row in here
-                if row["path"] == path
-            )
-            panel.plot([x for x, _ in points], [y for _, y in points], marker="o", label=path)
-        panel.set_title(title, fontsize="medium")
-        panel.set(xlabel="L", ylabel="ns per token, both passes", yscale="log")
-        panel.set_xscale("log", base=2)
-        panel.grid(True, alpha=0.3)
-        panel.legend(fontsize="x-small")
-    for panel in panels.flat[len(titles) :]:
-        panel.set_visible(False)
-    save(figure, output, source)
+    panels = []
+    for title in dict.fromkeys(row["title"] for row in measured):
+        points: Dict[str, List[Tuple[float, float]]] = {}
+        for row in measured:
+            if row["title"] == title:
+                batch, length = row["shape"]["batch"], row["shape"]["length"]
+                points.setdefault(row["path"], []).append((length, 1e9 * row["seconds"] / (batch * length)))
+        lines = [Line(sorted(found), path, {"marker": "o"}) for path, found in points.items()]
+        axes = {"title": title, "xlabel": "L", "ylabel": "ns per token, both passes", "yscale": "log"}
+        panels.append(Panel(lines, axes, base=2, legend={"fontsize": "x-small"}))
+    columns = min(len(panels), 3)
+    size = (3.6 * columns, 2.9 * -(-len(panels) // columns))
+    with load_pyplot().rc_context({"axes.titlesize": "medium"}):
+        draw_panels(panels, output, size, columns, source=source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from typing import List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError, read_results
 from fairseq_mega.lab.runs.text_tables import markdown
@@ -18,6 +18,7 @@ TITLES = {
     "transformer": "Transformer, full attention",
     "megalodon": "MEGALODON (our interpretation)",
 }
+LEGEND = {"fontsize": "x-small", "loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "frameon": False}
 COLUMNS = (
     *("task", "model", "learning rate", "seed", "parameters", "updates x examples", "test accuracy"),
     *("best validation accuracy", "examples/s in training", "peak GiB"),
@@ -67,26 +68,24 @@ def row(result: Result) -> List[str]:
 def plot(results: Sequence[Result], output: Path) -> None:
     """Validation accuracy over updates, a panel per task: a model has its colour, a schedule its dashes."""
     tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
-    figure, axes = load_pyplot().subplots(1, len(tasks), figsize=(5 * len(tasks), 4.8), squeeze=False)
-    for panel, task in zip(axes[0], tasks):
+    panels = []
+    for task in tasks:
         found = [result for result in results if result["settings"]["task"] == task]
         schedules = sorted({schedule(result) for result in found})
-        named = set()
+        lines: List[Line] = []
         for result in found:
             updates, rate = schedule(result)
             name = f"{title(result)}, {updates:,} updates, lr {rate:g}"
-            panel.plot(
-                [point["updates"] for point in result["curve"]],
-                [point["accuracy"] for point in result["curve"]],
-                color=f"C{list(TITLES).index(model_of(result))}",
-                linestyle=("-", "--", ":", "-.")[schedules.index((updates, rate)) % 4],
-                label=None if name in named else name,
-            )
-            named.add(name)
-        panel.set(title=TASKS[task].title, xlabel="updates", ylabel="validation accuracy, %")
-        panel.grid(True, alpha=0.3)
-        panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)
-    save(figure, output, digest(results) if output.suffix == ".png" else None)
+            style = {
+                "color": f"C{list(TITLES).index(model_of(result))}",
+                "linestyle": ("-", "--", ":", "-.")[schedules.index((updates, rate)) % 4],
+            }
+            points = [(point["updates"], point["accuracy"]) for point in result["curve"]]
+            lines.append(Line(points, None if any(line.name == name for line in lines) else name, style))
+        axes = {"title": TASKS[task].title, "xlabel": "updates", "ylabel": "validation accuracy, %"}
+        panels.append(Panel(lines, axes, legend=LEGEND))
+    source = digest(results) if output.suffix == ".png" else None
+    draw_panels(panels, output, (5 * len(tasks), 4.8), source=source)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Sequence, Tuple
 
 from fairseq_mega.lab.runs.log_progress import parse_statistics
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 
 Points = Dict[int, float]  # by update; what was trained again after an interruption counts
@@ -46,17 +46,17 @@ def draw(logs: Sequence[Path], output: Path) -> List[str]:
         if not any(curves.values()):
             raise ValueError(f"{log} holds no training: give a log of fairseq-train with --log-format json")
         found.append((log.parent.name or log.stem, curves))
-    panels = [panel for panel in PANELS if any(curves[panel] for _, curves in found)]
-    figure, axes = load_pyplot().subplots(1, len(panels), figsize=(5 * len(panels), 4), squeeze=False)
-    for axis, panel in zip(axes[0], panels):
+    panels: List[Panel] = []
+    for title in PANELS:
+        lines_of_logs = []
         for name, curves in found:
-            updates = sorted(curves[panel])
-            marker = "." if len(updates) < FEW else None  # a line of one point cannot be seen
-            axis.plot(updates, [curves[panel][update] for update in updates], marker=marker, label=name)
-        axis.set(xlabel="updates", ylabel=panel)
-        axis.grid(True, alpha=0.3)
-    axes[0, 0].legend(fontsize="x-small")
-    save(figure, output)
+            points = sorted(curves[title].items())
+            marker = "." if len(points) < FEW else None  # a line of one point cannot be seen
+            lines_of_logs.append(Line(points, name, {"marker": marker}))
+        if any(line.points for line in lines_of_logs):
+            legend = None if panels else {"fontsize": "x-small"}
+            panels.append(Panel(lines_of_logs, {"xlabel": "updates", "ylabel": title}, legend=legend))
+    draw_panels(panels, output, (5 * len(panels), 4))
     return [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
 
 

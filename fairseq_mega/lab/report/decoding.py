@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import read_result
 
@@ -33,14 +33,9 @@ def plot_speeds(scores: Dict[str, float], output: Path) -> None:
         SystemExit: without matplotlib.
         ValueError: where no score is one of decoding.
     """
-    lines = speeds(scores)
-    figure, axes = load_pyplot().subplots(figsize=(7, 4))
-    for name, points in lines.items():
-        axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
-    axes.set(xlabel="position in the text", ylabel="tokens per second", xscale="symlog", ylim=(0, None))
-    axes.grid(True, alpha=0.3)
-    axes.legend()
-    save(figure, output)
+    lines = [Line(points, name, {"marker": "o"}) for name, points in speeds(scores).items()]
+    axes = {"xlabel": "position in the text", "ylabel": "tokens per second", "xscale": "symlog", "ylim": (0, None)}
+    draw_panels([Panel(lines, axes, legend={})], output, (7, 4))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

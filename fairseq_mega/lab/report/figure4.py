@@ -8,7 +8,7 @@ from typing import Dict, List, Sequence, Tuple
 from fairseq_mega.lab.evaluate.lra_runs import EMA_DIM, TASKS, Result, select
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.lra_figure import figure_report
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 
 Points = Dict[int, List[Result]]
 
@@ -52,18 +52,18 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
                 used += [run for run in runs if run not in used]
     if not used:
         raise ValueError(f"no result of MEGA on Text or Image with --chunk {chunk} or N = {EMA_DIM}")
-    figure, axes = load_pyplot().subplots(1, 2, figsize=(11, 4))
-    for panel, (title, curves) in zip(axes, panels):
+    drawn = []
+    for title, curves in panels:
         # Evenly spaced, for 0 and "full" have no place on a logarithmic axis.
         ticks = sorted({value for points in curves.values() for value in points}, key=lambda v: v if v >= 0 else 1e9)
+        lines_of_tasks = []
         for task, points in curves.items():
             means = [statistics.mean(r["scores"]["test_accuracy"] for r in runs) for runs in points.values()]
-            panel.plot([ticks.index(value) for value in points], means, marker="o", label=TASKS[task].title)
-        panel.set(xlabel=title, ylabel="test accuracy, %")
-        panel.set_xticks(range(len(ticks)), [label_of(value) for value in ticks])
-        panel.grid(True, alpha=0.3)
-        panel.legend()
-    save(figure, output)
+            places = [ticks.index(value) for value in points]
+            lines_of_tasks.append(Line(list(zip(places, means)), TASKS[task].title, {"marker": "o"}))
+        axes = {"xlabel": title, "ylabel": "test accuracy, %"}
+        drawn.append(Panel(lines_of_tasks, axes, list(map(label_of, ticks)), legend={}))
+    draw_panels(drawn, output, (11, 4))
     return lines, used
 
 

@@ -1,13 +1,13 @@
 """MEGA's Figure 5: the attention functions, and validation curves on Pathfinder with them."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import torch
 
 from fairseq_mega.lab.evaluate.lra_runs import Result, mega
 from fairseq_mega.lab.report.lra_figure import figure_report
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.ops.attention.reference import laplace
 
 
@@ -31,26 +31,22 @@ def figure5(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
     used = [run for runs in found.values() for run in runs]
     if not used:
         raise ValueError(f"no result of MEGA on Pathfinder with --chunk {chunk}")
-    figure, (left, panel) = load_pyplot().subplots(1, 2, figsize=(11, 4), gridspec_kw={"width_ratios": (4, 7)})
-    for number, (function, points) in enumerate(functions().items()):
-        left.plot(*zip(*points), color=f"C{number}", label=function)
-    left.set(xlabel="score", ylabel="weight", ylim=(-0.1, 2.1), title="Attention functions")
-    left.grid(True, alpha=0.3)
-    left.legend()
+    left = [Line(points, name, {"color": f"C{number}"}) for number, (name, points) in enumerate(functions().items())]
+    right = []
     lines = ["Pathfinder, validation accuracy: last, best, largest fall from one validation to the next"]
     for number, (function, runs) in enumerate(found.items()):
         for run in runs:
-            curve: List[Dict[str, Any]] = run["curve"]
-            accuracies = [point["accuracy"] for point in curve]
+            curve = [(point["updates"], point["accuracy"]) for point in run["curve"]]
+            accuracies = [accuracy for _, accuracy in curve]
             name = f"{function}, seed {run['seed']}"
             style = {"color": f"C{number}", "marker": "." if len(curve) < 20 else None, "alpha": 0.8}
-            panel.plot([point["updates"] for point in curve], accuracies, label=name, **style)
+            right.append(Line(curve, name, style))
             fall = max((before - after for before, after in zip(accuracies, accuracies[1:])), default=0.0)
             lines.append(f"{name:<18} {accuracies[-1]:>7.2f} {max(accuracies):>7.2f} {max(fall, 0.0):>7.2f}")
-    panel.set(xlabel="updates", ylabel="validation accuracy, %", title="Pathfinder")
-    panel.grid(True, alpha=0.3)
-    panel.legend()
-    save(figure, output)
+    of_functions = {"xlabel": "score", "ylabel": "weight", "ylim": (-0.1, 2.1), "title": "Attention functions"}
+    of_training = {"xlabel": "updates", "ylabel": "validation accuracy, %", "title": "Pathfinder"}
+    panels = [Panel(left, of_functions, legend={}), Panel(right, of_training, legend={})]
+    draw_panels(panels, output, (11, 4), widths=(4, 7))
     return lines, used
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report
 from fairseq_mega.lab.runs.results import read_results
 
@@ -29,14 +29,15 @@ def curves(results: Sequence[Dict[str, Any]], chunk: int, segments: int) -> Tupl
 
 def plot(context: Points, chunks: Points, output: Path) -> None:
     """Draw both curves side by side to an image file."""
-    figure, panels = load_pyplot().subplots(1, 2, figsize=(11, 4))
-    for panel, points, label in zip(panels, (context, chunks), ("context (mean tokens of a segment)", "chunk size")):
-        panel.plot([x for x, _ in points], [y for _, y in points], marker="o")
-        panel.set(xlabel=label, ylabel="test perplexity")
-        panel.grid(True, alpha=0.3)
-    if max(x for x, _ in context) > 20 * min(x for x, _ in context):
-        panels[0].set_xscale("log")
-    save(figure, output)
+    wide = max(x for x, _ in context) > 20 * min(x for x, _ in context)
+    panels = []
+    for points, title, scale in (
+        (context, "context (mean tokens of a segment)", "log" if wide else "linear"),
+        (chunks, "chunk size", "linear"),
+    ):
+        axes = {"xlabel": title, "ylabel": "test perplexity", "xscale": scale}
+        panels.append(Panel([Line(points, style={"marker": "o"})], axes))
+    draw_panels(panels, output, (11, 4))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.published import paper_values, row_title
-from fairseq_mega.lab.runs.plotting import load_pyplot, save
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
 from fairseq_mega.lab.runs.text_tables import Table
@@ -105,11 +105,8 @@ def run_figure(options: argparse.Namespace) -> None:
         raise ResultError(f"{options.results} has no result over contexts: run the recipe megalodon/figure5")
     rows = [[f"{context:,}", f"{score:.3f}"] for context, score in points]
     show(options, [Table(["MEGALODON, Figure 5, context", "test perplexity"], rows)], results)
-    figure, panel = load_pyplot().subplots(figsize=(6, 4))
-    panel.plot(*zip(*points), marker="o")
-    panel.set(xlabel="context (tokens)", ylabel="test perplexity", xscale="log")
-    panel.grid(True, alpha=0.3)
-    save(figure, options.output)
+    axes = {"xlabel": "context (tokens)", "ylabel": "test perplexity", "xscale": "log"}
+    draw_panels([Panel([Line(points, style={"marker": "o"})], axes)], options.output, (6, 4))
     warn_of_smoke(options)
 
 
