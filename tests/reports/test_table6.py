@@ -32,8 +32,8 @@ def test_the_paper() -> None:
     want = {"ResNet-152": "78.3", "ViT-B, 384 pixels": "77.9", "DeiT-B": "81.80", "MEGA": "82.31"}
     assert {name: values[1] for name, values in table6.PAPER.items()} == want
     rows = {"ResNet-152": 78.3, "ViT-B, 384 pixels": 77.9, "DeiT-B": 81.8, "MEGA": 82.3, "MEGALODON": 83.1}
-    paper = {name: round(float(values[1]), 1) for name, values in megalodon_classifiers.IMAGES.paper.items()}
-    assert paper == rows and megalodon_classifiers.IMAGES.paper["MEGALODON"][0] == "90M"
+    paper = {name: round(float(values[1]), 1) for name, values in megalodon_classifiers.IMAGES.paper.rows.items()}
+    assert paper == rows and megalodon_classifiers.IMAGES.paper.rows["MEGALODON"][0] == "90M"
 
 
 def test_measured_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

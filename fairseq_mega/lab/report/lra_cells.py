@@ -42,6 +42,14 @@ def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[s
     return [[name, *map(cell, cells), *last], ["  runs that left chance", *map(learned, cells), *[""] * len(last)]]
 
 
+def speech_rows(name: str, results: Sequence[Result]) -> List[List[str]]:
+    """Parameters and accuracy under the paper's, and the seeds that left chance; one row where there is nothing yet."""
+    if not results:
+        return [[name, "-", "not yet"]]
+    first = [name, f"{results[0]['settings']['parameters']:,}", cell(results)]
+    return [first, ["  runs that left chance", "", learned(results)]]
+
+
 def run_table(results: Sequence[Result]) -> Table:
     """A row per setting: its runs, their early accuracy, time and memory, and what they were trained on."""
     titles = ["seeds", "updates", "of", "early valid.", "at epoch", "s per epoch", "peak GiB", "parameters"]

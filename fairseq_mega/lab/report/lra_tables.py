@@ -6,8 +6,9 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, LRA, TASKS, Result, mega, scaling_of, select
 from fairseq_mega.lab.recipes.catalogue import find
-from fairseq_mega.lab.recipes.published import paper_values, row_title
-from fairseq_mega.lab.report.lra_cells import average, cell, learned, measured_rows, notes, run_lines, run_table
+from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.report.lra_cells import average, measured_rows, notes, run_lines, run_table, speech_rows
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table
@@ -42,37 +43,46 @@ PAPER4 = {
 }
 
 
-def speed_cells(speed: Optional[Result], name: str) -> List[str]:
+TABLE_2 = PaperTable(
+    ["Table 2, test accuracy", *(TASKS[task].title for task in LRA), "average", "speed", "memory"],
+    PAPER2,
+    {**BASELINES, **SPEED_NAMES},
+    {title: recipe.values_from for title, model in BASELINES.items() for recipe in find(f"mega/table2/text/{model}")},
+)
+TABLE_3 = PaperTable(["Table 3, test accuracy", "Text", "Image"], PAPER3, {name: name for name in PAPER3})
+TABLE_4 = PaperTable(
+    ["Table 4, test accuracy", "parameters", "SC10"],
+    PAPER4,
+    {"MEGA-chunk base": "mega-base", "MEGA-chunk big": "mega-big"},
+)
+
+
+def speed_cells(speed: Optional[Result], model: str) -> List[str]:
     """Speed and memory of a model beside those of the first one that was measured."""
     scores = speed["scores"] if speed is not None else {}
-    keys = [f"{SPEED_NAMES.get(name)} {column}" for column in ("speed", "memory")]
+    keys = [f"{model} {column}" for column in ("speed", "memory")]
     return [f"{scores[key]:.2f}x" if key in scores else "-" for key in keys]
 
 
 def table2(results: Sequence[Result], speed: Optional[Result] = None) -> Table:
     """Accuracy of all tasks; MEGA-chunk once more for chunks that are not the paper's."""
-    columns = ["Table 2, test accuracy", *(TASKS[task].title for task in LRA), "average", "speed", "memory"]
-    values_from = {recipe.cell["model"]: recipe.values_from for recipe in find("mega/table2")}
-    rows: List[List[str]] = []
-    for name, paper in PAPER2.items():
-        trained = name in (*SPEED_NAMES, *BASELINES)
-        rows.append([row_title(name, trained, values_from.get(BASELINES.get(name, ""), "")), *paper])
-        if not trained:
-            continue
-        cells = [
-            select(results, task=task, model=BASELINES[name])
-            if name in BASELINES
-            else mega(results, task, TASKS[task].chunk if name == "MEGA-chunk" else -1)
-            for task in LRA
-        ]
-        rows += measured_rows("  measured", cells, [average(cells), *speed_cells(speed, name)])
+
+    def measured(model: str) -> Rows:
+        cells = [select(results, task=task, model=model) for task in LRA]
+        if model in ("mega", "mega-chunk"):
+            chunked = model == "mega-chunk"
+            cells = [mega(results, task, TASKS[task].chunk if chunked else -1) for task in LRA]
+        return measured_rows("  measured", cells, [average(cells), *speed_cells(speed, model)])
+
+    table = TABLE_2.beside(measured)
+    rows = [*table.rows]
     usual = {task: {-1, TASKS[task].chunk} for task in LRA}
     others = {result["settings"]["chunk"] for task in LRA for result in select(results, task=task, model="mega")}
     for chunk in sorted(others):
         cells = [[] if chunk in usual[task] else mega(results, task, chunk) for task in LRA]
         if any(cells):
             rows += measured_rows(f"MEGA-chunk, C = {chunk}, measured", cells, ["-", "-", "-"])
-    return Table(columns, rows)
+    return Table(table.columns, rows)
 
 
 def speed_note(speed: Optional[Result]) -> List[str]:
@@ -87,28 +97,25 @@ def speed_note(speed: Optional[Result]) -> List[str]:
 def table3(results: Sequence[Result], chunk: int) -> Table:
     """Accuracy of the attention functions."""
     attention = "full attention" if chunk < 0 else f"chunks of {chunk}"
-    rows: List[List[str]] = []
-    for function, paper in PAPER3.items():
+
+    def measured(function: str) -> Rows:
         cells = [mega(results, task, chunk, function) for task in ("text", "image")]
-        rows.append([f"{function}, paper", *paper])
-        rows += measured_rows(f"  measured, {attention}", cells, [])
-    return Table(["Table 3, test accuracy", "Text", "Image"], rows)
+        return measured_rows(f"  measured, {attention}", cells, [])
+
+    return TABLE_3.beside(measured)
 
 
 def table4(results: Sequence[Result], chunk: int) -> Table:
     """Parameters and accuracy on raw speech."""
-    rows: List[List[str]] = []
-    for name, paper in PAPER4.items():
-        rows.append([row_title(name, name.startswith("MEGA")), *paper])
-        if name.startswith("MEGA"):
-            runs = select(results, task="speech", model=f"mega-{name.split()[-1]}", chunk=chunk)
-            for scaling in sorted({scaling_of(run) for run in runs}) or [""]:
-                found = [run for run in runs if scaling_of(run) == scaling]
-                size = f"{found[0]['settings']['parameters']:,}" if found else "-"
-                title = f"  measured, C = {chunk}{scaling}"
-                rows.append([title, size, cell(found) if found else "not yet"])
-                rows += [["  runs that left chance", "", learned(found)]] if found else []
-    return Table(["Table 4, test accuracy", "parameters", "SC10"], rows)
+
+    def measured(model: str) -> Rows:
+        runs, rows = select(results, task="speech", model=model, chunk=chunk), []
+        for scaling in sorted({scaling_of(run) for run in runs}) or [""]:
+            found = [run for run in runs if scaling_of(run) == scaling]
+            rows += speech_rows(f"  measured, C = {chunk}{scaling}", found)
+        return rows
+
+    return TABLE_4.beside(measured)
 
 
 def print_table(

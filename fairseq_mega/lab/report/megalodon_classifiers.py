@@ -5,10 +5,11 @@ from functools import partial
 from typing import Callable, Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, LRA, TASKS, Result, select
-from fairseq_mega.lab.recipes.published import paper_values, row_title
+from fairseq_mega.lab.recipes.published import paper_values
 from fairseq_mega.lab.report import table6 as imagenet
-from fairseq_mega.lab.report.lra_cells import average, cell, learned, measured_rows
+from fairseq_mega.lab.report.lra_cells import average, measured_rows, speech_rows
 from fairseq_mega.lab.report.lra_tables import PAPER2, PAPER4, print_table
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results
 from fairseq_mega.lab.runs.text_tables import Table
 
@@ -22,15 +23,27 @@ PAPER6: Dict[str, Tuple[str, ...]] = {
     "MEGALODON": (*published("table6", "megalodon", LRA), "88.63"),
     "MEGALODON-chunk": (*published("table6", "megalodon_chunk", LRA), "87.62"),
 }
+TABLE_6 = PaperTable(
+    ["MEGALODON, Table 6, test accuracy", *(TASKS[task].title for task in LRA), "average"],
+    PAPER6,
+    {"Transformer": None, "MEGA-chunk": None, "MEGA": None, "MEGALODON": "full", "MEGALODON-chunk": "chunked"},
+)
 PAPER7 = {**PAPER4, "MEGALODON-chunk": ("300K", *published("table7", "megalodon", ["speech"]))}
+TABLE_7 = PaperTable(
+    ["MEGALODON, Table 7, test accuracy", "parameters", "SC10"],
+    PAPER7,
+    {"MEGA-chunk base": None, "MEGA-chunk big": None, "MEGALODON-chunk": "chunked"},
+)
 INTERPRETATION = "measured rows: our interpretation, as the paper leaves the architecture of classifiers open"
 IMAGES = imagenet.ImageTable(
-    "MEGALODON, Table 4, ImageNet-1k",
-    {  # of MEGA and others it repeats MEGA's Table 6
-        **imagenet.PAPER,
-        "MEGALODON": ("90M", *published("table4", "megalodon", ["imagenet"], "top1_accuracy")),
-    },
-    {"MEGALODON": "megalodon"},
+    PaperTable(
+        imagenet.columns("MEGALODON, Table 4, ImageNet-1k"),
+        {  # of MEGA and others it repeats MEGA's Table 6
+            **imagenet.PAPER,
+            "MEGALODON": ("90M", *published("table4", "megalodon", ["imagenet"], "top1_accuracy")),
+        },
+        {"DeiT-B": None, "MEGA": None, "MEGALODON": "megalodon"},
+    ),
     "megalodon_table4_imagenet.sh",
     (imagenet.NOTE, INTERPRETATION),
 )
@@ -43,24 +56,18 @@ def megalodon(results: Sequence[Result], task: str, chunk: int) -> List[Result]:
 
 def table6(results: Sequence[Result]) -> Table:
     """Accuracy of all tasks."""
-    rows: List[List[str]] = []
-    for name, paper in PAPER6.items():
-        rows.append([row_title(name, name == "Transformer" or name.startswith("MEGA")), *paper])
-        if name.startswith("MEGALODON"):
-            chunked = name.endswith("chunk")
-            cells = [megalodon(results, task, TASKS[task].chunk if chunked else -1) for task in LRA]
-            rows += measured_rows("  measured", cells, [average(cells)])
-    return Table(["MEGALODON, Table 6, test accuracy", *(TASKS[task].title for task in LRA), "average"], rows)
+
+    def measured(attention: str) -> Rows:
+        chunks = [TASKS[task].chunk if attention == "chunked" else -1 for task in LRA]
+        cells = [megalodon(results, task, chunk) for task, chunk in zip(LRA, chunks)]
+        return measured_rows("  measured", cells, [average(cells)])
+
+    return TABLE_6.beside(measured)
 
 
 def table7(results: Sequence[Result]) -> Table:
     """Parameters and accuracy on raw speech."""
-    rows = [[row_title(name, name.startswith("MEGA")), *paper] for name, paper in PAPER7.items()]
-    found = megalodon(results, "speech", TASKS["speech"].chunk)
-    size = f"{found[0]['settings']['parameters']:,}" if found else "-"
-    rows.append(["  measured", size, cell(found) if found else "not yet"])
-    rows += [["  runs that left chance", "", learned(found)]] if found else []
-    return Table(["MEGALODON, Table 7, test accuracy", "parameters", "SC10"], rows)
+    return TABLE_7.beside(lambda _: speech_rows("  measured", megalodon(results, "speech", TASKS["speech"].chunk)))
 
 
 def run(options: argparse.Namespace, table: Callable[[Sequence[Result]], Table], tasks: Sequence[str]) -> None:

@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from fairseq_mega.lab.recipes.published import paper_values, row_title
+from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
@@ -52,31 +53,34 @@ PAPERS = {
         ),
     ),
 }
-TRAINED = ("Transformer", "MEGA", "MEGALODON")  # the rows that recipes of either paper train
+TRAINED = {"Transformer": None, "MEGA": None, "MEGALODON": "megalodon"}  # see PaperTable
 
 
 def table(results: Sequence[Dict[str, Any]], paper: Paper) -> Table:
     """The paper's rows, and the measured ones under them."""
-    rows = [[row_title(name, name in TRAINED), size, value, "-", "-"] for name, size, value in paper.rows]
+    score = f"test {paper.metric.replace('_', ' ')}"
+    columns = [f"MEGALODON, {paper.title}", "parameters", score, "tokens/s", "updates"]
+    columns += ["validation"] if paper.validation else []
+    published = {name: filled([size, value], paper, name) for name, size, value in paper.rows}
+    return PaperTable(columns, published, TRAINED).beside(lambda _: measured(results, paper))
+
+
+def measured(results: Sequence[Dict[str, Any]], paper: Paper) -> Rows:
+    """A row for each result, or one that says there is nothing yet."""
+    rows = []
     for result in results:
         settings, scores = result["settings"], result["scores"]
         name = "  measured" + ("" if result["seed"] is None else f", seed {result['seed']}")
         updates = f"{settings['max_update']:,}" if settings.get("max_update") else "-"
         score, speed = f"{scores[paper.metric]:.2f}", f"{scores['tokens_per_second']:,.0f}"
-        rows.append([name, f"{settings['parameters']:,}", score, speed, updates])
-    rows += [] if results else [["  measured", "-", "not yet", "-", "-"]]
-    titles = [
-        f"MEGALODON, {paper.title}",
-        "parameters",
-        f"test {paper.metric.replace('_', ' ')}",
-        "tokens/s",
-        "updates",
-    ]
-    if paper.validation:
-        titles.append("validation")
-        for row in rows:
-            row.append(paper.validation.get(row[0].rpartition(", ")[0], "-"))
-    return Table(titles, rows)
+        rows.append([name, *filled([f"{settings['parameters']:,}", score, speed, updates], paper)])
+    return rows or [["  measured", *filled(["-", "not yet"], paper)]]
+
+
+def filled(cells: List[str], paper: Paper, name: str = "") -> List[str]:
+    """Cells with a dash for each that is absent, and the validation set's, where the table has it, at the end."""
+    row = [*cells, *["-"] * (4 - len(cells))]
+    return [*row, paper.validation.get(name, "-")] if paper.validation else row
 
 
 def run_table(options: argparse.Namespace, name: str) -> None:

@@ -4,9 +4,9 @@ import argparse
 from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, LRA, TASKS, mega, partial, select
-from fairseq_mega.lab.recipes.published import row_title
 from fairseq_mega.lab.report import lra_tables, table5, table6, table7
 from fairseq_mega.lab.report.lra_cells import average, cell
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.text_tables import Table
 
@@ -52,13 +52,12 @@ def perplexity(model: str, language: Results) -> str:
 
 def table(arena: Results, translations: Results, language: Results, images: Results = ()) -> Table:
     """The paper's rows, and under those that have recipes what was measured."""
-    rows = []
-    for name, values in paper().items():
-        rows.append([row_title(name, name != "S4"), *values])
-        if name != "S4":
-            found = measured(name, arena, translations, language, images)
-            rows.append(["  measured", *(found if set(found) != {"-"} else ["not yet", *found[1:]])])
-    return Table(COLUMNS, rows)
+
+    def rows(model: str) -> Rows:
+        found = measured(model, arena, translations, language, images)
+        return [["  measured", *(found if set(found) != {"-"} else ["not yet", *found[1:]])]]
+
+    return PaperTable(COLUMNS, paper(), {"Transformer": "Transformer", "MEGA": "MEGA"}).beside(rows)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,9 +1,10 @@
 """MEGA's Table 5: WikiText-103 perplexity and enwik8 bits per character, measured beside the paper's."""
 
 import argparse
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Sequence
 
-from fairseq_mega.lab.recipes.published import paper_values, row_title
+from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.text_tables import Table
 
@@ -23,33 +24,42 @@ PAPER = {
         ("MEGA", "39M", *paper_values("table5", "mega", ["enwik8"], "bits_per_token"), "-"),
     ),
 }
-TRAINED = ("Transformer, adaptive (Baevski and Auli)", "MEGA")  # the rows that recipes train
+TRAINED = {  # see PaperTable; all that was measured on a data set stands under MEGA's row
+    "wikitext103, Transformer, adaptive (Baevski and Auli)": None,
+    "wikitext103, MEGA": "wikitext103",
+    "enwik8, MEGA": "enwik8",
+}
 SCORE = {"wikitext103": ("perplexity", "perplexity", 2), "enwik8": ("bits_per_token", "bits per character", 3)}
 
 
 def table(results: Sequence[Dict[str, Any]]) -> Table:
     """The paper's rows, and the measured ones under them."""
-    found: List[List[str]] = []
-    for task, rows in PAPER.items():
-        metric, title, digits = SCORE[task]
-        found += [
-            [row_title(f"{task}, {name}", name in TRAINED), size, title, score, speed, "-"]
-            for name, size, score, speed in rows
-        ]
-        measured = [result for result in results if result["label"].partition(".")[0] == task]
-        for result in measured:
-            settings, scores = result["settings"], result["scores"]
-            if result["label"].split(".")[1:2] == ["transformer"]:
-                name = f"  Transformer, measured (context of at least {settings['context_window']})"
-            else:
-                name = f"  MEGA, measured (K = {settings['segments']}, chunk {settings['chunk_size']})"
-            name += "" if result["seed"] is None else f", seed {result['seed']}"
-            updates = f"{settings['max_update']:,}" if settings.get("max_update") else "-"
-            score, speed = f"{scores[metric]:.{digits}f}", f"{scores['tokens_per_second']:,.0f}"
-            found.append([name, f"{settings['parameters']:,}", title, score, speed, updates])
-        if not measured:
-            found.append(["  MEGA, measured", "-", title, "not yet", "-", "-"])
-    return Table(["Table 5", "parameters", "score", "test", "tokens/s", "updates"], found)
+    published = {
+        f"{task}, {name}": [size, SCORE[task][1], score, speed, "-"]
+        for task, rows in PAPER.items()
+        for name, size, score, speed in rows
+    }
+    columns = ["Table 5", "parameters", "score", "test", "tokens/s", "updates"]
+    return PaperTable(columns, published, TRAINED).beside(lambda task: measured(results, task))
+
+
+def measured(results: Sequence[Dict[str, Any]], task: str) -> Rows:
+    """A row for each result of a data set, or one that says there is nothing yet."""
+    metric, title, digits = SCORE[task]
+    rows = []
+    for result in results:
+        if result["label"].partition(".")[0] != task:
+            continue
+        settings, scores = result["settings"], result["scores"]
+        if result["label"].split(".")[1:2] == ["transformer"]:
+            name = f"  Transformer, measured (context of at least {settings['context_window']})"
+        else:
+            name = f"  MEGA, measured (K = {settings['segments']}, chunk {settings['chunk_size']})"
+        name += "" if result["seed"] is None else f", seed {result['seed']}"
+        updates = f"{settings['max_update']:,}" if settings.get("max_update") else "-"
+        score, speed = f"{scores[metric]:.{digits}f}", f"{scores['tokens_per_second']:,.0f}"
+        rows.append([name, f"{settings['parameters']:,}", title, score, speed, updates])
+    return rows or [["  MEGA, measured", "-", title, "not yet", "-", "-"]]
 
 
 def run(options: argparse.Namespace) -> None:

@@ -2,12 +2,13 @@
 
 import argparse
 import functools
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import partial, select
 from fairseq_mega.lab.prepare.classification.imagenet import IMAGES
-from fairseq_mega.lab.recipes.published import paper_values, row_title
+from fairseq_mega.lab.recipes.published import paper_values
 from fairseq_mega.lab.report.lra_cells import spread
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
 from fairseq_mega.lab.runs.text_tables import Table
@@ -29,21 +30,24 @@ class ImageTable(NamedTuple):
     """A table of accuracies on ImageNet.
 
     Attributes:
-        title: of its first column.
-        paper: its rows, with parameters and top-1 accuracy.
-        trained: the rows that have recipes, with the models of these.
+        paper: the table, whose trained rows name the models of recipes.
         script: that fills it.
         notes: below it.
     """
 
-    title: str
-    paper: Mapping[str, Tuple[str, ...]]
-    trained: Mapping[str, str]
+    paper: PaperTable
     script: str
     notes: Tuple[str, ...] = (NOTE,)
 
 
-TABLE = ImageTable("Table 6, ImageNet-1k", PAPER, {"DeiT-B": "deit_b", "MEGA": "mega"}, "mega_table6_imagenet.sh")
+def columns(title: str) -> Sequence[str]:
+    """The titles of a table of ImageNet."""
+    return title, "parameters", "top-1 accuracy"
+
+
+TABLE = ImageTable(
+    PaperTable(columns("Table 6, ImageNet-1k"), PAPER, {"DeiT-B": "deit_b", "MEGA": "mega"}), "mega_table6_imagenet.sh"
+)
 
 
 def other_images(result: Dict[str, Any]) -> bool:
@@ -59,24 +63,24 @@ def accuracy(results: Results) -> str:
     return spread([result["scores"]["top1_accuracy"] for result in results]) + star
 
 
+def measured_rows(results: Results, model: str) -> Rows:
+    """A row for each checkpoint of a model that was scored, or one that says there is nothing yet."""
+    rows: Rows = []
+    for checkpoint, title in CHECKPOINTS.items():
+        scored = select(results, model=model, checkpoint=checkpoint)
+        if scored:
+            rows.append([f"  measured, {title}", f"{scored[0]['settings']['parameters']:,}", accuracy(scored)])
+    return rows or [["  measured", "-", "not yet"]]
+
+
 def table(results: Results, kind: ImageTable = TABLE) -> Table:
     """The paper's rows, and under those of recipes the measured ones."""
-    rows: List[List[str]] = []
-    for name, values in kind.paper.items():
-        rows.append([row_title(name, name in kind.trained or name in TABLE.trained), *values])
-        found = select(results, model=kind.trained.get(name))
-        for checkpoint, title in CHECKPOINTS.items():
-            scored = select(found, checkpoint=checkpoint)
-            if scored:
-                rows.append([f"  measured, {title}", f"{scored[0]['settings']['parameters']:,}", accuracy(scored)])
-        if name in kind.trained and not found:
-            rows.append(["  measured", "-", "not yet"])
-    return Table([kind.title, "parameters", "top-1 accuracy"], rows)
+    return kind.paper.beside(functools.partial(measured_rows, results))
 
 
 def run(options: argparse.Namespace, kind: ImageTable) -> None:
     """Print a table, and where the results in it come from."""
-    models = list(kind.trained.values())
+    models = [model for model in kind.paper.trained.values() if model is not None]
     results = [result for result in given_results(options, BENCHMARK) if result["settings"]["model"] in models]
     if not results:
         name = BENCHMARK + ("-smoke" if options.smoke else "")

@@ -4,7 +4,8 @@ import argparse
 import statistics
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.recipes.published import paper_values, row_title
+from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
 from fairseq_mega.lab.runs.text_tables import Table
@@ -61,18 +62,17 @@ def measured_cells(results: Sequence[Dict[str, Any]], recipe: str, checkpoint: s
 
 def table(results: Sequence[Dict[str, Any]]) -> Table:
     """Return the table: the paper's rows, and under those of recipes the measured ones."""
+
+    def measured(recipe: str) -> Rows:
+        cells = {name: measured_cells(results, recipe, checkpoint) for checkpoint, name in CHECKPOINTS.items()}
+        rows = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
+        return rows or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]
+
     titles = [f"{direction} {name}" for direction in DIRECTIONS for _metric, name in METRICS]
-    rows: List[List[str]] = []
-    for model, scores in PAPER.items():
-        values = ("-" if score is None else f"{score:.2f}" for score in scores)
-        rows.append([row_title(model, model in TRAINED), *values])
-        if model in TRAINED:
-            cells = {
-                name: measured_cells(results, TRAINED[model], checkpoint) for checkpoint, name in CHECKPOINTS.items()
-            }
-            measured = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
-            rows += measured or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]
-    return Table(["newstest2014, BLEU", *titles], rows)
+    published = {
+        model: ["-" if score is None else f"{score:.2f}" for score in scores] for model, scores in PAPER.items()
+    }
+    return PaperTable(["newstest2014, BLEU", *titles], published, TRAINED).beside(measured)
 
 
 def run(options: argparse.Namespace) -> None:
