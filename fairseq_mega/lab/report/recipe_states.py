@@ -126,7 +126,7 @@ def ours_of(state: State) -> str:
 
 
 def told_elsewhere(recipe: Recipe) -> str:
-    """What tells the results of a recipe that have no row here: nothing for others."""
+    """Name the place of results that have no row here; nothing for other recipes."""
     if recipe.script is not None:
         return "its script tells"
     return "its example tells" if "benchmark" in recipe.evaluate else ""

@@ -92,7 +92,7 @@ def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
 
 
 def belongs(other: Recipe, recipe: Recipe) -> bool:
-    """Whether the results of a recipe are those of another one's report, too: classifiers of the same paper are."""
+    """Return whether results of a recipe belong to the report of another: those of a paper's classifiers do."""
     papers = {one.name.partition("/")[0] for one in (other, recipe)}
     kinds = {one.evaluate["kind"] for one in (other, recipe)}
     return other.report == recipe.report or (len(papers) == 1 and kinds == {"classifier"})

@@ -50,12 +50,12 @@ class Setting(NamedTuple):
         return recipe.evaluate if self.group == EVALUATE else recipe.config[self.group]
 
     def changes(self, recipe: Recipe) -> bool:
-        """Whether a recipe is meant and has the option."""
+        """Return whether a recipe is meant and has the option."""
         named = fnmatchcase(f"/{recipe.name}/", f"*/{self.scope}/*")
         return named and self.option not in ("_name", "kind") and self.option in self.options_of(recipe)
 
     def is_told(self, recipe: Recipe) -> bool:
-        """Whether the cell of a recipe that is changed says so."""
+        """Return whether the cell of a changed recipe shows the setting."""
         return IN_CELL.get(self.key) in recipe.cell
 
 
@@ -129,7 +129,7 @@ def whole_numbers(option: str, text: str) -> List[int]:
 
 
 def facts(recipe: Recipe) -> Dict[str, str]:
-    """By what a recipe is chosen: the last part of its name, and its cell."""
+    """Return the entries that choose a recipe: the last part of its name, and its cell."""
     return {"name": recipe.name.rpartition("/")[2], **{key: str(value) for key, value in recipe.cell.items()}}
 
 

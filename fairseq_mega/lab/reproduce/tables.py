@@ -29,7 +29,7 @@ def options_of(name: str) -> Container[str]:
 
 
 def is_drawn(recipe: Recipe) -> bool:
-    """Whether the report of a recipe is a plot."""
+    """Return whether the report of a recipe is a plot."""
     return "--output" in options_of(recipe.report)
 
 
@@ -60,12 +60,12 @@ def print_report(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishe
 
 
 def taken(name: str, known: Dict[str, Any]) -> List[str]:
-    """Those of the options that a report has, with their values."""
+    """Return the options that a report has, with their values."""
     return [word for option, value in known.items() if option in options_of(name) for word in (option, str(value))]
 
 
 def panels(evaluate: Dict[str, Any]) -> Dict[str, Any]:
-    """What the panels of a figure have in common: the chunk of the first, the segments of the last."""
+    """Return the chunk of the first panel of a figure, and the segments of the last."""
     contexts = evaluate.get("contexts", [{}])
     found = {"--chunk": contexts[0].get("chunk_size"), "--segments": contexts[-1].get("segments")}
     return {option: values[0] for option, values in found.items() if values}
@@ -97,7 +97,7 @@ def score_checkpoint(recipes: Sequence[Recipe], options: argparse.Namespace, wis
 
 
 def draws_one_model(recipe: Recipe) -> bool:
-    """Whether the report of a recipe plots the scores of one language model."""
+    """Return whether the report of a recipe plots the scores of one language model."""
     return is_drawn(recipe) and "--label" in options_of(recipe.report)
 
 

@@ -71,7 +71,7 @@ class Wishes:
         return {setting.key: setting.text for setting in self.settings if setting.changes(recipe)}
 
     def conditions(self, recipe: Recipe) -> Dict[str, Any]:
-        """What a result of a recipe was measured under, and its table wants: not the seed, and what its cell tells."""
+        """Return the conditions of a result that its table requires: not the seed, and not what its cell shows."""
         own = [setting for setting in self.settings if setting.changes(recipe) and not setting.is_told(recipe)]
         return {
             "max_update": self.max_update,
