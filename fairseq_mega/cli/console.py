@@ -4,7 +4,6 @@ Each runs the fairseq command of the same name with the right --user-dir. An err
 exit status is then 1 for files and 2 for values. FAIRSEQ_MEGA_TRACEBACK=1 keeps the traceback.
 """
 
-import glob
 import importlib
 import os
 import sys
@@ -53,19 +52,6 @@ def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
     return [*arguments, "--user-dir", ours]  # the last one counts
 
 
-def check_files(arguments: typing.Sequence[str]) -> None:
-    """Refuse a --restore-file that does not exist: fairseq would start anew and say so in one log line only.
-
-    Raises FileNotFoundError.
-    """
-    restore = option_value(arguments, "--restore-file")
-    if restore is None or restore == "checkpoint_last.pt" or "://" in restore:
-        return
-    shards = glob.escape(os.path.splitext(restore)[0]) + "*.pt"
-    if not os.path.isfile(restore) and not glob.glob(shards):
-        raise FileNotFoundError(f"--restore-file {restore} does not exist")
-
-
 def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
     """What the checkpoint of --path says of itself: a file that cannot be read is an error before anything else is.
 
@@ -90,7 +76,6 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
     try:
         origin = checkpoint_origin(command, given)
         check_arguments(command, given, origin)
-        check_files(given)
         sys.argv = [name, *with_user_dir(with_task(command, given, origin))]
         with explained_errors():
             importlib.import_module(COMMANDS[command]).cli_main()

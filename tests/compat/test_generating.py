@@ -126,6 +126,7 @@ TRANSLATORS = [
     ("generate", ["--constraints"], "--constraints: they stand behind the sentences"),
     ("generate", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
     ("interactive", ["--lm-path", "/nowhere"], "--lm-path /nowhere does not exist"),
+    ("generate", ["--sampling", "--sampling-topk", 1, "--sampling-topp", 0.99], "draw by the second alone; give one"),
     ("interactive", ["--lm-path", "{translator}"], "dict.txt, which does not exist: copy"),
     ("interactive", ["--skip-invalid-size-inputs-valid-test"], "every line has an answer here"),
     (

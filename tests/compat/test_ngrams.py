@@ -19,3 +19,12 @@ def test_words_that_would_repeat_what_was_generated(size: int, banned: set) -> N
     scores = NGramRepeatBlock(size, use_extension=False)(tokens, torch.zeros(2, 20), 2, 1, step=7)
     assert set(torch.nonzero(scores[0] == -torch.inf).flatten().tolist()) == banned
     assert torch.isfinite(scores[1]).all()
+
+
+def test_no_word_stands_twice() -> None:
+    """With size 1 every word that stands there is banned; the end of the sentence is not."""
+    tokens = torch.ones(2, 6, dtype=torch.long)
+    tokens[:, :4] = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 10]])
+    scores = NGramRepeatBlock(1, use_extension=False)(tokens, torch.zeros(2, 12), 2, 1, step=3)
+    banned = [set(torch.nonzero(row == -torch.inf).flatten().tolist()) for row in scores]
+    assert banned == [{5, 6, 7}, {8, 9, 10}]

@@ -35,6 +35,10 @@ REFUSED = [
     (["--keep-best-checkpoints", "2", "--disable-validation"], "--keep-best-checkpoints 2 acts after validations"),
     (["--finetune-from-model", "/"], "--finetune-from-model / is a folder: give the file of a checkpoint"),
     (["--continue-once", "/none"], "--continue-once /none does not exist: give the file of a checkpoint"),
+    (["--restore-file", "/none.pt"], "--restore-file /none.pt does not exist: give a file, or leave the option out"),
+    (["--restore-file", "checkpoint_best.pt"], "--restore-file checkpoint_best.pt does not exist"),
+    (["--bpe", "sentencepiece", "--sentencepiece-model", "/none"], "--sentencepiece-model /none does not exist"),
+    (["--bpe", "subword_nmt", "--bpe-codes", "/none"], "--bpe-codes /none does not exist: give a file"),
     (["--continue-once", "/"], "--continue-once / is a folder: give the file of a checkpoint"),
     (["--optimizer-overrides", "[1]"], "--optimizer-overrides [1]: give a dictionary, for instance"),
     ([METRIC, "nosuch"], "--best-checkpoint-metric nosuch is unknown: give loss, nll_loss, ppl, accuracy or bleu"),
@@ -45,6 +49,11 @@ REFUSED = [
     ([*BLEU, "--eval-bleu-args", "[4]"], "--eval-bleu-args [4]: give a dictionary of JSON"),
     ([*BLEU, "--eval-bleu-args", '{"nosuch": 1}'], "nosuch is no option of fairseq-generate: leave it out"),
     ([*BLEU, "--eval-bleu-args", '{"beam": 0}'], "--beam 0: give a whole number above 0"),
+    ([*BLEU, "--eval-bleu-detok-args", '{"traget_lang": "de"}'], "traget_lang is no option of --eval-bleu-detok space"),
+    (
+        [*BLEU, "--eval-bleu-detok", "moses", "--eval-bleu-detok-args", '{"traget_lang": "de"}'],
+        "traget_lang is no option of --eval-bleu-detok moses: leave it out",
+    ),
     ([*BLEU, "--eval-bleu-detok", "nosuch"], "--eval-bleu-detok nosuch is unknown: give one of moses, nltk, space"),
     (
         ["--eval-bleu-args", '{"beam": 4}'],
@@ -223,3 +232,11 @@ def test_words_of_hydra_are_ours(tiny_corpus, capsys, tmp_path) -> None:
     given = [str(tiny_corpus), *helpers.TINY_TRAINING, "--cpu", "--save-dir", str(tmp_path), "--bpe", "characters"]
     assert console.run("train", given) == console.FILE_ERROR
     assert "error: --bpe characters: fairseq has no place for it in the settings of" in capsys.readouterr().err
+
+
+def test_a_neighbour_is_no_file_to_restore(tmp_path: Path) -> None:
+    """Part 1 of a checkpoint in parts stands for the whole; a checkpoint of another number does not."""
+    for name, there in (("checkpoint1.pt", False), ("checkpoint-shard0.pt", True)):
+        (tmp_path / name.replace("1.", "10.")).touch()
+        wanted = tmp_path / name.replace("-shard0", "")
+        assert training_options._is_saved(str(wanted)) is there

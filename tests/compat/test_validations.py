@@ -412,3 +412,10 @@ def test_an_end_before_the_first_checkpoint_is_saved(
     due = 2 in options and "--keep-interval-updates" in options
     assert files == (["checkpoint_1_2.pt"] if due else ["checkpoint_last.pt"])
     assert ("before the first checkpoint was due" in output) is not due
+
+
+def test_another_beginning_is_told(train: Trainer, tmp_path: Path) -> None:
+    train("a", "--max-epoch", 1)
+    train("b", "--max-epoch", 1)
+    output = train("b", "--max-epoch", 2, "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
+    assert "a/checkpoint_last.pt is not read: the training goes on from" in output

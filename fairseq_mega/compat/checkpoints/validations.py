@@ -63,6 +63,11 @@ def _load_with_validations(
             delattr(function, name)
     suffix = trainer.checkpoint_suffix
     restored = restored_file(cfg, suffix)
+    if cfg.finetune_from_model and restored != cfg.finetune_from_model:
+        logger.warning(
+            f"--finetune-from-model {cfg.finetune_from_model} is not read: the training goes on from {restored}; give "
+            f"another --save-dir to begin with its weights"
+        )
     loaded = original(cfg, trainer, **options)
     subset = trainer.cfg.dataset.valid_subset.split(",")[0]
     now = {

@@ -200,6 +200,9 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
             "--constraints: they stand behind the sentences, after tabs, in the lines of fairseq-interactive; give the "
             "lines to that command"
         )
+    topk, topp = given.get("sampling_topk", -1), given.get("sampling_topp", -1.0)
+    if topk > 0 and topp > 0:
+        return f"--sampling-topk {topk} and --sampling-topp {topp:g}: fairseq would draw by the second alone; give one"
     problem = _unread(given, interactive)
     if problem is not None:
         return problem

@@ -1,5 +1,6 @@
 """Options of a training that fairseq ends over late, in a traceback, or reads past: schedules, metrics, BLEU."""
 
+import glob
 import json
 import logging
 import os
@@ -169,9 +170,21 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         if file is not None and "://" not in file and (lost or os.path.isdir(file)):
             problem = "does not exist" if lost else "is a folder"
             return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
+    for option in ("restore_file", "sentencepiece_model", "bpe_codes"):
+        file = given.get(option)
+        if isinstance(file, str) and not _is_saved(file):
+            return f"--{option.replace('_', '-')} {file} does not exist: give a file, or leave the option out"
     kinds = (_obstacle_of_criterion, _obstacle_of_schedule, _obstacle_of_bleu)
     problems = (obstacle_of(given) for obstacle_of in (*kinds, _obstacle_of_metric, _alone))
     return next(filter(None, problems), None)
+
+
+def _is_saved(file: str) -> bool:
+    """Return whether a file is there, whole or in parts of several processes; addresses are not looked up."""
+    if file == "checkpoint_last.pt" or "://" in file or os.path.isfile(file):
+        return True
+    stem, ending = os.path.splitext(file)
+    return bool(glob.glob(f"{glob.escape(stem)}-*{glob.escape(ending)}"))
 
 
 def _alone(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
@@ -258,7 +271,7 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
 
 
 def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    if given.get("task") != "masked_lm":
+    if given.get("task") != "masked_lm" or "tokens_per_sample" not in given:  # not before all options are known
         return None
     for name, reason in (
         ("mask_whole_words", "fairseq's masked_lm cannot build the model that knows words"),
@@ -304,6 +317,7 @@ def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Opti
 
 def _obstacle_of_bleu(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     from fairseq.data import encoders
+    from fairseq.data.encoders.moses_tokenizer import MosesTokenizerConfig
     from fairseq.dataclass.configs import GenerationConfig
 
     if not given.get("eval_bleu"):
@@ -319,9 +333,14 @@ def _obstacle_of_bleu(given: typing.Mapping[str, typing.Any]) -> typing.Optional
             values = None
         if not isinstance(values, dict):
             return f"{option} {text}: give a dictionary of JSON, for instance '{{\"beam\": 4}}'"
-        unknown = [key for key in values if key not in GenerationConfig.__dataclass_fields__]
-        if name == "eval_bleu_args" and unknown:
-            return f"{option} {text}: {unknown[0]} is no option of fairseq-generate: leave it out"
+        known, reader = GenerationConfig.__dataclass_fields__, "fairseq-generate"
+        if name == "eval_bleu_detok_args":
+            detokenizer = str(given["eval_bleu_detok"])
+            known = MosesTokenizerConfig.__dataclass_fields__ if detokenizer == "moses" else {}
+            reader = f"--eval-bleu-detok {detokenizer}"
+        unknown = [key for key in values if key not in known]
+        if unknown:
+            return f"{option} {text}: {unknown[0]} is no option of {reader}: leave it out"
         problem = ranges.out_of_range(values) if name == "eval_bleu_args" else None
         if problem is not None:
             return f"{option} {text}: {problem}"
