@@ -60,3 +60,16 @@ def test_machines_and_revisions() -> None:
     measured = {"hardware": {"processor": "CPU", "cores": 2, "gpus": ["A100"]}}
     assert provenance.machine_of(measured) == "1 x A100"
     assert provenance.revision_of({}) == "-"
+
+
+def test_table5_names_a_model_of_ones_own(tmp_path: Path, capsys: Any) -> None:
+    for model in ("mega", "mega-relu-gate"):
+        scores = {"bits_per_token": 1.5, "tokens_per_second": 3.0}
+        settings = {"parameters": 4, "segments": 50, "chunk_size": 8}
+        result = make_result("table5", f"enwik8.{model}.seed1", scores, 8, "command", 1, settings)
+        write_result(tmp_path / f"{model}.json", result)
+    assert command.main(["table5", str(tmp_path), "--format", "csv"]) == 0
+    names = [row[0].strip() for row in csv.reader(io.StringIO(capsys.readouterr().out)) if row]
+    assert {"MEGA, measured (K = 50, chunk 8), seed 1", "mega-relu-gate, measured (K = 50, chunk 8), seed 1"} <= {
+        *names
+    }

@@ -45,21 +45,23 @@ def table(results: Sequence[Dict[str, Any]]) -> Table:
 
 def measured(results: Sequence[Dict[str, Any]], task: str) -> Rows:
     """A row for each result of a data set, or one that says there is nothing yet."""
-    metric, title, digits = SCORE[task]
+    metric, unit, digits = SCORE[task]
     rows = []
     for result in results:
-        if result["label"].partition(".")[0] != task:
+        data, model = (*result["label"].split("."), "mega")[:2]
+        if data != task:
             continue
         settings, scores = result["settings"], result["scores"]
-        if result["label"].split(".")[1:2] == ["transformer"]:
+        if model == "transformer":
             name = f"  Transformer, measured (context of at least {settings['context_window']})"
         else:
-            name = f"  MEGA, measured (K = {settings['segments']}, chunk {settings['chunk_size']})"
+            title = "MEGA" if model == "mega" else model  # a recipe of one's own
+            name = f"  {title}, measured (K = {settings['segments']}, chunk {settings['chunk_size']})"
         name += "" if result["seed"] is None else f", seed {result['seed']}"
         updates = f"{settings['max_update']:,}" if settings.get("max_update") else "-"
         score, speed = f"{scores[metric]:.{digits}f}", f"{scores['tokens_per_second']:,.0f}"
-        rows.append([name, f"{settings['parameters']:,}", title, score, speed, updates])
-    return rows or [["  MEGA, measured", "-", title, "not yet", "-", "-"]]
+        rows.append([name, f"{settings['parameters']:,}", unit, score, speed, updates])
+    return rows or [["  MEGA, measured", "-", unit, "not yet", "-", "-"]]
 
 
 def run(options: argparse.Namespace) -> None:
