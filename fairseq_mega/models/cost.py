@@ -1,4 +1,4 @@
-"""What a model costs: its parameters, the operations of a pass, and the memory of a training step.
+"""Cost of a model: its parameters, the operations of a pass, and the memory of a training step.
 
 Models are those of :func:`fairseq_mega.models.on_paper.build`: nothing is computed, and nothing takes memory.
 """

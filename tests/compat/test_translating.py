@@ -32,7 +32,7 @@ TRANSLATIONS = {
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("code", ["zh", "zh_CN", "th", "de"])
 def test_sacrebleu_is_that_of_the_language(code: str, named: bool, tmp_path: Path) -> None:
-    """Whether the language is named, or the folder's."""
+    """A language that is named decides, and else the folder's."""
     (tmp_path / f"test.en-{code}.en.bin").touch()
     words = [str(tmp_path), "--path", "x", "--scoring", "sacrebleu", "--task", "translation"]
     words += ["--source-lang", "en", "--target-lang", code] if named else []
@@ -88,7 +88,7 @@ def test_bleu_of_a_validation_is_that_of_the_language(
 
 @pytest.mark.parametrize(("words", "bleu"), [((0, 0), 0.0), ((4, 0), 36.79), ((4, 4), 100.0), ((), None)])
 def test_a_validation_without_words_has_bleu_0(words: Sequence[int], bleu: Optional[float]) -> None:
-    """Where every translation is empty, as after the first updates; updates themselves have no BLEU."""
+    """Empty translations, as after the first updates, have BLEU 0; updates themselves have no BLEU."""
     task: Any = TranslationTask.__new__(TranslationTask)
     task.cfg = argparse.Namespace(eval_bleu=True)
     with metrics.aggregate() as found:

@@ -106,7 +106,7 @@ def test_enwik8_has_a_token_per_byte(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an interrupted binarisation left does no harm, and does not count as done; the text is not cut again."""
+    """Files of an interrupted binarisation do no harm and do not count as done; the text is not cut again."""
     binarise = binarised.run_command
 
     def interrupt(words: Sequence[str], *others: Any, **more: Any) -> None:

@@ -79,7 +79,7 @@ def test_a_setting_of_other_recipes_changes_no_conditions(tmp_path: Path) -> Non
 
 
 def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:
-    """Of one training; the second is not taken for done."""
+    """Two evaluations of one training have results of their own, and the second is not taken for done."""
     plain, other = run_of(FIGURE6, tmp_path), run_of(FIGURE6, tmp_path, f"evaluate.contexts={PANELS}")
     assert plain.folder == other.folder and results_of(plain) != results_of(other)
     assert plain.evaluation == "figure6" and other.evaluation.startswith("figure6-")

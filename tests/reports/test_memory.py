@@ -169,7 +169,7 @@ def test_adaptive_tables(ends: str, shares: Tuple[float, ...], tables: Dict[str,
 
 @needs_kernels
 def test_recomputed_layers_keep_their_inputs() -> None:
-    """Of all layers but one, whose pass is repeated."""
+    """All layers but one do, whose pass is repeated."""
     options = {**SHAPE, "_name": "mega_lm", "decoder_layers": 4}
     one, two, four = (training_step({**options, "decoder_layers": layers}, 500).token for layers in (1, 2, 4))
     assert four - two == 2 * (two - one) > 0

@@ -24,7 +24,7 @@ def _versions(inputs: Tuple[Any, ...]) -> List[int]:
 
 
 def _same_numbers(a: Tensor, b: Tensor) -> bool:
-    """Whether two contiguous tensors have one memory; the addresses of tensors without numbers do not tell."""
+    """Return whether two contiguous tensors have one memory; the addresses of tensors without numbers do not tell."""
     same = a.untyped_storage()._cdata == b.untyped_storage()._cdata and a.storage_offset() == b.storage_offset()
     return same and a.numel() == b.numel() and a.dtype == b.dtype
 

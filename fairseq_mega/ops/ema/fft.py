@@ -1,6 +1,6 @@
 """The damped EMA as a convolution by FFT, PyTorch's or that of the compiled kernels."""
 
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -33,34 +33,29 @@ def ema_torch_fft(
     Returns:
         (B, L, D).
     """
-    length = x.size(1)
     past, future = two_sided_kernel(
-        coefficients, length, bidirectional=bidirectional, shift=shift, truncation=truncation
+        coefficients, x.size(1), bidirectional=bidirectional, shift=shift, truncation=truncation
     )
     return fft_convolution(x, past, future)
 
 
-def ema_native_fft(
-    x: Tensor,
-    coefficients: EMACoefficients,
-    *,
-    bidirectional: bool = False,
-    shift: bool = False,
-    truncation: Optional[int] = None,
-) -> Tensor:
-    """The EMA as a convolution by the compiled kernels; arguments and result as :func:`ema_torch_fft`.
+def ema_native_fft(x: Tensor, coefficients: EMACoefficients, **directions: Any) -> Tensor:
+    """Convolve by the compiled kernels; arguments and result as :func:`ema_torch_fft`.
 
     x may be float32, bfloat16 or float16, up to 16384 steps; the coefficients are float32 or complex64.
     """
     length = x.size(1)
-    past, future = two_sided_kernel(
-        coefficients, length, bidirectional=bidirectional, shift=shift, truncation=truncation
-    )
+    past, future = two_sided_kernel(coefficients, length, **directions)
     return ring_convolution(x, ring_kernel(past, future, ring_size(length)))
 
 
 def two_sided_kernel(
-    coefficients: EMACoefficients, length: int, *, bidirectional: bool, shift: bool, truncation: Optional[int]
+    coefficients: EMACoefficients,
+    length: int,
+    *,
+    bidirectional: bool = False,
+    shift: bool = False,
+    truncation: Optional[int] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """The EMA's kernel at lags 0, 1, 2, ... (D, reach), and, if bidirectional, at lags -1, -2, ... (D, <= reach)."""
     kernel = ema_kernel(coefficients, length if truncation is None else min(truncation, length))  # (K, reach)

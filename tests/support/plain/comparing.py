@@ -43,7 +43,7 @@ def largest_difference(published: Dict[str, Any], converted: Dict[str, Any]) -> 
 
 
 def _difference_of_megalodon(ours: Any, weights: Dict[str, Tensor], published: Dict[str, Any]) -> float:
-    """Of the log probabilities of the published symbols, all of which are in the text."""
+    """Return that of the log probabilities of the published symbols, all of which are in the text."""
     config, moved = published["config"]["model"], "symbols" not in published
     symbols, length = weights["embed.weight"].size(0), 2 * config["chunk_size"] + 3
     draw = torch.Generator().manual_seed(SEED)
