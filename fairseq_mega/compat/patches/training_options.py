@@ -23,6 +23,15 @@ OF_TOKENS_AND_CLASSES = {  # criterions of fairseq that the models of this packa
 ADAPTIVE = ("adaptive_softmax_dropout", "adaptive_softmax_factor", "tie_adaptive_weights", "tie_adaptive_proj")
 SLOW_MO = ("slowmo_momentum", "slowmo_base_algorithm", "localsgd_frequency")
 OF_OPTIMIZERS = ("weight_decay", "betas", "momentum", "eps")  # options in its state, beside the rate
+FILES = (  # options that name a file which a training reads
+    "restore_file",
+    "sentencepiece_model",
+    "bpe_codes",
+    "quantization_config_path",
+    "encoder_embed_path",
+    "decoder_embed_path",
+    "ema_seed_model",
+)
 METRICS = {  # that a validation gives beside those; other criterions are asked once they have validated
     "cross_entropy": ("nll_loss", "ppl"),
     "label_smoothed_cross_entropy": ("nll_loss", "ppl", "accuracy", "total", "n_correct"),
@@ -170,7 +179,7 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         if file is not None and "://" not in file and (lost or os.path.isdir(file)):
             problem = "does not exist" if lost else "is a folder"
             return f"--{name.replace('_', '-')} {file} {problem}: give the file of a checkpoint, or leave it out"
-    for option in ("restore_file", "sentencepiece_model", "bpe_codes"):
+    for option in FILES:
         file = given.get(option)
         if isinstance(file, str) and not _is_saved(file):
             return f"--{option.replace('_', '-')} {file} does not exist: give a file, or leave the option out"
