@@ -1,6 +1,5 @@
 """Marks that a text made for another tool has, and plain text does not."""
 
-import contextlib
 import re
 import unicodedata
 from html.entities import html5
@@ -9,7 +8,13 @@ from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 _FORMS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uff9f]")
 
-_SUSPECT = re.compile("[\u00c2\u00c3\u00c5\u00d0\u00d1\u00e2].")
+# Letters of one byte each that are UTF-8 of other letters: one that no text has otherwise, or two behind one another,
+# for a single one may be an accent before a closing quotation mark.
+_BYTES = {ord(char): byte for byte in range(0x80, 0xA0) for char in bytes([byte]).decode("cp1252", "ignore")}
+_MISREAD = re.compile(
+    "[\xc2\xc3\xc5\xd0\xd1][\x80-\xbf]|\xe1[\xba\xbb][\x80-\xbf]|\xe2\x80[\x80-\xbf]"
+    "|([\xc4-\xde][\x80-\xbf]){2}|([\xe0-\xef][\x80-\xbf]{2}){2}"
+)
 
 _ESCAPE = re.compile(r"&(#\d+;|#[xX][0-9a-fA-F]+;|[a-zA-Z][a-zA-Z0-9]+;)")
 _DOCUMENT = re.compile(r"^\s*<doc( [a-z]+=\"[^\"]*\")+>\s*$")
@@ -27,13 +32,8 @@ def _is_escaped(line: str) -> bool:
 
 
 def _is_misread(line: str) -> bool:
-    """Return whether a word of a line is UTF-8 once it is written in an encoding of one byte a character."""
-    words = line.split() if _SUSPECT.search(line) else []
-    for word in filter(_SUSPECT.search, words):
-        for encoding in ("cp1252", "latin-1"):
-            with contextlib.suppress(UnicodeError):
-                return bool(word.encode(encoding).decode("utf-8"))
-    return False
+    """Return whether a line has letters of UTF-8 that was read as cp1252 or Latin-1."""
+    return not line.isascii() and _MISREAD.search(line.translate(_BYTES)) is not None
 
 
 PROCESSED: Dict[str, Callable[[str], object]] = {  # a search for the marks in a line
