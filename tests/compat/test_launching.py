@@ -304,7 +304,7 @@ def test_a_process_that_ends_without_a_word(how: str, told: str) -> None:
 
 
 def test_an_interrupt_of_the_first_process_ends_the_others() -> None:
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))  # as fairseq starts them
     child.start()
     with pytest.raises(KeyboardInterrupt), launching.errors_of_processes():
         raise KeyboardInterrupt
