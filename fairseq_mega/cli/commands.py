@@ -1,33 +1,8 @@
-"""The parts that the commands share: sub-commands whose help is their docstring, and errors told in one line."""
+"""Parts that the commands share: sub-commands, and errors in one line."""
 
 import argparse
 import sys
-from typing import Callable, Optional, Sequence
-
-
-class Commands:
-    """A parser of sub-commands.
-
-    Args:
-        program: the name before an error message.
-        description: the beginning of the help; only its first paragraph is taken.
-    """
-
-    def __init__(self, program: str, description: Optional[str]) -> None:
-        self.program = program
-        self.parser = argparse.ArgumentParser(prog=program, description=(description or "").split("\n\n")[0])
-        self._commands = self.parser.add_subparsers(dest="command", required=True)
-
-    def add(self, name: str, function: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
-        """Add a sub-command; its options are added to the parser that is returned."""
-        command: argparse.ArgumentParser = self._commands.add_parser(name, help=function.__doc__)
-        command.set_defaults(function=function)
-        return command
-
-    def run(self, argv: Optional[Sequence[str]] = None) -> int:
-        """Run the command line; returns the exit status (0, or 1 after an error message)."""
-        args = self.parser.parse_args(argv)
-        return exit_status(self.program, lambda: args.function(args))
+from typing import Callable
 
 
 def add_described(

@@ -12,12 +12,6 @@ BEGIN, END, UNKNOWN = 1, 2, 0  # of sentencepiece
 SPECIAL = 3  # symbols that sentencepiece numbers first
 
 
-def our_numbers(numbers: Tensor) -> Tensor:
-    """fairseq's numbers of symbols, from sentencepiece's; any shape."""
-    first = torch.tensor([3, 0, 2], device=numbers.device)  # of unknown, begin, end
-    return torch.where(numbers < SPECIAL, first[numbers.clamp(max=SPECIAL - 1)], numbers + 1)
-
-
 def our_rows(table: Tensor) -> Tensor:
     """A table (V, d) as one (V + 1, d) in fairseq's order, with a row of zeros for padding; raises ValueError."""
     if table.size(0) < SPECIAL:

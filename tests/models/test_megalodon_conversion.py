@@ -15,10 +15,9 @@ from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.building import check_complete
 from fairseq_mega.convert.megalodon import convert_megalodon, publish_megalodon, read_consolidated
 from fairseq_mega.convert.megalodon_names import FREQUENCIES, PRIORS, published_name
-from fairseq_mega.convert.sentencepiece_symbols import our_numbers
 from tests.support import pickles, tiny_classifier, tiny_images, tiny_lm
 from tests.support.plain import megalodon
-from tests.support.plain.comparing import largest_difference
+from tests.support.plain.comparing import largest_difference, our_numbers
 from tests.support.published_megalodon import CONFIG, SYMBOLS, model, write
 
 with_model = pytest.mark.skipif("megalodon_lm" not in MODEL_REGISTRY, reason="this version has no MEGALODON")

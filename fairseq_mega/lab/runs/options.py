@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Iterable, List, NoReturn, Optional, Sequence
+from typing import Iterable, NoReturn, Optional, Sequence
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 120  # of the help
@@ -57,30 +57,10 @@ class Parser(argparse.ArgumentParser):
         print(f"{self.prog}: error: {message}", file=sys.stderr)
         raise SystemExit(1)
 
-    def whole_numbers(self, options: argparse.Namespace, least: int, *names: str) -> None:
-        """Check options that were given, and turn them into numbers."""
-        for name in names:
-            value = getattr(options, name)
-            if value is None or isinstance(value, int):
-                continue
-            number = whole_number(value, least)
-            if number is None:
-                self.die(f"{flag(name)} is '{value}': a whole number of at least {least} is needed")
-            setattr(options, name, number)
-
     def one_of(self, name: str, value: str, choices: Iterable[str]) -> None:
         """Check a choice."""
         if value not in choices:
             self.die(f"{flag(name)} is '{value}': choose from {', '.join(choices)}")
-
-    def list_of(self, name: str, value: str, choices: Sequence[str]) -> List[str]:
-        """Check a list of choices, separated by commas, and return them."""
-        found = value.split(",")
-        if "" in found:
-            self.die(f"{flag(name)} is '{value}': names separated by commas are needed, of {' '.join(choices)}")
-        for one in found:
-            self.one_of(name, one, choices)
-        return found
 
     def file(self, path: Optional[str], remedy: str) -> None:
         """Check that a file which was given is there, and not empty."""

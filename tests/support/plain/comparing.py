@@ -10,11 +10,17 @@ from torch import Tensor
 
 from fairseq_mega.convert.building import build_model
 from fairseq_mega.convert.options import IMAGES, MASKED, kind_of
-from fairseq_mega.convert.sentencepiece_symbols import our_numbers, published_rows
+from fairseq_mega.convert.sentencepiece_symbols import SPECIAL, published_rows
 from tests.support.plain import images, megalodon, models, transformers
 
 SEED = 1
 LENGTH = 67  # of the inputs at most, but for chunks of numbers that are longer
+
+
+def our_numbers(numbers: Tensor) -> Tensor:
+    """Return fairseq's numbers of symbols, from sentencepiece's; any shape."""
+    first = torch.tensor([3, 0, 2], device=numbers.device)  # of unknown, begin, end
+    return torch.where(numbers < SPECIAL, first[numbers.clamp(max=SPECIAL - 1)], numbers + 1)
 
 
 @torch.no_grad()
