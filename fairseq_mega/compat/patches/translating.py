@@ -8,10 +8,10 @@ import typing
 
 import numpy as np
 
-from fairseq_mega.compat.patches.bleu_tokenizers import USUAL, tokenizer_for
 from fairseq_mega.compat.patching import wrap
 
 from . import paths
+from .bleu_tokenizers import USUAL, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU

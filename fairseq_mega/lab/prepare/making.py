@@ -14,7 +14,9 @@ NO_SETTINGS = {"dataset", "out", "workers", "no_download", "venv", "skip_setup"}
 
 
 def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] = None) -> Dict[str, Any]:
-    """Return the options that the result depends on as JSON values: a file by its content, a folder by its path.
+    """Return the options that the result depends on as JSON values.
+
+    A file counts by its name, its size and both of its ends, a folder by its path.
 
     Args:
         toy: folder of made-up data, which are the same each time.

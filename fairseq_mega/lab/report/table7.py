@@ -1,10 +1,10 @@
 """MEGA's Table 7: WMT'16 English-German, newstest2014, measured beside the paper's."""
 
 import argparse
-import statistics
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.published import paper_values
+from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
@@ -51,12 +51,8 @@ def measured_cells(results: Sequence[Dict[str, Any]], recipe: str, checkpoint: s
             and metric in result["scores"]
         }
         values = list(by_seed.values())
-        if not values:
-            cells.append("-")
-        elif len(values) == 1:
-            cells.append(f"{values[0]:.2f}")
-        else:
-            cells.append(f"{statistics.mean(values):.2f} ±{statistics.stdev(values):.2f} ({len(values)})")
+        count = f" ({len(values)})" if len(values) > 1 else ""
+        cells.append(spread(values) + count if values else "-")
     return cells
 
 

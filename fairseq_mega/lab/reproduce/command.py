@@ -79,7 +79,7 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     if wishes.gpus == 0 and given.gpus is None and not given.smoke:
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
     if given.settings:
-        check_by_fairseq(recipes)
+        check_by_fairseq([recipe for recipe in recipes if wishes.settings_of(recipe)])
     fetch_processed(recipes, wishes)
     elsewhere = given.launcher != "local"
     runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
