@@ -1,6 +1,8 @@
 """Every command in a document is one that runs: its program is there, and knows each of its options."""
 
+import ast
 import importlib.util
+import pkgutil
 import re
 from typing import List
 
@@ -86,3 +88,31 @@ def test_a_wrong_option_shows() -> None:
     assert "--unit" in OPTION.findall(text) and "--units" not in OPTION.findall(text)
     lines = list(documents.whole_lines('a="b\n c"\npython -m x \\\n --json F'))
     assert lines == ['a="b  c"', "python -m x   --json F"]
+
+
+def modules_of(script: str) -> List[str]:
+    """Names in a script of the shell: modules of python -m, and what the code of python -c imports."""
+    named = re.findall(r"-m (fairseq_mega[\w.]*\w)", script)
+    for code in re.findall(r"python -c '([^']*)'", script):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Import):
+                named += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                named += [f"{node.module}.{alias.name}" for alias in node.names]
+    return named
+
+
+SHELL = [".ci/run", *(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "scripts").rglob("*.sh"))]
+
+
+@pytest.mark.parametrize("script", sorted(SHELL))
+def test_scripts_import_what_is_there(script: str) -> None:
+    for name in modules_of((REPOSITORY / script).read_text()):
+        assert pkgutil.resolve_name(name), name
+
+
+@pytest.mark.parametrize("line", ["python -c 'from fairseq_mega.ops import nativ'", "python -m fairseq_mega.nowhere"])
+def test_a_module_that_is_not_there_shows(line: str) -> None:
+    (name,) = modules_of(line)
+    with pytest.raises((ImportError, AttributeError)):
+        pkgutil.resolve_name(name)
