@@ -10,11 +10,14 @@ from fairseq_mega.compat.patches.bleu_tokenizers import tokenizer_for
 from fairseq_mega.lab.evaluate.bleu import detokenize, sacre_bleu
 
 CODES = {
-    "zh": "zh zh_CN zh-Hans zh-TW zh_Hant_HK ZH zho zho_Hans cmn cmn-Hans-CN yue lzh wuu chi zh_CN.UTF-8 chinese",
-    "ja-mecab": "ja ja_XX ja-JP jpn jpn_Jpan jp Japanese",
-    "ko-mecab": "ko ko-KR ko_KR kor kor_Hang",
-    "char": "th th_TH tha tha_Thai lo lao_Laoo km km_KH khm my my_MM mya_Mymr bo bod_Tibt dz shn_Mymr",
-    "13a": "de deu deu_Latn en_GB en fr_XX vi cs pt-BR sr_Cyrl hi ar ru tgt zu zha jv",
+    "zh": "zh zh_CN zh-Hans zh-TW zh_Hant_HK ZH zho zho_Hans cmn cmn-Hans-CN yue lzh wuu chi zh_CN.UTF-8 chinese"
+    " zhs zht zhtw zh_Hant zho_Hant tw hk HK_Hant und-Hans simplified-chinese traditional_chinese Chinese_Simplified",
+    "ja-mecab": "ja ja_XX ja-JP jpn jpn_Jpan jp Japanese jap",
+    "ko-mecab": "ko ko-KR ko_KR kor kor_Hang kr korean Korean_South",
+    "char": "th th_TH tha tha_Thai lo lao_Laoo km km_KH khm my my_MM mya_Mymr bo bod_Tibt dz shn_Mymr"
+    " tha_Thai Thai khmer xx_Laoo",
+    "13a": "de deu deu_Latn en_GB en fr_XX vi cs pt-BR sr_Cyrl hi ar ru tgt zu zha jv"
+    " en_HK en_TW ug_CN ms_MY zho_Latn mn_Cyrl",
 }
 TEXTS = {
     "zh": "今天早上老师在图书馆找到一本旧书。",
@@ -37,7 +40,7 @@ def test_a_code_has_the_tokenizer_of_its_language(name: str, code: str, mecab: N
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("code", ["tgt", "xx", "2", "text", "kr"])
+@pytest.mark.parametrize("code", ["tgt", "xx", "2", "text", "kr", "tw", "hk", "zho_Latn", ""])
 def test_the_script_tells_what_the_code_does_not(name: str, code: str, mecab: None) -> None:
     assert tokenizer_for(code, [TEXTS[name]] * 3).name == name
 
@@ -47,7 +50,7 @@ def test_scripts_without_spaces_are_scored_by_characters(text: str) -> None:
     assert tokenizer_for("other", [text]).name == "char"
 
 
-@pytest.mark.parametrize("code", ["ja", "ja_XX", "ko", "kor_Hang"])
+@pytest.mark.parametrize("code", ["ja", "ja_XX", "ko", "kor_Hang kr korean Korean_South"])
 def test_without_mecab_characters_are_scored_and_named(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bleu_tokenizers, "_works", lambda name: False)
     name, reason = tokenizer_for(code)

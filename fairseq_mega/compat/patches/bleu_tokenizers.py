@@ -1,7 +1,7 @@
 """The tokeniser of a BLEU score, by the language of the text: one that cuts text without spaces, too."""
 
 import re
-from typing import Dict, Iterable, NamedTuple, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 CHINESE, JAPANESE, KOREAN, UNSPACED = "zh", "ja", "ko", "unspaced"
 USUAL, CHARACTERS = "13a", "char"
@@ -9,12 +9,24 @@ OF_LANGUAGE = {CHINESE: "zh", JAPANESE: "ja-mecab", KOREAN: "ko-mecab", UNSPACED
 
 # Codes of ISO 639-1 and -3 (and 639-2/B), what is often written in their place, and English names.
 _CODES = {
-    CHINESE: "zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy cpx czh czo mnp cn chs cht chinese mandarin cantonese",
-    JAPANESE: "ja jpn jp japanese",
-    KOREAN: "ko kor korean",
-    UNSPACED: "th tha thai lo lao km khm khmer my mya bur burmese bo bod tib tibetan dz dzo dzongkha shn nod khb",
+    CHINESE: "zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy cpx czh czo mnp cn chs cht zhs zht zhcn zhtw zhhk chn"
+    " twn hkg mandarin cantonese chinese",
+    JAPANESE: "ja jpn jp jap japanese",
+    KOREAN: "ko kor krn korean",
+    UNSPACED: "th tha thai lo lao laotian km khm khmer cambodian my mya bur burmese myanmar bo bod tib tibetan dz dzo"
+    " dzongkha shn nod khb",
 }
 LANGUAGES: Dict[str, str] = {code: language for language, codes in _CODES.items() for code in codes.split()}
+_REGIONS = {"kr": KOREAN, "tw": CHINESE, "hk": CHINESE, "mo": CHINESE}  # and Kanuri, Twi, Hiri Motu, Moldavian
+_OF_SCRIPT = {
+    CHINESE: "hans hant hani",
+    JAPANESE: "jpan hira kana hrkt",
+    KOREAN: "kore hang",
+    UNSPACED: "thai laoo khmr mymr tibt",
+}
+SCRIPTS: Dict[str, Optional[str]] = {code: language for language, codes in _OF_SCRIPT.items() for code in codes.split()}
+SCRIPTS.update(dict.fromkeys(("latn", "cyrl", "arab")))  # of any language with spaces
+_NAME = 5  # letters, or more: an English name, which may stand behind others
 _OF_MOSES = {"ces": "cs", "cze": "cs", "eng": "en", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "ita": "it"}
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
 _KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))
@@ -42,23 +54,35 @@ def language_of(code: str, text: Iterable[str] = ()) -> Optional[str]:
     """Return the language that decides on a tokeniser, None for one with spaces between words.
 
     Args:
-        code: of a language or a locale, such as ``zh_CN``, ``cmn``, ``zho_Hans`` or ``ja_XX``.
-        text: in it. Where the code names no language without spaces, the script of most of its letters decides.
+        code: of a language, a locale or a region, such as ``zh_CN``, ``cmn``, ``zho_Hans``, ``ja_XX`` or ``tw``, or a
+            name, such as ``traditional_chinese``.
+        text: in it. Where the code names no language without spaces, the script of most of its letters decides; of a
+            region that is the code of another language, too, wherever there are letters.
     """
-    return LANGUAGES.get(_first_part(code)) or _language_of_script(text)
+    parts = _parts(code)
+    script = next((part for part in parts[1:] if part in SCRIPTS), None)
+    if script is not None:
+        return SCRIPTS[script] or _language_of_script(text)[0]
+    names = (part for part in parts[1:] if len(part) >= _NAME)
+    named = next((LANGUAGES[part] for part in (parts[0], *names) if part in LANGUAGES), None)
+    if named is not None:
+        return named
+    found, letters = _language_of_script(text)
+    return found if letters else _REGIONS.get(parts[0])
 
 
 def language_of_moses(code: str) -> str:
     """Return Moses' code of a language, whose rules it has by two letters, for one of a language or a locale."""
-    first = _first_part(code)
+    first = _parts(code)[0]
     return LANGUAGES.get(first) or _OF_MOSES.get(first, first)
 
 
-def _first_part(code: str) -> str:
-    return re.split(r"[-_.@]", code.strip().lower())[0]
+def _parts(code: str) -> List[str]:
+    return re.split(r"[-_.@\s]+", code.strip().lower())
 
 
-def _language_of_script(text: Iterable[str]) -> Optional[str]:
+def _language_of_script(text: Iterable[str]) -> Tuple[Optional[str], int]:
+    """Return the language of most letters of a text, and their number."""
     han = kana = hangul = others = letters = 0
     for line in text:
         for character in filter(str.isalpha, line):
@@ -69,12 +93,12 @@ def _language_of_script(text: Iterable[str]) -> Optional[str]:
             hangul += _within(number, _HANGUL)
             others += _within(number, _OTHERS)
     if 2 * hangul > letters:
-        return KOREAN
+        return KOREAN, letters
     if 2 * (han + kana + others) <= letters:
-        return None
+        return None, letters
     if others > han + kana:
-        return UNSPACED
-    return JAPANESE if 10 * kana > han + kana else CHINESE
+        return UNSPACED, letters
+    return JAPANESE if 10 * kana > han + kana else CHINESE, letters
 
 
 def _within(number: int, ranges: Iterable["tuple[int, int]"]) -> bool:
