@@ -4,16 +4,19 @@ import argparse
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+import fairseq.options
 import pytest
-from fairseq import options, scoring
+from fairseq import scoring
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
+from sacrebleu.metrics import BLEU
 
-from fairseq_mega.compat.patches import bleu_tokenizers, translating
+from fairseq_mega.compat.patches import translating
 from fairseq_mega.lab.evaluate.bleu import sacre_bleu
 from tests.support import helpers
 
@@ -36,7 +39,7 @@ def test_sacrebleu_is_that_of_the_language(code: str, named: bool, tmp_path: Pat
     (tmp_path / f"test.en-{code}.en.bin").touch()
     words = [str(tmp_path), "--path", "x", "--scoring", "sacrebleu", "--task", "translation"]
     words += ["--source-lang", "en", "--target-lang", code] if named else []
-    parsed = options.parse_args_and_arch(options.get_generation_parser(), words)
+    parsed = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), words)
     scorer = scoring.build_scorer(convert_namespace_to_omegaconf(parsed).scoring, None)
     scorer.add_string(REFERENCES[code[:2]], TRANSLATIONS[code[:2]])
     wanted, _ = sacre_bleu([TRANSLATIONS[code[:2]]], [REFERENCES[code[:2]]], code)
@@ -44,46 +47,113 @@ def test_sacrebleu_is_that_of_the_language(code: str, named: bool, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("given", "words", "tokenizer"),
+    ("code", "script", "options", "tokenizer"),
     [
-        ({"target_lang": "zh"}, [], "zh"),
-        ({"target_lang": "ja_XX"}, [], "ja-mecab"),
-        ({"target_lang": "th"}, [], "char"),
-        ({"target_lang": "de"}, [], "13a"),
-        ({"target_lang": "zh"}, ["--sacrebleu-tokenizer", "13a"], "13a"),
-        ({"target_lang": "zh"}, ["--sacrebleu-tokenizer=13a"], "13a"),
-        ({"target_lang": "zh", "sacrebleu_char_level": True}, [], "13a"),
-        ({"target_lang": "zh", "scoring": "bleu"}, [], "13a"),
-        ({"target_lang": "zh", "max_update": 3}, [], "13a"),
+        ("zh", "zh", [], "zh"),
+        ("th", "th", [], "char"),
+        ("de", "de", [], "13a"),
+        ("tgt", "zh", [], "zh"),
+        ("tgt", "th", [], "char"),
+        ("tgt", "de", [], "13a"),
+        ("tw", "zh", [], "zh"),
+        ("tw", "de", [], "13a"),  # in Twi, say
+        ("zho_Latn", "de", [], "13a"),
+        ("zh", "zh", ["--sacrebleu-tokenizer", "13a"], "13a"),
+        ("tgt", "zh", ["--sacrebleu-tokenizer=13a"], "13a"),
+        ("tgt", "zh", ["--sacrebleu-lowercase"], "zh"),
+        ("tgt", "zh", ["--sacrebleu-char-level"], "char"),
     ],
 )
-def test_the_tokenizer_is_chosen(
-    given: Dict[str, Any], words: List[str], tokenizer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bleu_tokenizers, "_works", lambda name: True)
-    usual = {"scoring": "sacrebleu", "sacrebleu_tokenizer": "13a", "sacrebleu_char_level": False, "gen_subset": "test"}
-    namespace = argparse.Namespace(**{**usual, **given})
-    translating.choose_tokenizer(namespace, words)
-    assert namespace.sacrebleu_tokenizer == tokenizer
+def test_the_references_decide(code: str, script: str, options: List[str], tokenizer: str) -> None:
+    """Where neither an option nor the code of the language says how text is cut."""
+    words = ["x", "--path", "x", "--scoring", "sacrebleu", "--task", "translation"]
+    words += ["--source-lang", "src", "--target-lang", code, *options]
+    parsed = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), words)
+    scorer = scoring.build_scorer(convert_namespace_to_omegaconf(parsed).scoring, None)
+    scorer.add_string(REFERENCES[script], TRANSLATIONS[script])
+    scorer.add_string("12", "12")
+    metric = BLEU(tokenize=tokenizer, lowercase="--sacrebleu-lowercase" in options)
+    wanted = metric.corpus_score([TRANSLATIONS[script], "12"], [[REFERENCES[script], "12"]]).score
+    assert scorer.score() == scorer.score() == pytest.approx(wanted) and "BLEU" in scorer.result_string()
 
 
-@pytest.mark.parametrize(("code", "tokenized"), [("zh", False), ("zh", True), ("th", False), ("de", False)])
-def test_bleu_of_a_validation_is_that_of_the_language(
-    code: str, tokenized: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("tokenized", [False, True])
+@pytest.mark.parametrize("languages", ["zh zh", "th th", "de de", "tgt zh", "tgt th", "tgt de", "tw zh"])
+def test_bleu_of_a_validation_is_that_of_the_language(languages: str, tokenized: bool) -> None:
+    """Or of the script of the sentences to validate with, whatever is in a batch."""
     import sacrebleu
+
+    code, script = languages.split()
 
     def score(self: Any) -> Any:
         return sacrebleu.corpus_bleu(
-            [TRANSLATIONS[code]], [[REFERENCES[code]]], **({"tokenize": "none"} if tokenized else {})
+            [TRANSLATIONS[script]], [[REFERENCES[script]]], **({"tokenize": "none"} if tokenized else {})
         )
 
     before = sacrebleu.corpus_bleu
-    task = argparse.Namespace(cfg=argparse.Namespace(target_lang=code, eval_tokenized_bleu=tokenized))
+    cfg = argparse.Namespace(target_lang=code, eval_tokenized_bleu=tokenized, eval_bleu_remove_bpe=None)
+    words = argparse.Namespace(string=lambda sentence, way: sentence)
+    datasets = {"train": argparse.Namespace(tgt=["a b c"] * 9), "valid": argparse.Namespace(tgt=[REFERENCES[script]])}
+    task = argparse.Namespace(cfg=cfg, datasets=datasets, target_dictionary=words)
     found = translating._score_in_language(score, task).score
-    wanted, _ = sacre_bleu([TRANSLATIONS[code]], [REFERENCES[code]], code)
+    wanted, _ = sacre_bleu([TRANSLATIONS[script]], [REFERENCES[script]], code)
     assert found == pytest.approx(0 if tokenized else wanted, abs=1e-6) and sacrebleu.corpus_bleu is before
     assert hasattr(TranslationTask._inference_with_bleu, "wrappers_of_fairseq_mega")
+
+
+def folder_of(folder: Path, *files: str) -> Path:
+    for name in files:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "pairs"),
+    [
+        (["dict.en.txt", "train.en-de.en.bin", "train.en-de.de.bin", "valid.en-de.de.idx"], [("en", "de")]),
+        (["train.en-de.en.bin", "train.en-fr.en.bin"], [("en", "de"), ("en", "fr")]),
+        (["train.en-de.en", "test.de-en.en"], [("de", "en"), ("en", "de")]),
+        (["dict.zh-Hans.txt", "train.en-zh-Hans.en.bin", "train.en-zh-Hans.zh-Hans.bin"], [("en", "zh-Hans")]),
+        (["dict.zh-Hans.txt", "train.zh-Hans-ja.ja.bin"], [("zh-Hans", "ja")]),
+        (["train.align.en-de.bin", "train.en-de.de.bin", "test.en-None.en.bin"], [("en", "de")]),
+        (["test.en-None.en.bin"], [("en", "None")]),
+        (["dict.txt", "train.bin", "preprocess.log", "a.b-c.d"], []),
+    ],
+)
+def test_pairs_of_a_folder(files: List[str], pairs: List[Tuple[str, str]], tmp_path: Path) -> None:
+    """One pair is taken, whatever else lies there; of several, none is."""
+    folder = folder_of(tmp_path, *files)
+    assert translating.pairs_of(str(folder)) == pairs
+    if len(pairs) > 1:
+        with pytest.raises(ValueError, match=f"has data of {'-'.join(pairs[0])} and {'-'.join(pairs[1])}: give --so"):
+            data_utils.infer_language_pair(str(folder))
+    else:
+        assert tuple(data_utils.infer_language_pair(str(folder))) == (pairs[0] if pairs else (None, None))
+
+
+COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "train": fairseq.options.get_training_parser,
+    "generate": fairseq.options.get_generation_parser,
+    "interactive": fairseq.options.get_interactive_generation_parser,
+}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_of_several_pairs(
+    command: str, named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command that reads pairs asks which of them, before it reads anything."""
+    folder = folder_of(tmp_path, "train.en-de.en.bin", "train.en-fr.en.bin", "dict.en.txt")
+    words = [str(folder), "--task", "translation", *(["--source-lang", "en", "--target-lang", "fr"] if named else [])]
+    words += ["--arch", "transformer_tiny"] if command == "train" else ["--path", "x"]
+    if named:
+        parsed = fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
+        assert parsed.target_lang == "fr"
+        return
+    with pytest.raises(SystemExit):
+        fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
+    assert re.search("has data of en-de and en-fr: give --source-lang and --target-lang", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(("words", "bleu"), [((0, 0), 0.0), ((4, 0), 36.79), ((4, 4), 100.0), ((), None)])
@@ -129,7 +199,7 @@ def test_alignments_that_are_not_there(
     """Refuse to train without them; warn where a validation is without."""
     words = [str(tiny_corpus), "--task", "translation", "--load-alignments", "--arch", "transformer_tiny"]
     words += ["--criterion", "label_smoothed_cross_entropy_with_alignment"]
-    parsed = options.parse_args_and_arch(options.get_training_parser(), words)
+    parsed = fairseq.options.parse_args_and_arch(fairseq.options.get_training_parser(), words)
     task = TranslationTask.setup_task(convert_namespace_to_omegaconf(parsed).task)
     if split == "train":
         with pytest.raises(ValueError, match=r"--load-alignments: .*train.align.en-de does not exist: give --align"):

@@ -146,6 +146,9 @@ def contradiction(given):
         if source is None:
             there, missing = f"--target-lang {target}", "--source-lang"
         return f"{there} without {missing}: fairseq then takes the pair of the data folder; give both, or neither"
+    problem = translating.several_pairs(given)
+    if problem is not None:
+        return problem
     if given.get("tokenizer") == "moses" and given.get("source_lang", "") is None:
         return "--tokenizer moses needs both languages: give --source-lang and --target-lang"
     for name, option in (("post_process", "--post-process (--remove-bpe)"), ("eval_bleu_remove_bpe", "")):

@@ -1,6 +1,7 @@
-"""Options of fairseq's task of translation that it reads past: alignments, weights of data, the language of BLEU."""
+"""Faults of fairseq's task of translation: pairs of languages, alignments, weights of data, the language of BLEU."""
 
 import contextlib
+import contextvars
 import functools
 import logging
 import os
@@ -15,13 +16,59 @@ from .bleu_tokenizers import USUAL, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU
+SAMPLE = 1000  # sentences whose script decides
+_language: "contextvars.ContextVar[typing.Optional[str]]" = contextvars.ContextVar("language", default=None)
 
 
 def load_what_is_asked_for() -> None:
-    """Refuse --load-alignments without alignments, and --upsample-primary without further training sets."""
+    """Refuse a folder of several pairs of which none is named, --load-alignments without alignments, and
+    --upsample-primary without further training sets.
+    """
+    from fairseq.data import data_utils
     from fairseq.tasks import translation
 
+    wrap(data_utils, "infer_language_pair", _infer_pair)
     wrap(translation, "load_langpair_dataset", _load_pairs)
+
+
+def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
+    """Return the pairs of languages, sorted, that a folder has data of; a code may hold hyphens, as zh-Hans."""
+    found = set()
+    for name in os.listdir(folder):
+        parts = name.split(".")
+        pair, language = parts[1:3] if len(parts) > 2 else ("", "")
+        if pair.startswith(f"{language}-"):
+            found.add((language, pair[len(language) + 1 :]))
+        elif pair.endswith(f"-{language}"):
+            found.add((pair[: -len(language) - 1], language))
+    whole = {pair for pair in found if "None" not in pair}  # which fairseq-preprocess --only-source writes
+    return sorted(whole or found)
+
+
+def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Say that data of several pairs lie in the folder of a task of translation and none is named, or None.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    folder = paths.split(given.get("data") or ".")[0]
+    if "source_lang" not in given or given["source_lang"] or given.get("target_lang") or not os.path.isdir(folder):
+        return None
+    pairs = pairs_of(folder)
+    if len(pairs) < 2:
+        return None
+    return (
+        f"{folder} has data of {' and '.join('-'.join(pair) for pair in pairs)}: give --source-lang and --target-lang"
+    )
+
+
+def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
+    """Return the one pair of a folder, (None, None) where there is none; raises ValueError where there are several."""
+    problem = several_pairs({"data": path, "source_lang": None})
+    if problem is not None:
+        raise ValueError(problem)
+    pairs = pairs_of(path) if os.path.isdir(path) else []
+    return pairs[0] if pairs else (None, None)
 
 
 def _load_pairs(
@@ -58,19 +105,33 @@ def _load_pairs(
 
 
 def score_as_the_language_is_written() -> None:
-    """Let --eval-bleu cut words as the target language has them, and count a validation without any words as 0."""
+    """Let sacreBLEU cut words as the target language has them, and count a validation without any words as 0."""
+    from fairseq.scoring.bleu import SacrebleuScorer
     from fairseq.tasks.translation import TranslationTask
 
+    wrap(SacrebleuScorer, "add_string", _keep_text)
+    wrap(SacrebleuScorer, "_score", _score_text)
     wrap(TranslationTask, "_inference_with_bleu", _score_in_language)
     wrap(TranslationTask, "reduce_metrics", _reduce_with_bleu)
 
 
 def _score_in_language(original: typing.Callable, self: typing.Any, *args: typing.Any) -> typing.Any:
-    name = tokenizer_for(self.cfg.target_lang).name
-    if name == USUAL or self.cfg.eval_tokenized_bleu:
+    if self.cfg.eval_tokenized_bleu:
         return original(self, *args)
-    with _usual_tokenizer(name):
+    if not hasattr(self, "tokenizer_of_bleu"):
+        self.tokenizer_of_bleu = tokenizer_for(self.cfg.target_lang, _first_references(self)).name
+    if self.tokenizer_of_bleu == USUAL:
         return original(self, *args)
+    with _usual_tokenizer(self.tokenizer_of_bleu):
+        return original(self, *args)
+
+
+def _first_references(task: typing.Any) -> typing.Iterator[str]:
+    """Sentences of the targets that a task validates with: the same ones in all processes, and for all batches."""
+    for split, pairs in sorted(task.datasets.items()):
+        if split != "train" and getattr(pairs, "tgt", None) is not None:
+            for number in range(min(len(pairs.tgt), SAMPLE)):
+                yield task.target_dictionary.string(pairs.tgt[number], task.cfg.eval_bleu_remove_bpe)
 
 
 @contextlib.contextmanager
@@ -118,23 +179,41 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
     """Let --scoring sacrebleu cut words as the target language has them, unless an option says how.
 
     Args:
-        namespace: options of fairseq-generate; those of other commands stay as they are.
+        namespace: options of fairseq-generate; those of other commands change nothing.
         words: of the command line.
     """
     given = vars(namespace)
     if given.get("scoring") != "sacrebleu" or "gen_subset" not in given or "max_update" in given:
         return
-    if given["sacrebleu_char_level"] or any(word.startswith("--sacrebleu-tok") for word in words):
+    chosen = given["sacrebleu_char_level"] or any(word.startswith("--sacrebleu-tok") for word in words)
+    _language.set(None if chosen else _target_language(given))
+
+
+def _keep_text(original: typing.Callable, self: typing.Any, ref: str, pred: str) -> None:
+    """Keep the text of a translation and of its reference until all references are there, which decide."""
+    if _language.get() is None:
+        original(self, ref, pred)
         return
-    code = _target_language(given)
-    found = tokenizer_for(code)
-    if found.name == USUAL:
-        return
-    namespace.sacrebleu_tokenizer = found.name
-    reason = f" ({found.reason})" if found.reason else ""
-    logger.info(
-        f"--scoring sacrebleu cuts {code} with the tokeniser {found.name}{reason}: --sacrebleu-tokenizer takes another"
-    )
+    self.text = getattr(self, "text", [])
+    self.text.append((ref, pred))
+
+
+def _score_text(original: typing.Callable, self: typing.Any, *args: typing.Any) -> typing.Any:
+    """Cut the text that is kept as the language of the references is written, and score it."""
+    code, text = _language.get(), getattr(self, "text", [])
+    if code is not None and len(self.ref) < len(text):
+        found = tokenizer_for(code, (reference for reference, _ in text))
+        if found.name != USUAL:
+            from fairseq.scoring.tokenizer import EvaluationTokenizer
+
+            self.tokenizer = EvaluationTokenizer(found.name, lowercase=self.cfg.sacrebleu_lowercase)
+            reason = f" ({found.reason})" if found.reason else ""
+            logger.info(
+                f"--scoring sacrebleu cuts {code or 'this text'} with the tokeniser {found.name}{reason}: "
+                f"--sacrebleu-tokenizer takes another"
+            )
+        self.ref, self.pred = ([self.tokenizer.tokenize(side) for side in sides] for sides in zip(*text))
+    return original(self, *args)
 
 
 def _target_language(given: typing.Mapping[str, typing.Any]) -> str:
