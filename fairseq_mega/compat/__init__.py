@@ -66,7 +66,7 @@ def apply() -> None:
     saving.keep_the_best()
     saving.lock_save_dirs()
     names.keep_names()
-    pieces.compare_sentencepiece_models()
+    pieces.compare_encoders()
     workers.start_workers_by_fork()
     workers.end_workers_with_their_batches()
     workers.end_background_loading_with_its_reader()

@@ -1,5 +1,8 @@
-"""The sentencepiece model that an option gives is the one that cut the training text, wherever it is given."""
+"""The encoder that options give is the one that cut the training text, wherever it is given."""
 
+import argparse
+import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +10,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 import torch
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, encoders
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mega.compat.checkpoints import names, pieces
@@ -31,6 +34,12 @@ def processor(model: Path) -> Any:
     import sentencepiece
 
     return sentencepiece.SentencePieceProcessor(model_file=str(model))
+
+
+def made_by(model: Path) -> pieces.Pieces:
+    made = pieces.pieces_of(SimpleNamespace(sp=processor(model)))
+    assert made is not None
+    return made
 
 
 def dictionary(symbols: List[str]) -> Dictionary:
@@ -61,7 +70,7 @@ def test_what_a_model_cannot_have_made(
     cut_by: Optional[str], more: List[str], strange: bool, models: Dict[str, Path]
 ) -> None:
     symbols = symbols_of(models[cut_by]) if cut_by else []
-    found = pieces.strange_symbol(processor(models["own"]), dictionary([*symbols, *more]))
+    found = pieces.strange_symbol(made_by(models["own"]), dictionary([*symbols, *more]))
     assert (found is not None) is strange
 
 
@@ -82,11 +91,11 @@ def test_what_a_training_remembers(
     if in_folder:
         shutil.copy(models[in_folder], tmp_path / names.SUBWORDS_FILE)
     cfg = TranslationConfig(data=str(tmp_path), source_lang="de", target_lang="en")
-    bpe = SimpleNamespace(sentencepiece_model=str(models[given])) if given else None
+    bpe = SimpleNamespace(_name="sentencepiece", sentencepiece_model=str(models[given])) if given else None
     task = TranslationTask(cfg, dictionary(["a"]), dictionary(["a"]))
     trainer = SimpleNamespace(task=task, cfg=SimpleNamespace(bpe=bpe))
     if kept is ValueError:
-        with pytest.raises(names.OtherNames, match=f"{models['other']} is not the .* give {tmp_path}"):
+        with pytest.raises(names.OtherNames, match=f"{models['other']} is not what .*-model {tmp_path}"):
             names.names_of_training(trainer)
         return
     found = names.names_of_training(trainer).get(names.SUBWORDS)
@@ -99,7 +108,7 @@ def test_what_a_training_remembers(
     ("remembers", "given", "message"),
     [
         ("words", "words", None),
-        ("words", "own", "is not the sentencepiece model that cut the training text"),
+        ("words", "own", "--bpe sentencepiece --sentencepiece-model .* is not what cut the training text"),
         (None, "words", None),
         (None, "own", "did not cut the training text: it has no "),
     ],
@@ -154,8 +163,160 @@ def test_text_of_pieces_is_cut_by_no_other_means(
     if remembers:
         task.trained_names = {names.SUBWORDS: names.names_of_subwords(models["own"])[names.SUBWORDS].text}
     if bpe is None or not (in_folder or remembers):
-        pieces.compare(bpe, task)
+        pieces.compare(names.SUBWORDS, bpe, task)
         return
     file = tmp_path / names.SUBWORDS_FILE if in_folder else "FILE"
     with pytest.raises(names.OtherNames, match=f"give --bpe sentencepiece --sentencepiece-model {file}"):
-        pieces.compare(bpe, task)
+        pieces.compare(names.SUBWORDS, bpe, task)
+
+
+TEXT = [f"the {a} {b}er is {b}ing a well-known {a}est {b}" for a in ("low", "new", "wide") for b in ("read", "writ")]
+
+
+@pytest.fixture(scope="session")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+    """Merges of subword-nmt: of a text, and of another one."""
+    from subword_nmt.learn_bpe import learn_bpe
+
+    folder = tmp_path_factory.mktemp("codes")
+    texts = {"own": TEXT, "other": [line[::-1] for line in TEXT]}
+    for name, lines in texts.items():
+        with (folder / name).open("w") as out:
+            learn_bpe(lines, out, 40)
+    return {name: folder / name for name in texts}
+
+
+def options_of(encoder: str, folder: Path, codes: Dict[str, Path], models: Dict[str, Path]) -> Dict[str, Any]:
+    """Options of an encoder by its name and that of its files, as fairseq's parser has them."""
+    name, *which = encoder.split()
+    if name.startswith("subword_nmt"):
+        return {"bpe": "subword_nmt", "bpe_codes": str(codes[which[0]]), "bpe_separator": name[11:] or "@@"}
+    if name == "byte_bpe":
+        return {"bpe": name, "sentencepiece_model_path": str(models[which[0]])}
+    if name == "gpt2":
+        (folder / f"{which[0]}.json").write_text(json.dumps({letter: number for number, letter in enumerate(which[0])}))
+        (folder / "merges").write_text("#version: 0.2\n")
+        return {
+            "bpe": name,
+            "gpt2_encoder_json": str(folder / f"{which[0]}.json"),
+            "gpt2_vocab_bpe": str(folder / "merges"),
+        }
+    if name == "moses":
+        return {"tokenizer": name, **{f"moses_no_{option}": option in which for option in ("escape", "dash_splits")}}
+    return {"tokenizer" if name in ("space", "nltk") else "bpe": name}
+
+
+def kind_of(options: Dict[str, Any]) -> str:
+    return names.SUBWORDS if "bpe" in options else names.TOKENIZER
+
+
+def build(options: Dict[str, Any], task: Any) -> Any:
+    """The encoder of options, as a command builds it: compared."""
+    given = argparse.Namespace(source_lang="en", target_lang="de", **options)
+    return task.build_bpe(given) if "bpe" in options else task.build_tokenizer(given)
+
+
+def translator(folder: Path, symbols: List[str]) -> Any:
+    cfg = TranslationConfig(data=str(folder), source_lang="en", target_lang="de")
+    return TranslationTask(cfg, dictionary(symbols), dictionary(symbols))
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "remedy"),
+    [
+        ("subword_nmt own", "subword_nmt own", None),
+        ("subword_nmt own", "subword_nmt other", "--bpe subword_nmt --bpe-codes FILE, as"),
+        ("subword_nmt own", "subword_nmt| own", "--bpe subword_nmt --bpe-codes FILE, as"),
+        ("subword_nmt| own", "subword_nmt own", r"--bpe-codes FILE --bpe-separator \|, as"),
+        ("subword_nmt own", "characters", "--bpe subword_nmt --bpe-codes FILE, as"),
+        ("byte_bpe own", "byte_bpe own", None),
+        ("byte_bpe own", "byte_bpe other", "--bpe byte_bpe --sentencepiece-model-path FILE, as"),
+        ("gpt2 abc", "gpt2 abc", None),
+        ("gpt2 abc", "gpt2 bca", "--bpe gpt2 --gpt2-encoder-json FILE --gpt2-vocab-bpe FILE, as"),
+        ("characters", "characters", None),
+        ("characters", "bytes", "--bpe characters, as"),
+        ("bytes", "characters", "--bpe bytes, as"),
+        ("moses escape", "moses escape", None),
+        ("moses escape", "moses", "--tokenizer moses --moses-no-escape, as"),
+        ("moses", "moses dash_splits", "--tokenizer moses, as"),
+        ("moses escape dash_splits", "space", "--tokenizer moses --moses-no-escape --moses-no-dash-splits, as"),
+        ("space", "moses", "--tokenizer space, as"),
+    ],
+)
+def test_what_cut_the_training_text_cuts_all_text(
+    trained: str, given: str, remedy: Optional[str], codes: Dict[str, Path], models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """Options of a training are kept, and those of a later command are the same."""
+    then, now = (options_of(encoder, tmp_path, codes, models) for encoder in (trained, given))
+    option = names.OPTIONS[kind_of(then)]
+    cfg = SimpleNamespace(**{option: SimpleNamespace(_name=then.pop(option), **then)})
+    trainer = SimpleNamespace(task=translator(tmp_path, []), cfg=cfg)
+    task = translator(tmp_path, [])
+    task.trained_names = {kind: found.text for kind, found in names.names_of_training(trainer).items()}
+    assert set(task.trained_names) >= {kind_of(now)}
+    if remedy is None:
+        assert build(now, task) is not None
+    else:
+        with pytest.raises(names.OtherNames, match=f"is not what cut the training text: give .*{remedy} for the"):
+            build(now, task)
+
+
+@pytest.mark.parametrize(
+    ("cut_by", "given", "refused"),
+    [
+        ("subword_nmt own", "subword_nmt own", False),
+        ("subword_nmt own", "subword_nmt other", True),
+        ("subword_nmt own", "characters", True),
+        ("subword_nmt own", "byte_bpe own", True),
+        ("characters", "characters", False),
+        ("characters", "subword_nmt own", False),  # of single letters, which any merges may leave
+        ("bytes", "bytes", False),
+        ("bytes", "gpt2 abc", True),
+        ("gpt2 abc", "gpt2 abc", False),
+        ("gpt2 abc", "characters", True),
+    ],
+)
+def test_a_dictionary_shows_what_cannot_have_made_it(
+    cut_by: str, given: str, refused: bool, codes: Dict[str, Path], models: Dict[str, Path], tmp_path: Path
+) -> None:
+    """Checkpoints of which nothing is known are loaded, unless the pieces are those of another encoder."""
+    maker = encoders.build_bpe(argparse.Namespace(**options_of(cut_by, tmp_path, codes, models)))
+    if cut_by == "gpt2 abc":
+        symbols = [str(number) for number in range(30)]
+    else:
+        symbols = sorted({symbol for line in TEXT for symbol in maker.encode(line).split()})
+    task, options = translator(tmp_path, symbols), options_of(given, tmp_path, codes, models)
+    if refused:
+        with pytest.raises(names.OtherNames, match=f"--bpe {options['bpe']}.* did not cut the training text"):
+            build(options, task)
+    else:
+        assert build(options, task) is not None
+
+
+@pytest.mark.parametrize(
+    ("symbols", "given", "warned"),
+    [
+        (["it", "'s", "well-known"], "moses", ["give --moses-no-escape", "give --moses-no-dash-splits"]),
+        (["it", "'s", "well@@", "-@@", "known"], "moses", ["give --moses-no-escape", "give --moses-no-dash-splits"]),
+        (["it", "'s", "well-known"], "moses escape dash_splits", []),
+        (["it", "'s", "well", "@-@", "known"], "moses", ["give --moses-no-escape"]),
+        (["it", "&apos;s", "well", "@-@", "known"], "moses", []),
+        (["it", "&apos;s"], "moses escape", ["--moses-no-escape: .*leave it out"]),
+        (["well", "@-@"], "moses dash_splits", ["--moses-no-dash-splits: .*leave it out"]),
+        (["it", "is", "-"], "moses", []),
+        (["it", "'s", "well-known"], "space", []),
+    ],
+)
+def test_words_of_another_tokenizer(
+    symbols: List[str],
+    given: str,
+    warned: List[str],
+    codes: Dict[str, Path],
+    models: Dict[str, Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("WARNING"):
+        build(options_of(given, tmp_path, codes, models), translator(tmp_path, symbols))
+    assert len(caplog.messages) == len(warned)
+    assert all(re.search(wanted, message) for wanted, message in zip(warned, caplog.messages))

@@ -1,4 +1,4 @@
-"""Names of a model's numbers: symbols of dictionaries, classes, languages, pieces.
+"""Names of a model's numbers: symbols of dictionaries, classes, languages, and what cut text into its words.
 
 A checkpoint holds the names that its training data gave to the numbers, in its entry ``names``: text by kind, one name
 a line. A model is not loaded for data that give the same numbers other names: its tensors would fit, and its answers
@@ -19,16 +19,35 @@ from .settings import other_settings
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
 KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
+TOKENIZER = "tokenizer"
 NOUNS = {
     SOURCE: "dictionary",
     TARGET: "target dictionary",
     LABELS: "list of labels",
     LANGUAGES: "pair of languages",
-    SUBWORDS: "sentencepiece model",
+    SUBWORDS: "model of pieces",
+    TOKENIZER: "tokenizer",
 }
+ENCODERS = {  # of fairseq, with their options
+    SUBWORDS: {
+        "sentencepiece": "sentencepiece_model",
+        "subword_nmt": "bpe_codes bpe_separator",
+        "fastbpe": "bpe_codes",
+        "gpt2": "gpt2_encoder_json gpt2_vocab_bpe",
+        "hf_byte_bpe": "bpe_merges bpe_vocab bpe_add_prefix_space",
+        "bert": "bpe_vocab_file bpe_cased",
+        "byte_bpe": "sentencepiece_model_path",
+        "bytes": "",
+        "characters": "",
+    },
+    TOKENIZER: {"moses": "moses_no_escape moses_no_dash_splits", "nltk": "", "space": ""},
+}
+NO_FILE = {"bpe_separator": "@@"}  # of the options with a text: its default
+OPTIONS = {SUBWORDS: "bpe", TOKENIZER: "tokenizer"}  # that take the names of encoders
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that cut its text
 HANDED = "names of the checkpoint"  # in the state that a task is given: its file and its names
 FINGERPRINT = "\0fingerprint "  # in place of the names, in checkpoints of before they had them
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _FINGERPRINTS = re.compile(r"(?:^|\.)dictionary_fingerprints?$")
 
 
@@ -119,25 +138,71 @@ def names_of_subwords(model: typing.Union[str, "os.PathLike[str]"]) -> typing.Di
     """A sentencepiece model by its digest; nothing where there is no such file."""
     if not os.path.isfile(model):
         return {}
-    with open(model, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
-    remedy = "give the one it was trained with: another one cuts the same text into other pieces"
-    return {SUBWORDS: Names(digest, str(model), remedy)}
+    return {SUBWORDS: Names(_digest(model), str(model), _OF_THE_TRAINING)}
+
+
+_OF_THE_TRAINING = "give the one it was trained with: another one cuts the same text otherwise"
+
+
+def _digest(file: typing.Union[str, "os.PathLike[str]"]) -> str:
+    with open(file, "rb") as stream:
+        return hashlib.sha256(stream.read()).hexdigest()
+
+
+def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
+    """Options of --bpe or --tokenizer as they are given, files by their digests; nothing where they are not known.
+
+    Args:
+        kind: SUBWORDS or TOKENIZER.
+        cfg: name or options of the encoder; options without one, or None, where no encoder is given.
+    """
+    option = OPTIONS[kind]
+    name = cfg if isinstance(cfg, str) else getattr(cfg, "_name", None) or getattr(cfg, option, None)
+    if name not in ENCODERS[kind]:
+        return {}
+    text, where = [f"--{option} {name}"], [f"--{option} {name}"]
+    for field in ENCODERS[kind][name].split():
+        value, flag = _value(cfg, field), f"--{field.replace('_', '-')}"
+        if isinstance(value, str) and field not in NO_FILE:
+            if not os.path.isfile(value):
+                return {}
+            text.append(f"{flag} {_digest(value)}")
+            where.append(f"{flag} {value}")
+        elif value and value != NO_FILE.get(field):
+            text.append(flag if value is True else f"{flag} {value}")
+            where.append(text[-1])
+    lasting_text = text[-1].split()[-1] if name == "sentencepiece" else " ".join(text)  # as a data folder names it
+    return {kind: Names(lasting_text, " ".join(where), _OF_THE_TRAINING)}
+
+
+def _value(cfg: typing.Any, field: str) -> typing.Any:
+    from omegaconf.errors import MissingMandatoryValue
+
+    try:
+        return getattr(cfg, field, None)
+    except MissingMandatoryValue:
+        return ""
+
+
+def options_of(text: str, file: str = "FILE") -> str:
+    """Options of the encoder that names stand for, with ``file`` in place of each digest."""
+    if _DIGEST.fullmatch(text):
+        return f"--bpe sentencepiece --sentencepiece-model {file}"
+    return _DIGEST.sub(file, text)
 
 
 def names_of_training(trainer: typing.Any) -> typing.Dict[str, Names]:
-    """Names that the data of a training give to numbers, and its ``--bpe sentencepiece``.
+    """Names that the data of a training give to numbers, and its ``--bpe`` and ``--tokenizer``.
 
     Raises:
-        OtherNames: if the data were cut by another sentencepiece model.
+        OtherNames: if the data were cut by another model of pieces.
     """
-    own, model = names_of(trainer.task), getattr(trainer.cfg.bpe, "sentencepiece_model", None)
-    given = names_of_subwords(model) if isinstance(model, str) else {}
+    own, given = names_of(trainer.task), {}
+    for kind, option in OPTIONS.items():
+        given.update(names_of_encoder(kind, getattr(trainer.cfg, option, None)))
     if SUBWORDS in own and SUBWORDS in given and own[SUBWORDS].text != given[SUBWORDS].text:
-        raise OtherNames(
-            f"--sentencepiece-model {model} is not the sentencepiece model that cut the training text: give "
-            f"{own[SUBWORDS].where}"
-        )
+        wanted = options_of(own[SUBWORDS].text, own[SUBWORDS].where)
+        raise OtherNames(f"{given[SUBWORDS].where} is not what cut the training text: give {wanted}")
     return {**given, **own}
 
 

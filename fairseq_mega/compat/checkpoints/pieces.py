@@ -1,4 +1,4 @@
-"""The sentencepiece model of ``--bpe sentencepiece``: the one that cut the training text, or none."""
+"""Encoders of ``--bpe`` and ``--tokenizer``: those that cut the training text, or none."""
 
 import logging
 import re
@@ -12,98 +12,171 @@ logger = logging.getLogger("fairseq_mega.compat.checkpoints.pieces")
 
 STRANGE = 0.05  # of the symbols of a dictionary; some may have been put before the pieces, as languages are
 _BRACKETED = re.compile(r"[<\[_].*[>\]_]|madeupword\d+")
+_END_OF_WORD = "</w>"  # in the merges of subword-nmt and fastBPE
 
 
-def compare_sentencepiece_models() -> None:
-    """Refuse another sentencepiece model than that of the training: its pieces would be unknown, or mean little."""
-    from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+class Pieces(typing.NamedTuple):
+    """Functions of a symbol: whether an encoder can have made it, and whether it knows one of its characters."""
+
+    can_make: typing.Callable[[str], bool]
+    knows: typing.Callable[[str], bool]
+
+
+def compare_encoders() -> None:
+    """Refuse other pieces and words than those of the training: they would be unknown, or mean little."""
+    from fairseq.data import encoders
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
 
-    wrap(SentencepieceBPE, "__init__", _remembering_its_file)
-    wrap(FairseqTask, "build_bpe", _build_compared)
+    wrap(encoders, "build_bpe", _build_named_bpe)
+    wrap(encoders, "build_tokenizer", _build_named_tokenizer)
+    wrap(FairseqTask, "build_bpe", _build_compared_bpe)
+    wrap(FairseqTask, "build_tokenizer", _build_compared_tokenizer)
     wrap(GeneratorHubInterface, "__init__", _comparing)
 
 
-def _remembering_its_file(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
-    from fairseq import file_utils
-
-    original(self, cfg)
-    self.model_file = file_utils.cached_path(cfg.sentencepiece_model)
+def _build_named_bpe(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    return _named(original(cfg, *args, **kwargs), names.SUBWORDS, cfg)
 
 
-def _build_compared(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+def _build_named_tokenizer(
+    original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
+) -> typing.Any:
+    return _named(original(cfg, *args, **kwargs), names.TOKENIZER, cfg)
+
+
+def _named(encoder: typing.Any, kind: str, cfg: typing.Any) -> typing.Any:
+    if encoder is not None:
+        encoder.names, encoder.given = names.names_of_encoder(kind, cfg), cfg
+    return encoder
+
+
+def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     bpe = original(self, args)
-    compare(bpe, self)
+    compare(names.SUBWORDS, bpe, self)
     return bpe
+
+
+def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
+    tokenizer = original(self, args)
+    compare(names.TOKENIZER, tokenizer, self)
+    return tokenizer
 
 
 def _comparing(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
     original(self, cfg, task, models)
-    compare(self.bpe, task)
+    compare(names.TOKENIZER, self.tokenizer, task)
+    compare(names.SUBWORDS, self.bpe, task)
 
 
-def compare(bpe: typing.Any, task: typing.Any) -> None:
-    """Compare a model of pieces with what the checkpoint, or the data folder, says of its own.
+def compare(kind: str, encoder: typing.Any, task: typing.Any) -> None:
+    """Compare an encoder with what the checkpoint, or the data folder, says of its own, else with its dictionary.
 
     Args:
-        bpe: any; None where the text is cut already.
+        kind: SUBWORDS or TOKENIZER.
+        encoder: any; None where the text is cut already.
         task: with its checkpoint loaded.
 
     Raises:
-        OtherNames: where the model is another one.
+        OtherNames: where the encoder is another one.
     """
-    if bpe is None:
+    if encoder is None:
         return
-    theirs = getattr(task, "trained_names", {}).get(names.SUBWORDS)
-    own = names.names_of(task).get(names.SUBWORDS)
+    theirs = getattr(task, "trained_names", {}).get(kind)
+    own = names.names_of(task).get(kind)
     known = own.text if theirs is None and own is not None else theirs
-    file = getattr(bpe, "model_file", None)
-    if file is None:
-        if known is not None:
-            model = own.where if own is not None and own.text == known else "FILE"
-            raise names.OtherNames(
-                f"--bpe cuts text otherwise than the sentencepiece model that cut the training text: give --bpe "
-                f"sentencepiece --sentencepiece-model {model}"
-            )
-        return
-    option = f"--sentencepiece-model {file}"
-    given = names.names_of_subwords(file)[names.SUBWORDS].text
-    if known is not None:
-        if known != given:
-            where = f", {own.where}" if own is not None and own.text == known else ""
-            raise names.OtherNames(
-                f"{option} is not the sentencepiece model that cut the training text: give that one{where}"
-            )
-        return
-    symbol = strange_symbol(bpe.sp, task.source_dictionary)
+    given = getattr(encoder, "names", {}).get(kind)
+    where = f"--{names.OPTIONS[kind]}" if given is None else given.where
+    if known is None:
+        if kind == names.TOKENIZER:
+            _warn_of_other_words(encoder, task.source_dictionary)
+        else:
+            _look_at_dictionary(encoder, task.source_dictionary, given)
+    elif given is None or given.text != known:
+        file = own.where if own is not None and own.text == known else "FILE"
+        raise names.OtherNames(
+            f"{where} is not what cut the training text: give {names.options_of(known, file)}, as for the training"
+        )
+
+
+def _look_at_dictionary(bpe: typing.Any, dictionary: typing.Any, given: typing.Optional[names.Names]) -> None:
+    """Refuse an encoder that cannot have made a dictionary; warn of one that is taken on trust."""
+    made, where = pieces_of(bpe), "--bpe" if given is None else given.where
+    symbol = None if made is None else strange_symbol(made, dictionary)
     if symbol is not None:
         raise names.OtherNames(
-            f"{option} did not cut the training text: it has no {symbol!r}, which the dictionary has; give the "
-            f"sentencepiece model of the training"
+            f"{where} did not cut the training text: it has no {symbol!r}, which the dictionary has; give the one of "
+            f"the training"
         )
-    logger.warning(
-        f"the checkpoint does not say which sentencepiece model cut its training text: {file} is taken for it"
-    )
+    if given is not None and given.where.count(" --"):
+        logger.warning(f"the checkpoint does not say what cut its training text into pieces: {where} is taken for it")
 
 
-def strange_symbol(processor: typing.Any, dictionary: typing.Any) -> typing.Optional[str]:
-    """Return a symbol that a sentencepiece model cannot have made; None where there are few, or none.
+def pieces_of(bpe: typing.Any) -> typing.Optional[Pieces]:
+    """Return what an encoder of fairseq can have made; None where that is not known."""
+    from fairseq.data.encoders import byte_utils, bytes, characters, fastbpe, gpt2_bpe, hf_byte_bpe, subword_nmt_bpe
+
+    processor = getattr(bpe, "sp", None)
+    if processor is not None:
+        pieces = {processor.id_to_piece(number) for number in range(processor.get_piece_size())}
+        known = {piece for piece in pieces if len(piece) == 1}
+        return Pieces(pieces.__contains__, lambda symbol: bool(known.intersection(symbol)))
+    if isinstance(bpe, (subword_nmt_bpe.SubwordNMTBPE, fastbpe.fastBPE)):
+        merged, mark = _merged(bpe.given.bpe_codes), bpe.bpe_symbol.strip()
+        return Pieces(lambda symbol: len(symbol.removesuffix(mark)) < 2 or symbol.removesuffix(mark) in merged, bool)
+    if isinstance(bpe, (gpt2_bpe.GPT2BPE, hf_byte_bpe.HuggingFaceByteLevelBPE)):
+        return Pieces(str.isdigit, bool)
+    if isinstance(bpe, bytes.Bytes):
+        letters = {*byte_utils.BCHAR_TO_BYTE, byte_utils.SPACE_ESCAPE}
+        return Pieces(letters.__contains__, bool)
+    return Pieces(lambda symbol: len(symbol) == 1, bool) if isinstance(bpe, characters.Characters) else None
+
+
+def _merged(file: str) -> typing.Set[str]:
+    """Return all that the merges of a file make."""
+    with open(file, encoding="utf-8", newline="\n") as lines:
+        pairs = [line.split(" ") for line in lines]
+    return {"".join(pair[:2]).rstrip("\r\n").removesuffix(_END_OF_WORD) for pair in pairs if len(pair) > 1}
+
+
+def strange_symbol(made: Pieces, dictionary: typing.Any) -> typing.Optional[str]:
+    """Return a symbol that an encoder cannot have made; None where there are few, or none.
 
     Args:
-        processor: of sentencepiece; it makes its pieces, and one symbol of what lies between them: of characters that
-            it does not know.
+        made: by the encoder, beside one symbol of what lies between its pieces: of characters that it does not know.
         dictionary: of fairseq.
     """
-    pieces = {processor.id_to_piece(number) for number in range(processor.get_piece_size())}
-    known = {piece for piece in pieces if len(piece) == 1}
     numbers = range(dictionary.nspecial, len(dictionary))
     counts = {dictionary[number]: dictionary.count[number] for number in numbers}
     counts = {symbol: count for symbol, count in counts.items() if not _BRACKETED.fullmatch(symbol)}
-    others = [symbol for symbol in counts if symbol not in pieces]
-    strange = [symbol for symbol in others if known.intersection(symbol)]
+    others = [symbol for symbol in counts if not made.can_make(symbol)]
+    strange = [symbol for symbol in others if made.knows(symbol)]
     if 2 * sum(map(counts.__getitem__, others)) > sum(counts.values()):
         return others[0]
     return strange[0] if len(strange) > STRANGE * len(counts) else None
+
+
+def _warn_of_other_words(tokenizer: typing.Any, dictionary: typing.Any) -> None:
+    """Warn where the words of a dictionary are not as ``--tokenizer moses`` writes them with the options given."""
+    from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
+
+    if not isinstance(tokenizer, MosesTokenizer):
+        return
+    symbols = [dictionary[number] for number in range(dictionary.nspecial, len(dictionary))]
+    found = {
+        "moses_no_escape": (("&apos;", "&quot;"), re.compile("['\"]")),
+        "moses_no_dash_splits": (("@-@",), re.compile(r"\w-\w|-@@$")),
+    }
+    for field, (written, plain) in found.items():
+        option, is_given = f"--{field.replace('_', '-')}", getattr(tokenizer.cfg, field)
+        has_written = any(mark in symbol for mark in written for symbol in symbols)
+        has_plain = next(filter(plain.search, symbols), None)
+        if has_written and is_given:
+            logger.warning(f"{option}: the dictionary has words with {written[0]}, of text without it: leave it out")
+        elif has_plain is not None and not has_written and not is_given:
+            logger.warning(
+                f"--tokenizer moses writes {written[0]}, which no word of the dictionary has, unlike {has_plain}: give "
+                f"{option} if the training text was cut so"
+            )
