@@ -252,7 +252,7 @@ def test_clothes_get_a_black_border_and_the_last_ones_are_for_validation(clothes
             "is no idx file of unsigned bytes: it begins with 3c68",
         ),
         ("train-images-idx3-ubyte.gz", gzip.compress(b""), "it begins with nothing"),
-        ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(6, np.uint8))[:-9], "is damaged"),
+        ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(6, np.uint8))[:-9], "cannot be unpacked"),
         (
             "t10k-labels-idx1-ubyte.gz",
             gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 6, 1])),

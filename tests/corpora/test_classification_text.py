@@ -284,7 +284,7 @@ def test_cut_off_tables_and_lone_options_are_refused(tmp_path: Path) -> None:
     assert "--archive and --tsv-train name different sources" in refusal("imdb", "--out", tmp_path / "out", *both)
     packed = tmp_path / "train.tsv.gz"
     packed.write_bytes(packed.read_bytes()[:-9])
-    assert "train.tsv.gz is damaged" in refusal("imdb", "--out", tmp_path / "out", *options)
+    assert "train.tsv.gz cannot be unpacked" in refusal("imdb", "--out", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
 
 

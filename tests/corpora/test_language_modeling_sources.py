@@ -126,7 +126,7 @@ def test_an_incomplete_or_damaged_text_folder_is_named(small: Path) -> None:
     for damaged in (gzip.compress(b"some text\n" * 99)[:-9], b"no gzip"):
         (folder / "wiki.valid.tokens.gz").write_bytes(damaged)
         message = refusal("wikitext-2", small, text=folder)
-        assert "wiki.valid.tokens.gz is damaged" in message
+        assert "wiki.valid.tokens.gz cannot be unpacked" in message
         assert not (small / "raw" / "wiki.valid.tokens").exists()
 
 
@@ -181,5 +181,5 @@ def test_a_dictionary_is_unpacked_and_recorded(small: Path, capsys: pytest.Captu
     assert records == {dictionary.name: record_of(dictionary)}
     assert f"gcide.dict.dz: bytes {dictionary.stat().st_size}" in capsys.readouterr().err
     dictionary.write_bytes(b"no gzip")
-    with pytest.raises(download.DownloadError, match=r"gcide\.dict\.dz is damaged"):
+    with pytest.raises(download.DownloadError, match=r"gcide\.dict\.dz cannot be unpacked"):
         obtain_gcide(small / "raw", small, dictionary=dictionary)

@@ -106,7 +106,7 @@ def test_bad_wishes(tmp_path: Path) -> None:
     assert "is no UTF-8" in refusal(*given, tmp_path / "latin.txt")
     assert "is a folder" in refusal(*given, tmp_path)
     (tmp_path / "packed.txt.gz").write_bytes(b"\x1f\x8b\x08\x00\xff\xfe")
-    assert "packed.txt.gz is damaged" in refusal(*given, tmp_path / "packed.txt.gz")
+    assert "packed.txt.gz cannot be unpacked" in refusal(*given, tmp_path / "packed.txt.gz")
     message = refusal(*given, tmp_path / "two.jsonl", "--text-field", "body")
     assert "line 1: it has no text in the field 'body'" in message
     assert "--texts: " in refusal(*given, tmp_path / "none.txt")

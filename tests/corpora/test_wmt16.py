@@ -102,8 +102,7 @@ def test_a_truncated_archive_is_refused_before_unpacking(archives: Path, tmp_pat
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[: size // 2])
     message = refusal("wmt16", "--archives", archives, "--no-download", "--out", tmp_path / "out")
-    cut_off = "dev.tgz is cut off: expected the end mark of the gzip stream, found the end of the file after"
-    assert f"{cut_off} {size // 2}" in message
+    assert "dev.tgz cannot be unpacked" in message and "end-of-stream marker" in message
     with pytest.raises(DownloadError, match=r"dev\.tgz cannot be unpacked"):
         unpack_smoke(archives, tmp_path / "raw")
 

@@ -1,17 +1,17 @@
 """Archives and packed files: taken or downloaded, checked, and read without unpacking them to disk."""
 
-import gzip
+import json
 import tarfile
-import zlib
 from pathlib import Path
 from typing import IO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.unpacking import check_expansion, open_gzip
+from fairseq_mega.lab.prepare.unpacking import check_expansion, naming_damage, open_gzip
+from fairseq_mega.lab.runs.files import blocks_of, write_json
 
-DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
+FETCH_AGAIN = "remove it and fetch it again"
 
 
 class Archive(NamedTuple):
@@ -24,11 +24,16 @@ class Archive(NamedTuple):
     @property
     def name(self) -> str:
         """File name of the archive."""
-        return self.url.rpartition("/")[2]
+        return name_of(self.url)
+
+
+def name_of(url: str) -> str:
+    """Return the name of the file at an address."""
+    return url.rpartition("/")[2]
 
 
 def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path, Records]:
-    """Return the path of an archive, and its entry in SOURCE.json.
+    """Return the path of an archive with published digests, and its entry in SOURCE.json.
 
     ``given`` is an own copy; None downloads to ``folder``, continuing an earlier attempt. Raises
     :class:`DownloadError` when it cannot be fetched, or naming the expected and the found checksum.
@@ -42,9 +47,75 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
         raise DownloadError(f"--archive {path} does not exist; leave the option out to download {archive.url}")
     if archive.digests:
         say(f"{path.name}: {path.stat().st_size} bytes, comparing the checksum")
-        new_copy = "remove it and fetch it again" if given is None else "get a new copy"
+        new_copy = FETCH_AGAIN if given is None else "get a new copy"
         check_digests(path, archive.digests, None, f"The file is damaged or another one: {new_copy}. {remedy}")
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
+
+
+def obtain_recorded(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
+    """Return the path of an archive in ``folder`` whose checksum is not published, downloaded if absent.
+
+    The first time, the archive is read to its end (gzip), and size and SHA-256 are written to ``record_file``;
+    afterwards it must still match them. Raises :class:`DownloadError` otherwise.
+    """
+    name = name_of(url)
+    path = folder / name
+    records = read_records(record_file)
+    fetch_missing(url, path, attempts=8, allowed=allow_download)
+    known, said = records.get(name), "as recorded"
+    if known is None:
+        say(f"{name}: {path.stat().st_size} bytes, checking")
+        check_gzip(path)
+        known = records[name] = record_of(path, url=url)
+        said = "recorded"
+        write_json(record_file, records)
+    else:
+        remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is wanted"
+        check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
+    say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}, {said}")
+    return path
+
+
+def check_gzip(path: Path) -> None:
+    """Read a gzip file to its end.
+
+    Raises:
+        DownloadError: if it is cut off, damaged or empty.
+        OSError: if it unpacks to far more than its size lets expect.
+    """
+    with naming_damage(path, FETCH_AGAIN), open_gzip(path) as stream:
+        if not sum(map(len, blocks_of(stream))):
+            raise DownloadError(f"{path} is an empty archive; {FETCH_AGAIN}")
+
+
+def read_records(path: Path) -> Records:
+    """Return the recorded sizes and checksums, ``{name: {"url", "bytes", "sha256"}}``; none yet gives ``{}``."""
+    if not path.exists():
+        return {}
+    try:
+        records: Records = json.loads(path.read_text(encoding="utf-8"))
+        if all({"bytes", "sha256"} <= set(entry) for entry in records.values()):
+            return records
+        problem = "an entry lacks bytes or sha256"
+    except (ValueError, AttributeError, TypeError) as error:
+        problem = str(error)
+    raise DownloadError(f"{path} is no list of checksums ({problem}); remove it to record them anew")
+
+
+def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yield the files of a packed tar in its order, each with a stream of its content, to be read before the next.
+
+    Raises OSError when they unpack to too much, before the file is read that would; damage is the caller's to name
+    (:func:`.unpacking.naming_damage`), as reading the streams shows it, too.
+    """
+    unpacked = 0
+    with tarfile.open(path, "r|*") as archive:
+        for member in archive:
+            unpacked += member.size
+            check_expansion(path, unpacked)
+            stream = archive.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                yield member, stream
 
 
 def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
@@ -52,19 +123,11 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tuple[str, b
 
     Raises :class:`DownloadError` naming the archive when it is damaged, OSError when it unpacks to too much.
     """
-    unpacked = 0
-    try:
-        with tarfile.open(path, "r|*") as archive:
-            for member in archive:
-                unpacked += member.size
-                check_expansion(path, unpacked)  # before any of it is read
-                name = member.name[2:] if member.name.startswith("./") else member.name
-                if member.isfile() and wanted(name):
-                    stream = archive.extractfile(member)
-                    assert stream is not None
-                    yield name, stream.read()
-    except DAMAGE as error:
-        raise DownloadError(f"{path} cannot be unpacked: {error}; get a new copy") from error
+    with naming_damage(path):
+        for member, stream in tar_files(path):
+            name = member.name[2:] if member.name.startswith("./") else member.name
+            if wanted(name):
+                yield name, stream.read()
 
 
 def open_packed(path: Path) -> IO[bytes]:
@@ -76,8 +139,5 @@ def open_packed(path: Path) -> IO[bytes]:
 
 def read_packed(path: Path) -> bytes:
     """Return the content of a file, unpacked; raises :class:`DownloadError` when it is damaged."""
-    try:
-        with open_packed(path) as stream:
-            return stream.read()
-    except DAMAGE as error:
-        raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
+    with naming_damage(path), open_packed(path) as stream:
+        return stream.read()

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import time
 import urllib.error
 import urllib.request
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import IO, Optional
 
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.runs.files import blocks_of
+from fairseq_mega.lab.runs.files import blocks_of, existing_parent
 
 ATTEMPTS = 3  # of fetch_missing: some hosts are gone, and trying for long would only delay the message
+LEAST_FREE = 1 << 28  # bytes, where a file goes
 
 
 class DownloadError(ValueError):
@@ -91,9 +93,18 @@ def _copy(reply: IO[bytes], stream: IO[bytes], name: str, done: int, expected: O
         stream.write(block)
 
 
-def fetch_missing(url: str, path: Path, remedy: str) -> None:
-    """Download a file unless it is there; raises :class:`DownloadError` with the remedy after a few attempts."""
+def fetch_missing(url: str, path: Path, remedy: str = "", attempts: int = ATTEMPTS, allowed: bool = True) -> None:
+    """Download a file unless it is there.
+
+    Raises:
+        DownloadError: with the remedy after so many attempts; or where the download is not allowed, or there is hardly
+            any room for it.
+    """
     if path.exists():
         return
+    if not allowed:
+        raise DownloadError(f"{path} does not exist and --no-download was given; fetch it from {url}")
+    if shutil.disk_usage(existing_parent(path.parent)).free < LEAST_FREE:
+        raise DownloadError(f"less than 256 MiB are free where {path.parent} lies; free some or choose another folder")
     say(f"{path.name}: downloading {url}")
-    fetch(url, path, attempts=ATTEMPTS, remedy=remedy)
+    fetch(url, path, attempts=attempts, remedy=remedy)

@@ -1,15 +1,13 @@
 """The released archive of the Long Range Arena (Tay et al., 2021): fetched, checked, and one task's part unpacked."""
 
 import argparse
-import tarfile
 from pathlib import Path, PurePosixPath
 from typing import Optional
 
-from fairseq_mega.lab.prepare.archives import DAMAGE
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, obtain_recorded, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.recorded_archives import obtain_recorded
-from fairseq_mega.lab.prepare.unpacking import check_expansion
+from fairseq_mega.lab.prepare.unpacking import naming_damage
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -79,23 +77,14 @@ def unpack(archive: Path, dataset: str, output: Path) -> int:
         DownloadError: where the archive is damaged or holds none of them.
         OSError: where it unpacks to far more than its size lets expect.
     """
-    unpacked = count = 0
+    count = 0
     progress = Progress(f"unpacking {FOLDERS[dataset]}", "MB", None)
-    try:
-        with tarfile.open(archive, "r|*") as members:
-            for member in members:
-                unpacked += member.size
-                check_expansion(archive, unpacked)
-                progress.reach(unpacked / 1e6)
-                place = place_of(member.name, dataset)
-                stream = members.extractfile(member) if place is not None and member.isfile() else None
-                if place is None or stream is None:
-                    continue
-                with stream:
-                    copy_stream(stream, output / place)
+    with naming_damage(archive, FETCH_AGAIN):
+        for member, stream in progress.follow(tar_files(archive), size=lambda file: file[0].size / 1e6):
+            place = place_of(member.name, dataset)
+            if place is not None:
+                copy_stream(stream, output / place)
                 count += 1
-    except DAMAGE as error:
-        raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
     if count == 0 or not all((output / FOLDERS[dataset] / name).is_file() for name in TABLES.get(dataset, {}).values()):
         raise DownloadError(f"{archive} holds no whole data of {dataset}; is it the archive {URL}?")
     return count

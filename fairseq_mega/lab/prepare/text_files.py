@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import IO, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_mega.data.file_kinds import HEAD, kind_of
-from fairseq_mega.lab.prepare.archives import DAMAGE, open_packed
-from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.archives import open_packed
+from fairseq_mega.lab.prepare.unpacking import naming_damage
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
         DownloadError: for damage of a packed one.
     """
     try:
-        with open_packed(path) as stream:
+        with naming_damage(path), open_packed(path) as stream:
             assert isinstance(stream, io.BufferedReader)
             kind = kind_of(stream.peek(HEAD)[:HEAD])
             if kind is not None and not kind.marked:
@@ -33,8 +33,6 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
                 yield text
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
-    except DAMAGE as error:
-        raise DownloadError(f"{path} is damaged: {error}; get a new copy") from error
 
 
 def not_utf8(path: object, mixed: bool = False) -> str:

@@ -2,16 +2,33 @@
 
 import gzip
 import io
+import tarfile
 import zipfile
+import zlib
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Iterator
+
+from fairseq_mega.lab.prepare.download import DownloadError
 
 LEAST = 64 << 20  # bytes that any file may unpack to
 EXPANSION = 200  # times its size that a larger one may: text packs to a tenth, a file made for harm to a thousandth
 
 
+DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+
+
 class ExpansionError(OSError):
     """A file unpacks to far more than its size lets expect."""
+
+
+@contextmanager
+def naming_damage(path: Path, remedy: str = "get a new copy") -> Iterator[None]:
+    """Raise :class:`DownloadError` that names a packed file and the remedy where reading it shows damage."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise DownloadError(f"{path} cannot be unpacked: {error}; {remedy}") from error
 
 
 def most_unpacked(path: Path) -> int:

@@ -5,10 +5,10 @@ import zipfile
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN
+from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.recorded_archives import download
-from fairseq_mega.lab.prepare.unpacking import check_zip
+from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .wishes import Wishes
@@ -60,8 +60,7 @@ def fetch_processed(recipes: Sequence[Recipe], wishes: Wishes) -> None:
         archive = wishes.processed.parent / url.rpartition("/")[2]
         folder = wishes.processed / archive.stem
         if not folder.is_dir():
-            if not archive.exists():
-                download(url, archive, wishes.download)
+            fetch_missing(url, archive, attempts=8, allowed=wishes.download)
             unpack(archive, folder)
 
 
@@ -69,7 +68,7 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack a zip file to a folder, which is there whole or not at all."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    try:
+    with naming_damage(archive, FETCH_AGAIN):
         check_zip(archive)
         with zipfile.ZipFile(archive) as container:
             needed = sum(member.file_size for member in container.infolist())
@@ -82,6 +81,4 @@ def unpack(archive: Path, folder: Path) -> None:
                 )
             say(f"{archive.name}: unpacking {needed / 1e6:.0f} MB to {folder}")
             container.extractall(partial)  # which leaves out what would lead out of the folder
-    except zipfile.BadZipFile as error:
-        raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it, so that it is fetched again") from error
     partial.rename(folder)

@@ -3,7 +3,6 @@
 import argparse
 import io
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
@@ -19,7 +18,7 @@ from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.shared_options import add_limit
 from fairseq_mega.lab.prepare.text_files import need_files
-from fairseq_mega.lab.prepare.unpacking import check_zip
+from fairseq_mega.lab.prepare.unpacking import DAMAGE, check_zip
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARCHIVE = Archive(
@@ -115,7 +114,7 @@ def _from_arrays(path: Path) -> Images:
         check_zip(path)
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = arrays["x"], arrays["y"]
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, *DAMAGE) as error:
         raise DownloadError(f"{path} is no file of the arrays x and y (numpy.savez): {error}") from error
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or labels.shape != images.shape[:1]:
         raise ValueError(

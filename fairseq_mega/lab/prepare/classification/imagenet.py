@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 from fairseq_mega.data.image_folder import ImageFolder
-from fairseq_mega.lab.prepare.archives import DAMAGE, read_tar
+from fairseq_mega.lab.prepare.archives import read_tar
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, digests_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.unpacking import naming_damage
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
 
@@ -129,12 +130,11 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             check_digests(path, {"md5": ARCHIVES[name].md5}, None, "The file is damaged or another one: get a new copy")
         md5 = digests_of(path, "md5") if args.any_archives else {"md5": ARCHIVES[name].md5}
         inputs[path.name] = {"bytes": path.stat().st_size, **md5}
-    try:
-        classes = classes_of_validation(paths["devkit"])
+    classes = classes_of_validation(paths["devkit"])
+    with naming_damage(paths["train"]):
         unpack_training(paths["train"], work.parts / "train")
+    with naming_damage(paths["val"]):
         unpack_validation(paths["val"], classes, work.output / "val")
-    except DAMAGE as error:
-        raise DownloadError(f"the archives in {args.archives} cannot be unpacked: {error}; get new copies") from error
     splits: Dict[str, Dict[str, Any]] = {}
     for split, place in (("train", work.parts), ("val", work.output)):
         images = ImageFolder(place / split)

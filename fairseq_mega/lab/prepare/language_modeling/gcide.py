@@ -7,8 +7,9 @@ from typing import Optional
 from fairseq_mega.lab.prepare import debian
 from fairseq_mega.lab.prepare.checksums import Records, record_of
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.language_modeling.obtaining import unpack_dictionary
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.unpacking import naming_damage, open_gzip
+from fairseq_mega.lab.runs.files import copy_stream
 
 PACKAGE, TESTED = "dict-gcide", "0.48.5+nmu2"
 
@@ -31,7 +32,9 @@ def obtain_gcide(
         package = fetch(raw, packages, deb, otherwise)
         dictionary = dictionary_of(raw)
         records[package.path.name] = record_of(package.path, version=package.version)
-    unpack_dictionary(dictionary, raw / "gcide.txt")
+    say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
+    with naming_damage(dictionary), open_gzip(dictionary) as stream:  # of the DICT server, which packs as gzip does
+        copy_stream(stream, raw / "gcide.txt")
     records[dictionary.name] = record_of(dictionary)
     for name, record in records.items():
         say(f"{name}: " + ", ".join(f"{key} {value}" for key, value in record.items()))

@@ -1,17 +1,15 @@
 """Obtain the corpora of language modelling: whole files or none, and the entries on their origin in SOURCE.json."""
 
-import gzip
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Optional
 
-from fairseq_mega.lab.prepare.archives import obtain
+from fairseq_mega.lab.prepare.archives import name_of, obtain
 from fairseq_mega.lab.prepare.checksums import Records, check_digests, record_of
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.unpacking import check_zip, open_gzip
+from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage, open_gzip
 from fairseq_mega.lab.runs.files import copy_stream
 
 
@@ -21,20 +19,16 @@ def unpack(corpus: Corpus, archive: Path, folder: Path) -> None:
         with open(archive, "rb") as stream:
             copy_stream(stream, folder / corpus.files[0])
         return
-    try:
+    with naming_damage(archive, f"remove it and repeat. {corpus.remedy}"):
         check_zip(archive)
         with zipfile.ZipFile(archive) as container:
-            members = {name.rpartition("/")[2]: name for name in container.namelist()}
+            members = {name_of(name): name for name in container.namelist()}
             for name in corpus.files:
                 if name not in members:
                     raise DownloadError(f"{archive} has no {name}; found {', '.join(sorted(members))}. {corpus.remedy}")
                 say(f"{name}: unpacking {container.getinfo(members[name]).file_size / 1e6:.0f} MB")
                 with container.open(members[name]) as stream:
                     copy_stream(stream, folder / name)
-    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise DownloadError(
-            f"{archive} cannot be unpacked: {error}. Remove it and repeat, or: {corpus.remedy}"
-        ) from error
 
 
 def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
@@ -44,11 +38,8 @@ def take_text(corpus: Corpus, text: Path, folder: Path) -> Records:
         source = next((path for path in (text / name, text / f"{name}.gz") if path.is_file()), None)
         if source is None:
             raise DownloadError(f"--text {text}: neither {name} nor {name}.gz is there. {corpus.remedy}")
-        try:
-            with open_gzip(source) if source.suffix == ".gz" else open(source, "rb") as stream:
-                copy_stream(stream, folder / name)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DownloadError(f"{source} is damaged: {error}; get a new copy") from error
+        with naming_damage(source), open_gzip(source) if source.suffix == ".gz" else open(source, "rb") as stream:
+            copy_stream(stream, folder / name)
         records[source.name] = record_of(source)
     return records
 
@@ -80,17 +71,3 @@ def obtain_corpus(
     if corpus.file_digests and checked:
         check_digests(raw / corpus.files[0], corpus.file_digests, corpus.bytes, f"It came from {path}. {corpus.remedy}")
     return records
-
-
-def unpack_dictionary(dictionary: Path, target: Path) -> None:
-    """Unpack a dictionary of the DICT server (.dict.dz, which gzip can read).
-
-    Raises:
-        DownloadError: for a damaged one.
-    """
-    say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
-    try:
-        with open_gzip(dictionary) as stream:
-            copy_stream(stream, target)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DownloadError(f"{dictionary} is damaged: {error}; get a new copy of the package") from error

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, List, Sequence
 
+from fairseq_mega.lab.prepare.archives import name_of, obtain_recorded, read_records
 from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.recorded_archives import obtain_recorded, read_records
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.wmt16.bpe import BpeFactory, learn_bpe
 from fairseq_mega.lab.prepare.wmt16.length_filter import clean_corpus
@@ -59,7 +59,7 @@ def need_packages() -> None:
 def unpack_all(archives: Path, corpora: Sequence[Corpus], raw: Path) -> None:
     """Unpack the archives, check the numbers of lines and join the training corpora."""
     for url in archive_urls():
-        archive = archives / url.rpartition("/")[2]
+        archive = archives / name_of(url)
         say(f"{archive.name}: unpacking")
         unpack(archive, raw, [corpus for corpus in corpora if corpus.url == url])
     check_counts(raw, corpora)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from fairseq_mega.lab.prepare.archives import name_of
+
 LANGUAGES = ("en", "de")
 TRAIN = "train"
 
@@ -22,7 +24,7 @@ class Corpus:
     @property
     def archive(self) -> str:
         """File name of the archive."""
-        return self.url.rpartition("/")[2]
+        return name_of(self.url)
 
 
 def _text(stem: str) -> Dict[str, Tuple[str, ...]]:

@@ -1,13 +1,12 @@
 """Plain text out of the archives: unpacked, counted, and joined for training."""
 
 import re
-import tarfile
 from pathlib import Path
 from typing import IO, Dict, Iterable, List, Sequence, Tuple
 
-from fairseq_mega.lab.prepare.download import DownloadError
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, tar_files
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.unpacking import check_expansion
+from fairseq_mega.lab.prepare.unpacking import naming_damage
 from fairseq_mega.lab.prepare.wmt16.line_pool import TextError
 from fairseq_mega.lab.prepare.wmt16.sources import LANGUAGES, TRAIN, TRAINING, Corpus
 from fairseq_mega.lab.runs.files import count_lines, written_whole
@@ -43,23 +42,15 @@ def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     wanted = _wanted(corpora, archive.name)
     best: Dict[Tuple[str, str], int] = {}
     output.mkdir(parents=True, exist_ok=True)
-    unpacked = 0
-    try:
-        with tarfile.open(archive, "r|gz") as tar:
-            for member in tar:
-                unpacked += member.size
-                check_expansion(archive, unpacked)  # before any of it is read
-                found = wanted.get(member.name.rpartition("/")[2])
-                if found is None or not member.isfile():
-                    continue
-                corpus, language, rank = found
-                stream = tar.extractfile(member)
-                if stream is None or best.get((corpus.name, language), rank) < rank:
-                    continue
+    with naming_damage(archive, FETCH_AGAIN):
+        for member, stream in tar_files(archive):
+            found = wanted.get(name_of(member.name))
+            if found is None:
+                continue
+            corpus, language, rank = found
+            if best.get((corpus.name, language), rank) >= rank:
                 best[corpus.name, language] = rank
                 _write_text(stream, member.name, output / f"{corpus.name}.{language}")
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise DownloadError(f"{archive} cannot be unpacked: {error}; remove it and fetch it again") from error
     for corpus in corpora:
         for language, names in corpus.files.items():
             if corpus.archive == archive.name and (corpus.name, language) not in best:
