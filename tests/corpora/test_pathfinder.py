@@ -264,15 +264,6 @@ def test_whoever_asks_for_the_first_images_waits_for_no_others() -> None:
     assert len(list(islice(examples, 3))) == 3
 
 
-def test_progress_ends_with_the_whole() -> None:
-    reports: List[Tuple[int, int]] = []
-    quick = replace(PATHFINDER32, contour_length=2, distractors=0)
-    done = list(generate_pathfinder(quick, 10, 210, SEED, progress=lambda *report: reports.append(report)))
-    assert len(done) == 200
-    assert [made for made, _ in reports] == sorted({made for made, _ in reports})
-    assert len(reports) > 1 and reports[-1] == (200, 200)
-
-
 def test_contrasts_are_drawn_and_multiplied() -> None:
     rules = replace(PATHFINDER32, contour_contrasts=(0.5, 1.0), paddle_contrasts=(0.5, 1.0), contour_length=4)
     found = [lay_out(index, SEED, rules) for index in range(20)]

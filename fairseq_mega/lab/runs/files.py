@@ -61,6 +61,13 @@ def copy_stream(source: IO[bytes], target: Path) -> None:
             stream.write(block)
 
 
+def read_lines(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a file in UTF-8 that an earlier step wrote, without their ends: cut at `\n` only."""
+    with open(path, encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            yield line.rstrip("\n")
+
+
 def count_lines(path: Path) -> int:
     """Return the number of lines of a file; an unfinished last line counts."""
     lines, last = 0, b"\n"

@@ -94,12 +94,9 @@ def _read(path: Path) -> Iterator[Tree]:
 def _generate(args: argparse.Namespace) -> Dict[str, List[Tree]]:
     progress = Progress("generating", "trees", args.count)
     rules = ListOpsRules(min_length=args.min_length, max_length=args.max_length)
-    pairs = generate_listops(
-        args.count, args.seed, rules, workers=args.workers, progress=lambda done, total: progress.reach(done)
-    )
-    progress.reach(len(pairs))
-    say(f"{len(pairs)} trees generated with seed {args.seed}, {progress.describe_rate()}")
+    pairs = progress.follow(generate_listops(args.count, args.seed, rules, args.workers))
     trees = [(encode(source), str(target)) for source, target in pairs]
+    say(f"{len(trees)} trees generated with seed {args.seed}, {progress.describe_rate()}")
     train, valid = args.count * 96 // 100, args.count * 2 // 100
     return {"train": trees[:train], "valid": trees[train : train + valid], "test": trees[train + valid :]}
 

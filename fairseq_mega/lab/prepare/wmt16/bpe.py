@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Callable, Dict, Sequence
 
 from fairseq_mega.lab.prepare.progress import Progress
-from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, TextError, read_lines
-from fairseq_mega.lab.prepare.wmt16.moses import INSTALL
-from fairseq_mega.lab.runs.files import count_lines, written_whole
+from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction
+from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,8 @@ class BpeFactory:
 
     def __call__(self) -> LineFunction:
         """Build the function from a tokenised line to a segmented one."""
-        try:
-            from subword_nmt.apply_bpe import BPE
-        except ImportError as error:
-            raise TextError(f"byte-pair encoding needs subword-nmt: {INSTALL}") from error
+        from subword_nmt.apply_bpe import BPE
+
         with open(self.codes, encoding="utf-8", newline="\n") as stream:
             segment: Callable[[str], str] = BPE(stream).segment
         return segment
@@ -33,34 +30,30 @@ class BpeFactory:
 
 def count_words(paths: Sequence[Path]) -> Dict[str, int]:
     """Return how often every word occurs in the tokenised texts."""
-    words: Dict[str, int] = Counter()
+    words: Counter[str] = Counter()
     for path in paths:
         for line in Progress(f"counting {path.name}", "lines", count_lines(path)).follow(read_lines(path)):
-            for word in line.split(" "):
-                if word:
-                    words[word] += 1
+            words.update(filter(None, line.split(" ")))
     return words
 
 
 def learn_bpe(paths: Sequence[Path], codes: Path, merges: int) -> int:
     """Learn ``merges`` joint merges on the concatenation of the texts, write them and return their number.
 
-    Raises :class:`TextError` when there are no words. Fewer merges result only where no pair is left that
+    Raises ValueError when there are no words. Fewer merges result only where no pair is left that
     occurs twice.
     """
-    try:
-        from subword_nmt.learn_bpe import learn_bpe as learn
-    except ImportError as error:
-        raise TextError(f"byte-pair encoding needs subword-nmt: {INSTALL}") from error
+    from subword_nmt.learn_bpe import learn_bpe as learn
+
     words = count_words(paths)
     if not words:
-        raise TextError(f"no words in {', '.join(map(str, paths))}; repeat the tokenisation")
+        raise ValueError(f"no words in {', '.join(map(str, paths))}; repeat the tokenisation")
     with written_whole(codes) as partial:
         with open(partial, "w", encoding="utf-8", newline="\n") as stream:
             learn([f"{word} {count}" for word, count in words.items()], stream, merges, is_dict=True)
         found = count_lines(partial) - 1  # the first line names the format
         if found < 1:
-            raise TextError(
+            raise ValueError(
                 f"no pair of characters occurs twice in {', '.join(map(str, paths))}: the text is too small"
             )
     return found

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Sequence, Tuple
 
 from fairseq_mega.lab.prepare.progress import Progress
-from fairseq_mega.lab.prepare.wmt16.line_pool import TextError, read_lines
-from fairseq_mega.lab.runs.files import count_lines, written_whole
+from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
 
 
 def keep_pair(lengths: Tuple[int, int], ratio: float, shortest: int, longest: int) -> bool:
@@ -20,29 +19,28 @@ def clean_corpus(
 ) -> Tuple[int, int]:
     """Copy the pairs that :func:`keep_pair` accepts from ``source.<language>`` to ``target.<language>``.
 
-    Returns the numbers of pairs read and kept. Raises :class:`TextError` when the files have different numbers
+    Returns the numbers of pairs read and kept. Raises ValueError when the files have different numbers
     of lines or nothing is kept.
     """
     inputs = [source.with_name(f"{source.name}.{language}") for language in languages]
     outputs = [target.with_name(f"{target.name}.{language}") for language in languages]
     lines = [count_lines(path) for path in inputs]
     if lines[0] != lines[1]:
-        raise TextError(
+        raise ValueError(
             f"{inputs[0]} has {lines[0]} lines, {inputs[1]} has {lines[1]}; repeat the stage that made them"
         )
     progress, kept = Progress(f"cleaning {source.name}", "lines", lines[0]), 0
     with ExitStack() as stack:
         partials = [stack.enter_context(written_whole(path)) for path in outputs]
-        with open(partials[0], "w", encoding="utf-8", newline="\n") as first, open(
-            partials[1], "w", encoding="utf-8", newline="\n"
-        ) as second:
-            for left, right in progress.follow(zip(read_lines(inputs[0]), read_lines(inputs[1]))):
-                if keep_pair((len(left.split()), len(right.split())), ratio, shortest, longest):
-                    first.write(" ".join(left.split()) + "\n")
-                    second.write(" ".join(right.split()) + "\n")
-                    kept += 1
+        files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partials]
+        for pair in progress.follow(zip(*map(read_lines, inputs))):
+            left, right = (line.split() for line in pair)
+            if keep_pair((len(left), len(right)), ratio, shortest, longest):
+                for file, words in zip(files, (left, right)):
+                    file.write(" ".join(words) + "\n")
+                kept += 1
         if kept == 0:
-            raise TextError(
+            raise ValueError(
                 f"none of {lines[0]} pairs of {source} has {shortest} to {longest} tokens and a length ratio up to "
                 f"{ratio}"
             )

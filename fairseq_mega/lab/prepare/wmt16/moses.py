@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction, TextError
+from fairseq_mega.lab.prepare.wmt16.line_pool import LineFunction
 
 INSTALL = "pip install 'fairseq_mega[translation]'"
 
@@ -22,11 +22,9 @@ class TokenizerFactory:
 
     def __call__(self) -> LineFunction:
         """Build the function from a raw line to a tokenised one."""
-        try:
-            import regex
-            from sacremoses import MosesPunctNormalizer, MosesTokenizer
-        except ImportError as error:
-            raise TextError(f"tokenisation needs sacremoses: {INSTALL}") from error
+        import regex
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
         tokenizer = MosesTokenizer(lang=self.language)
 
         def tokenize(line: str) -> str:
@@ -38,5 +36,5 @@ class TokenizerFactory:
         try:
             normalizer = MosesPunctNormalizer(lang=self.language, perl_parity=True)
         except TypeError as error:
-            raise TextError(f"sacremoses is older than 0.1, which normalises unlike Moses: {INSTALL}") from error
+            raise ValueError(f"sacremoses is older than 0.1, which normalises unlike Moses: {INSTALL}") from error
         return lambda line: tokenize(normalizer.normalize(non_printing.sub(" ", line)))

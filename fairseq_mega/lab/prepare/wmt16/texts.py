@@ -7,7 +7,6 @@ from typing import IO, Dict, Iterable, List, Sequence, Tuple
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, tar_files
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.unpacking import naming_damage
-from fairseq_mega.lab.prepare.wmt16.line_pool import TextError
 from fairseq_mega.lab.prepare.wmt16.sources import LANGUAGES, TRAIN, TRAINING, Corpus
 from fairseq_mega.lab.runs.files import count_lines, written_whole
 
@@ -36,7 +35,7 @@ def _wanted(corpora: Iterable[Corpus], archive: str) -> Dict[str, Tuple[Corpus, 
 def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     """Write ``output/<corpus>.<language>``, plain UTF-8 text, for each of ``corpora`` stored in ``archive``.
 
-    Bytes that are no UTF-8 become U+FFFD and are reported. Raises :class:`TextError` when a file is not in the
+    Bytes that are no UTF-8 become U+FFFD and are reported. Raises ValueError when a file is not in the
     archive, and :class:`DownloadError` when the archive cannot be read.
     """
     wanted = _wanted(corpora, archive.name)
@@ -54,7 +53,7 @@ def unpack(archive: Path, output: Path, corpora: Sequence[Corpus]) -> None:
     for corpus in corpora:
         for language, names in corpus.files.items():
             if corpus.archive == archive.name and (corpus.name, language) not in best:
-                raise TextError(f"{archive} has none of {', '.join(names)}; it is not the archive of {corpus.url}")
+                raise ValueError(f"{archive} has none of {', '.join(names)}; it is not the archive of {corpus.url}")
 
 
 def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
@@ -72,15 +71,15 @@ def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
 
 
 def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
-    """Raise :class:`TextError` unless both sides of every corpus have the lines they should have."""
+    """Raise ValueError unless both sides of every corpus have the lines they should have."""
     for corpus in corpora:
         counts = {language: count_lines(output / f"{corpus.name}.{language}") for language in LANGUAGES}
         english, german = counts["en"], counts["de"]
         if english != german:
-            raise TextError(f"{corpus.name}: {english} English and {german} German lines; the archive is damaged")
+            raise ValueError(f"{corpus.name}: {english} English and {german} German lines; the archive is damaged")
         difference = abs(english - corpus.lines)
         if english == 0 or difference > (0 if corpus.exact else corpus.lines // 100):
-            raise TextError(
+            raise ValueError(
                 f"{corpus.name}: expected {corpus.lines} lines, found {english} in {corpus.archive}; fetch it "
                 f"again from {corpus.url}"
             )

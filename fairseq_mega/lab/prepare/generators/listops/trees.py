@@ -9,7 +9,7 @@ and a tree that grows too long is abandoned while it grows.
 from dataclasses import dataclass
 from functools import partial
 from itertools import count as count_from
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ FRUITLESS_BLOCKS = 50
 
 _END = "] )"
 Example = Tuple[str, int]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -65,20 +64,18 @@ def generate_listops(
     seed: int,
     rules: Optional[ListOpsRules] = None,
     workers: int = 1,
-    progress: Optional[Progress] = None,
-) -> List[Example]:
-    """Draw `count` distinct trees with their values; the same ones in the same order for every number of workers.
+) -> Iterator[Example]:
+    """Yield `count` distinct trees with their values; the same ones in the same order for every number of workers.
 
     Args:
         seed: 0 or more.
         rules: None stands for those of the Long Range Arena.
         workers: processes.
-        progress: is called with the number of trees so far and `count`, now and then.
 
-    Returns:
+    Yields:
         (source, target) pairs: the fully parenthesised binary form of the released files, as in
         ``( ( ( [MAX 2 ) 9 ) ] )``, and the value, 0 to 9. The trees are independent of each other and of their
-        place in the list, so any part of it serves as a split.
+        place in the order, so any part of them serves as a split.
 
     Raises:
         ValueError: a negative count or seed, no worker, or rules that allow too few different trees.
@@ -88,25 +85,21 @@ def generate_listops(
     if count < 0 or seed < 0:
         raise ValueError(f"count is {count} and seed is {seed}; neither may be negative")
     rules = rules or ListOpsRules()
-    examples: List[Example] = []
     seen: Set[str] = set()
     fruitless = 0
     blocks = in_order(partial(_draw_block, seed, rules), count_from(), workers)
-    while len(examples) < count:
-        before = len(examples)
+    while len(seen) < count:
+        before = len(seen)
         for source, target in next(blocks):
-            if source not in seen:
+            if source not in seen and len(seen) < count:
                 seen.add(source)
-                examples.append((source, target))
-        fruitless = 0 if len(examples) > before else fruitless + 1
+                yield source, target
+        fruitless = 0 if len(seen) > before else fruitless + 1
         if fruitless == FRUITLESS_BLOCKS:
             raise ValueError(
                 f"count is {count}, but {rules} gave no new tree in {FRUITLESS_BLOCKS * ROOTS_PER_BLOCK} draws after "
                 f"{before}; ask for fewer trees or widen min_length and max_length"
             )
-        if progress is not None:
-            progress(min(len(examples), count), count)
-    return examples[:count]
 
 
 def _draw_block(seed: int, rules: ListOpsRules, block: int) -> List[Example]:

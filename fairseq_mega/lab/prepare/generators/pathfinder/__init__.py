@@ -9,7 +9,7 @@ end where its successor would have no room (geometry.Stencils.clearance).
 """
 
 from functools import partial
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Tuple
 
 import numpy as np
 
@@ -56,12 +56,8 @@ def generate_pathfinder(
     end: int,
     seed: int,
     workers: int = 1,
-    progress: Optional[Callable[[int, int], None]] = None,
 ) -> Iterator[Example]:
     """Yield images number `first` to `end` - 1 in order, the same ones for every number of workers.
-
-    Args:
-        progress: is called with the number of images so far and that of all, now and then.
 
     Raises:
         ValueError: as :func:`draw_pathfinder`, `end` before `first`, or no worker.
@@ -70,12 +66,8 @@ def generate_pathfinder(
         raise ValueError(f"end is {end}, before first, which is {first}; the images are first to end - 1")
     starts = range(first, end, BLOCK)
     bounds = ((start, min(start + BLOCK, end)) for start in starts)
-    done = 0
     for block in in_order(partial(_draw_block, seed, rules), bounds, workers):
         yield from block
-        done += len(block)
-        if progress is not None:
-            progress(done, end - first)
 
 
 def _draw_block(seed: int, rules: PathfinderRules, bounds: Tuple[int, int]) -> List[Example]:
