@@ -21,7 +21,7 @@ from fairseq_mega.lab.prepare.translation.corpus import (
     split_of_page,
 )
 from fairseq_mega.lab.prepare.translation.dataset import write_own_pairs
-from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, read_pairs, write_corpus, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_files import read_pairs, read_sentences, write_corpus, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import HELP_RULES, Pair, PairRules, clean_text, rejection
 from fairseq_mega.lab.prepare.translation.sentences import pair_sentences, split_sentences
 from tests.support.in_process import in_process  # noqa: F401
@@ -260,11 +260,11 @@ def test_a_text_beside_itself_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"good\nbad \xfc byte\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: byte 0xfc at column 5 .*iconv"):
-        read_lines(tmp_path / "t.en")
+        read_sentences(tmp_path / "t.en")
     for content, kind in (("a\nb\n".encode("utf-16-le"), "UTF-16 without"), (b"\x1f\x8b\x08\0", "gzip; unpack it")):
         (tmp_path / "t.en").write_bytes(content)
         with pytest.raises(ValueError, match=rf"t\.en: it is .*{kind}"):
-            read_lines(tmp_path / "t.en")
+            read_sentences(tmp_path / "t.en")
     for text, kind in (
         ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and a sentence a line is needed: .*jq -r .text .*t\.en"),
         ("a\rb\rc\r", r"its lines end in carriage returns.*tr '.r' '.n' <.*t\.en"),
@@ -272,19 +272,19 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
     ):
         (tmp_path / "t.en").write_bytes(text.encode())
         with pytest.raises(ValueError, match=rf"t\.en: .*{kind}"):
-            read_lines(tmp_path / "t.en")
+            read_sentences(tmp_path / "t.en")
     (tmp_path / "t.de").write_text("a\nb\n")
     (tmp_path / "t.fr").write_text("a\nb\nc\n")
     with pytest.raises(ValueError, match=r"t\.de has 2 lines but .*t\.fr has 3"):
         read_pairs(str(tmp_path / "t"), "de", "fr")
     (tmp_path / "t.it").write_text("\n \n")
     with pytest.raises(ValueError, match=r"t\.it: the file holds no text \(2 lines\)"):
-        read_lines(tmp_path / "t.it")
+        read_sentences(tmp_path / "t.it")
     (tmp_path / "t.es").write_bytes(b"")
     with pytest.raises(ValueError, match=r"t\.es: the file holds no text \(0 lines\)"):
-        read_lines(tmp_path / "t.es")
+        read_sentences(tmp_path / "t.es")
     with pytest.raises(FileNotFoundError, match=r"t\.pl: no such file"):
-        read_lines(tmp_path / "t.pl")
+        read_sentences(tmp_path / "t.pl")
 
 
 def rows(count: int, offset: int = 0) -> List[Pair]:
@@ -353,7 +353,7 @@ def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: p
 def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"gr\xc3\xb6\xc3\x9fer\ngr\xf6\xdfer\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: .*other lines are UTF-8.*grep -naxv") as caught:
-        read_lines(tmp_path / "t.en")
+        read_sentences(tmp_path / "t.en")
     assert "iconv" not in str(caught.value)
 
 
@@ -362,6 +362,6 @@ def test_the_advice_for_western_texts_restores_them(text: str, tmp_path: Path) -
     """Those of Windows too: as LATIN1 their quotes would pass as control characters."""
     (tmp_path / "t.en").write_bytes(text.encode("cp1252"))
     with pytest.raises(ValueError, match="is no UTF-8") as caught:
-        read_lines(tmp_path / "t.en")
+        read_sentences(tmp_path / "t.en")
     (encoding,) = re.findall(r"iconv -f (\S+) -t UTF-8", str(caught.value))
     assert (tmp_path / "t.en").read_bytes().decode(encoding) == text

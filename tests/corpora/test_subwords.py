@@ -7,7 +7,7 @@ import sentencepiece
 
 from fairseq_mega.data.text_cleaning import SENTENCES, steps_of_model, write_steps
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_files import read_sentences, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair
 from fairseq_mega.lab.prepare.translation.subwords import cut_pairs
 
@@ -54,12 +54,12 @@ def test_missing_files_and_unequal_lengths_are_refused(text: Path, tmp_path: Pat
     missing, out = tmp_path / "no.model", tmp_path / "pieces"
     with pytest.raises(FileNotFoundError, match=rf"--model {missing}: no such file"):
         cut_pairs(text, out, LANGUAGES, given=missing)
-    lines = read_lines(text / "valid.de")
+    lines = read_sentences(text / "valid.de")
     (text / "valid.de").write_text("\n".join(lines[:-1]), encoding="utf-8")
     with pytest.raises(ValueError, match="the numbers of lines differ"):
         cut_pairs(text, out, LANGUAGES, 100)
     (text / "train.en").unlink()
-    with pytest.raises(FileNotFoundError, match=r"train\.en: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"train\.en"):
         cut_pairs(text, out, LANGUAGES)
 
 

@@ -9,7 +9,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from fairseq_mega.lab.prepare.translation.parallel_files import read_lines, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_files import read_sentences, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair
 from fairseq_mega.lab.quickstart import command
 from tests.support import in_process
@@ -74,7 +74,7 @@ def smoke_run(text: str, tmp_path_factory: pytest.TempPathFactory) -> "tuple[Pat
 @pytest.mark.slow
 def test_a_run_scores_every_sentence_and_tells_what_was_made(smoke_run: "tuple[Path, str]") -> None:
     work, out = smoke_run
-    references = read_lines(work / "text" / "test.de")
+    references = read_sentences(work / "text" / "test.de")
     assert len(references) == 14
     assert f"sentences scored: {len(references)} of {len(references)}" in out
     assert "sacreBLEU = " in out

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARENA = "the Long Range Arena and speech"
@@ -28,7 +29,7 @@ class Report:
 
     origin: str
     splits: Dict[str, Dict[str, Any]]
-    inputs: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    inputs: Records = field(default_factory=dict)
     notes: List[str] = field(default_factory=list)
     parts: Tuple[str, ...] = ()
 
@@ -63,25 +64,3 @@ class Dataset:
     usual_out: Optional[Callable[[argparse.Namespace], str]] = None
     reads: Callable[[argparse.Namespace], Dict[str, Path]] = lambda args: {}
     leaves: Tuple[str, ...] = ()
-
-
-def exactly_one(args: argparse.Namespace, *groups: str) -> None:
-    """Raise ValueError unless the options of at most one group are given, and then all of them.
-
-    A group is one option or several, separated by blanks; none at all is left to the caller.
-    """
-    begun = []
-    for group in groups:
-        options = group.split()
-        given = [option for option in options if value_of(args, option) is not None]
-        missing = [option for option in options if option not in given]
-        if given and missing:
-            raise ValueError(f"{' and '.join(given)} needs {' and '.join(missing)}, too")
-        begun += given[:1]
-    if len(begun) > 1:
-        raise ValueError(f"{' and '.join(begun)} name different sources: give one of them")
-
-
-def value_of(args: argparse.Namespace, option: str) -> Any:
-    """Return the value of an option, named as on the command line."""
-    return getattr(args, option.lstrip("-").replace("-", "_"))

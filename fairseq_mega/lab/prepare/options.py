@@ -5,10 +5,10 @@ Needs the standard library only, as scripts/check_options.py runs :func:`main`.
 
 import argparse
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple
 
 from fairseq_mega.cli.usage import Parser
-from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke, add_workers, at_least
+from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke, add_workers, at_least, exactly_one, need_files
 from fairseq_mega.lab.runs.options import add_environment, for_script
 
 WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
@@ -40,7 +40,7 @@ def add_enwik8(parser: argparse.ArgumentParser) -> None:
 
 def check_enwik8(args: argparse.Namespace) -> None:
     """Refuse an archive that is not there."""
-    need_file("--archive", args.archive, "give a copy of enwik8.zip, or of enwik8 itself")
+    need_files("--archive", args.archive, remedy="give a copy of enwik8.zip, or of enwik8 itself")
 
 
 WIKITEXT = f"""\
@@ -69,9 +69,8 @@ def add_wikitext(parser: argparse.ArgumentParser) -> None:
 
 def check_wikitext(args: argparse.Namespace) -> None:
     """Refuse two sources, and one that is not there."""
-    if args.archive and args.text:
-        raise ValueError("--archive and --text are two sources of the same text: give one of them")
-    need_file("--archive", args.archive, f"give a copy of wikitext-{args.version}-v1.zip")
+    exactly_one(args, "--archive", "--text")
+    need_files("--archive", args.archive, remedy=f"give a copy of wikitext-{args.version}-v1.zip")
     if args.text is not None and not args.text.is_dir():
         raise ValueError(f"--text is '{args.text}': a folder with {WIKITEXT_FILES} is needed")
 
@@ -101,10 +100,9 @@ def add_gcide(parser: argparse.ArgumentParser) -> None:
 def check_gcide(args: argparse.Namespace) -> None:
     """Refuse a threshold of bytes, and files that are not there."""
     check_threshold(args)
-    if args.deb and args.dictionary:
-        raise ValueError("--deb and --dictionary are two sources of the same text: give one of them")
-    need_file("--deb", args.deb, "give a copy of dict-gcide_VERSION_all.deb")
-    need_file("--dictionary", args.dictionary, "give a copy of gcide.dict.dz")
+    exactly_one(args, "--deb", "--dictionary")
+    need_files("--deb", args.deb, remedy="give a copy of dict-gcide_VERSION_all.deb")
+    need_files("--dictionary", args.dictionary, remedy="give a copy of gcide.dict.dz")
 
 
 TEXT_LM = f"""\
@@ -140,7 +138,7 @@ def check_text_lm(args: argparse.Namespace) -> None:
     if args.train is None and not args.smoke:
         raise ValueError("--train is missing: give the text to learn from; see --help")
     for name in ("train", "valid", "test"):
-        need_file(f"--{name}", getattr(args, name), "give a text file")
+        need_files(f"--{name}", getattr(args, name), remedy="give a text file")
 
 
 TEXTS: Dict[str, TextOptions] = {
@@ -164,18 +162,6 @@ def check_threshold(args: argparse.Namespace) -> None:
             f"--threshold is {args.threshold}, but --unit {args.unit} keeps every {args.unit[:-1]}: leave it out, or "
             "give --unit words"
         )
-
-
-def need_file(option: str, path: Optional[Path], remedy: str) -> None:
-    """Raise ValueError unless a file that was given is there, and not empty."""
-    if path is None:
-        return
-    if not path.exists():
-        raise ValueError(f"{option}: {path} does not exist: {remedy}")
-    if path.is_dir():
-        raise ValueError(f"{option}: {path} is a folder where a file is needed: {remedy}")
-    if not path.stat().st_size:
-        raise ValueError(f"{option}: {path} is empty: {remedy}")
 
 
 def main(words: List[str]) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Callable, List
+from typing import Any, Callable, List, Optional
 
 
 def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
@@ -80,3 +80,39 @@ def at_least(least: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def need_files(option: str, *paths: Optional[Path], remedy: str = "") -> None:
+    """Raise ValueError naming the option, the first file that is missing or empty, and the remedy; None is left out."""
+    for path in filter(None, paths):
+        problem = ""
+        if not path.exists():
+            problem = "does not exist"
+        elif path.is_dir():
+            problem = "is a folder where a file is needed"
+        elif not path.stat().st_size:
+            problem = "is empty"
+        if problem:
+            raise ValueError(f"{option}: {path} {problem}" + (f": {remedy}" if remedy else ""))
+
+
+def exactly_one(args: argparse.Namespace, *groups: str) -> None:
+    """Raise ValueError unless the options of at most one group are given, and then all of them.
+
+    A group is one option or several, separated by blanks; none at all is left to the caller.
+    """
+    begun = []
+    for group in groups:
+        options = group.split()
+        given = [option for option in options if value_of(args, option) is not None]
+        missing = [option for option in options if option not in given]
+        if given and missing:
+            raise ValueError(f"{' and '.join(given)} needs {' and '.join(missing)}, too")
+        begun += given[:1]
+    if len(begun) > 1:
+        raise ValueError(f"{' and '.join(begun)} name different sources: give one of them")
+
+
+def value_of(args: argparse.Namespace, option: str) -> Any:
+    """Return the value of an option, named as on the command line."""
+    return getattr(args, option.lstrip("-").replace("-", "_"))

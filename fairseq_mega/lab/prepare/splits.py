@@ -3,4 +3,4 @@
 SPLITS = ("train", "valid", "test")
 # Pairs of parallel text: with fewer neither the subwords nor a score mean anything.
 MINIMUM_PAIRS = {"train": 50, "valid": 5, "test": 5}
-HELD_OUT = 20  # of so many pairs one is held out for each split that is not given
+HELD_OUT = 20  # of so many pairs or documents one is held out for each split that is not given

@@ -3,7 +3,7 @@
 import io
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Dict, Iterator, List, Optional, Tuple
+from typing import IO, Iterator, List, Optional, Tuple
 
 from fairseq_mega.data.file_kinds import HEAD, kind_of
 from fairseq_mega.lab.prepare.archives import open_packed
@@ -46,15 +46,6 @@ def not_utf8(path: object, mixed: bool = False) -> str:
         f"convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}` where it is western European, and "
         f"otherwise from the encoding that it was written in"
     )
-
-
-def need_files(option: str, paths: Dict[str, Path]) -> None:
-    """Raise ValueError naming the option and the first file that is not there."""
-    for path in paths.values():
-        if path.is_dir():
-            raise ValueError(f"{option}: {path} is a folder: name the file in it")
-        if not path.is_file():
-            raise ValueError(f"{option}: {path} does not exist")
 
 
 def read_table(path: Path, columns: int) -> Iterator[Tuple[int, List[bytes]]]:

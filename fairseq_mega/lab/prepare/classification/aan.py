@@ -17,10 +17,10 @@ from fairseq_mega.lab.prepare.classification.text_output import (
     byte_text,
     write_text_task,
 )
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.lra_archive import TABLES, add_released, released_files
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
-from fairseq_mega.lab.prepare.text_files import need_files, read_lines, read_table
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, exactly_one, need_files
+from fairseq_mega.lab.prepare.text_files import read_lines, read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 FILES = TABLES["aan"]
@@ -51,7 +51,7 @@ def check(args: argparse.Namespace) -> None:
     check_length(args)
     exactly_one(args, "--tsv-dir", "--released")
     if args.tsv_dir is not None:
-        need_files("--tsv-dir", _paths(args.tsv_dir))
+        need_files("--tsv-dir", *_paths(args.tsv_dir).values())
     elif not args.released:
         raise ValueError("--tsv-dir is missing: give the folder of the tables, or --released to have them fetched")
 

@@ -10,14 +10,13 @@ import numpy as np
 
 from fairseq_mega.compat.checkpoints.safe_globals import RefusedContents, safe_globals
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.shared_options import add_limit
-from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.shared_options import add_limit, exactly_one, need_files
 from fairseq_mega.lab.prepare.unpacking import DAMAGE, check_zip
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -56,9 +55,8 @@ def check(args: argparse.Namespace) -> None:
     exactly_one(args, "--archive", "--npz-train --npz-test")
     if args.side < 1 or SIDE % args.side:
         raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
-    if args.npz_train is not None:
-        need_files("--npz-train", {"train": args.npz_train})
-        need_files("--npz-test", {"test": args.npz_test})
+    need_files("--npz-train", args.npz_train)
+    need_files("--npz-test", args.npz_test)
 
 
 def grey(colour: np.ndarray) -> np.ndarray:
@@ -129,7 +127,7 @@ def _from_arrays(path: Path) -> Images:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the images, make them grey, split and write them."""
-    inputs: Dict[str, Dict[str, Any]]
+    inputs: Records
     notes = ["grey by PIL's rule", "valid: the last tenth of torch's permutation (seed 42) of the training images"]
     if args.npz_train is not None:
         files = {"train": args.npz_train, "test": args.npz_test}
@@ -145,9 +143,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     order = random_split(size, train=size - size // 10, valid=size // 10)
     order["test"] = np.arange(len(found["test"][1]))
     splits = {}
-    for split, numbers in order.items():
+    for split, which in limited(order, args.limit).items():
         images, labels = found["test" if split == "test" else "train"]
-        which = numbers[kept(split, len(numbers), args.limit)]
         splits[split] = ImageSplit(shrunk(images[which], args.side), labels[which])
     if args.side != SIDE:
         notes.append(f"{args.side} x {args.side} pixels, means of blocks of {SIDE // args.side} x {SIDE // args.side}")

@@ -2,18 +2,16 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict
 
 import numpy as np
 
 from fairseq_mega.lab.prepare.archives import read_packed
-from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
-from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
+from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.shared_options import add_limit
-from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.shared_options import add_limit, exactly_one, need_files
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGE = "dataset-fashion-mnist"
@@ -46,7 +44,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
     exactly_one(args, "--deb", "--dir")
     if args.dir is not None:
-        need_files("--dir", {name: args.dir / file for name, file in FILES.items()})
+        need_files("--dir", *(args.dir / name for name in FILES.values()))
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -80,7 +78,7 @@ def _read_part(folder: Path, part: str) -> ImageSplit:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the images, widen them to 32 x 32 and write them."""
-    inputs: Dict[str, Dict[str, Any]]
+    inputs: Records
     if args.dir is not None:
         folder = args.dir
         inputs = records_of({name: folder / file for name, file in FILES.items()})
@@ -88,20 +86,16 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     else:
         inputs = obtain_packages([PACKAGE], args.deb, work.raw, work.scratch)
         folder = work.scratch / FOLDER
-        need_files(f"the package {PACKAGE} is of another make", {name: folder / file for name, file in FILES.items()})
+        need_files(f"the package {PACKAGE} is of another make", *(folder / name for name in FILES.values()))
         origin = f"the Debian package {PACKAGE}"
     train, test = (_read_part(folder, part) for part in ("train", "test"))
     if len(train.labels) <= VALID:
         raise ValueError(f"{folder}: more than {VALID} images to train on are needed, found {len(train.labels)}")
     cut = len(train.labels) - VALID
-    parts = {
-        "train": (train, np.arange(cut)),
-        "valid": (train, np.arange(cut, len(train.labels))),
-        "test": (test, np.arange(len(test.labels))),
-    }
+    order = {"train": np.arange(cut), "valid": np.arange(cut, cut + VALID), "test": np.arange(len(test.labels))}
     splits = {}
-    for split, (part, numbers) in parts.items():
-        which = numbers[kept(split, len(numbers), args.limit)]
+    for split, which in limited(order, args.limit).items():
+        part = test if split == "test" else train
         splits[split] = ImageSplit(np.asarray(part.images)[which], part.labels[which])
     notes = [f"28 x 28 pixels in a black border of {BORDER}", f"valid: the last {VALID} images of the training set"]
     return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))

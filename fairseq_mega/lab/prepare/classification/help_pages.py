@@ -3,17 +3,25 @@
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
+from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
-from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, check_unpacked, pages_of, read_page
 from fairseq_mega.lab.prepare.progress import Progress
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, add_seed, check_length, check_seed
+from fairseq_mega.lab.prepare.shared_options import (
+    add_length,
+    add_limit,
+    add_seed,
+    check_length,
+    check_seed,
+    exactly_one,
+)
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -109,7 +117,7 @@ def retrieval_examples(source: Pages, target: Pages, seed: int) -> Dict[str, Pai
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the pages, make the examples and write them."""
     languages = list(PACKAGES)[: 1 if args.task == "class" else 2]
-    inputs: Dict[str, Dict[str, Any]] = {}
+    inputs: Records = {}
     root = args.packages
     if root is None:
         root = work.scratch

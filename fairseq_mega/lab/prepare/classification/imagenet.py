@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.dataset import PICTURES, Dataset, Report
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.shared_options import need_files
 from fairseq_mega.lab.prepare.unpacking import naming_damage
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -57,10 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse a folder without the archives."""
-    try:
-        need_files("--archives", {name: args.archives / archive.name for name, archive in ARCHIVES.items()})
-    except ValueError as error:
-        raise ValueError(f"{error} ({WHERE})") from error
+    need_files("--archives", *(args.archives / archive.name for archive in ARCHIVES.values()), remedy=WHERE)
 
 
 def classes_of_validation(devkit: Path) -> List[str]:

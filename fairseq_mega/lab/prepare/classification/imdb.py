@@ -3,18 +3,18 @@
 import argparse
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.checksums import records_of
+from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
-from fairseq_mega.lab.prepare.text_files import need_files, read_table
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, exactly_one, need_files
+from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 ARCHIVE = Archive(
@@ -58,9 +58,8 @@ def check(args: argparse.Namespace) -> None:
     check_length(args)
     if args.held_out < 0:
         raise ValueError(f"--held-out is {args.held_out}: a number of reviews is needed, 0 for none")
-    if args.tsv_train is not None:
-        need_files("--tsv-train", {"train": args.tsv_train})
-        need_files("--tsv-test", {"test": args.tsv_test})
+    need_files("--tsv-train", args.tsv_train)
+    need_files("--tsv-test", args.tsv_test)
 
 
 def _from_archive(path: Path) -> Dict[str, List[Review]]:
@@ -87,7 +86,7 @@ def _from_table(path: Path) -> List[Review]:
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the reviews and write them."""
-    inputs: Dict[str, Dict[str, Any]]
+    inputs: Records
     if args.tsv_train is not None:
         files = {"train": args.tsv_train, "test": args.tsv_test}
         inputs = records_of(files)

@@ -10,13 +10,20 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import Example, TextSplit, write_text_task
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS, model_input
 from fairseq_mega.lab.prepare.generators.listops.trees import ListOpsRules, generate_listops
 from fairseq_mega.lab.prepare.lra_archive import TABLES, add_released, released_files
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed
-from fairseq_mega.lab.prepare.text_files import need_files, read_table
+from fairseq_mega.lab.prepare.shared_options import (
+    add_limit,
+    add_seed,
+    add_workers,
+    check_seed,
+    exactly_one,
+    need_files,
+)
+from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 LABELS = tuple(map(str, range(10)))
@@ -50,7 +57,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse numbers that make no data set."""
     exactly_one(args, "--tsv-dir", "--released")
     if args.tsv_dir is not None:
-        need_files("--tsv-dir", _released(args.tsv_dir))
+        need_files("--tsv-dir", *_released(args.tsv_dir).values())
     if args.tsv_dir is not None or args.released:
         return
     if args.count < LEAST:

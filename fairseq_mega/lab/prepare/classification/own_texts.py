@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, by
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.language_modeling.words import RESERVED
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length
+from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, need_files
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import need_files, not_utf8
+from fairseq_mega.lab.prepare.text_files import not_utf8
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 Texts = List[Tuple[bytes, str]]
@@ -53,7 +53,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse files that are not there."""
     check_length(args)
     for split, path in _given(args).items():
-        need_files(f"--{split}", {split: path})
+        need_files(f"--{split}", path)
 
 
 def read_texts(path: Path, first_line: str = "auto") -> Texts:
@@ -155,8 +155,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     notes: List[str] = byte_note(args.length) + note_on_limit(args.limit)
     if missing:
         notes.append(f"{' and '.join(missing)}: a tenth of every label of train each, drawn with seed 42")
-    inputs: Dict[str, Dict[str, Any]] = records_of(files)
-    return Report("own texts", statistics, inputs, notes)
+    return Report("own texts", statistics, records_of(files), notes)
 
 
 DATASET = Dataset("own-texts", LABELLED, "labelled texts of your own", DETAILS, add_options, check, make)

@@ -4,19 +4,20 @@ import argparse
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Callable, Iterable, List, Tuple
 
 import numpy as np
 
+from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, write_image_task
 from fairseq_mega.lab.prepare.classification.lra_pathfinder import Released, opener
-from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.lra_archive import add_released, released_files
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed
+from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
@@ -120,7 +121,7 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
     count = args.count if released is None else len(released.labels)
     work.free_space(int(count * size**2 * BYTES_PER_PIXEL))
     notes: List[str] = []
-    inputs: Dict[str, Dict[str, Any]] = {}
+    inputs: Records = {}
     if released is None:
         images, labels = _generate(size, args, work)
         image: Callable[[int], np.ndarray] = images.__getitem__
@@ -131,8 +132,8 @@ def make(size: int, args: argparse.Namespace, work: WorkFolder) -> Report:
         inputs = {"metadata": released.record()}
         notes.append("images in the order of the metadata's file numbers, split with torch's generator of seed 42")
     splits = {}
-    for split, numbers in random_split(count, train=count * 8 // 10, valid=count // 10).items():
-        which = numbers[kept(split, len(numbers), args.limit)]
+    order = random_split(count, train=count * 8 // 10, valid=count // 10)
+    for split, which in limited(order, args.limit).items():
         splits[split] = ImageSplit(map(image, which.tolist()), labels[which])
     return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))
 

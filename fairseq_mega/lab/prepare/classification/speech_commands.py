@@ -12,13 +12,14 @@ import torch
 from fairseq_mega.data.class_folders import LeftOut, files_of
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
+from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.clips import save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, read_wave
-from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
-from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
+from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_limit
+from fairseq_mega.lab.prepare.shared_options import add_limit, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
@@ -141,7 +142,7 @@ def statistics_of(samples: np.ndarray, divisor: float) -> Tuple[np.ndarray, np.n
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the clips, split, scale and standardise them, and write tensors."""
     work.free_space(2_400_000_000 if args.limit is None and not args.any_count else 0)
-    inputs: Dict[str, Dict[str, Any]] = {}
+    inputs: Records = {}
     if args.dir is not None:
         files, origin = _files(args.dir), "unpacked Speech Commands (--dir)"
     else:
@@ -152,8 +153,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
     counted: Dict[str, Dict[str, Any]] = {}
     moments: Optional[Tuple[np.ndarray, np.ndarray]] = None
-    for split, numbers in split_clips(labels).items():
-        which = numbers[kept(split, len(numbers), args.limit)]
+    for split, which in limited(split_clips(labels), args.limit).items():
         if moments is None:
             moments = statistics_of(samples[which], divisor)  # of train, the first
         save_clips(work.output, split, _standardised(samples, which, divisor, moments), labels[which])

@@ -23,6 +23,11 @@ def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[s
     return order[: limit[SPLITS.index(split)]]
 
 
+def limited(splits: Dict[str, np.ndarray], limit: Optional[List[int]]) -> Dict[str, np.ndarray]:
+    """Return the numbers (n,) of the examples of each split, as far as :func:`kept` keeps them."""
+    return {split: numbers[kept(split, len(numbers), limit)] for split, numbers in splits.items()}
+
+
 def random_split(size: int, train: int, valid: int, seed: int = 42) -> Dict[str, np.ndarray]:
     """Split ``size`` examples as torch's random_split does with a generator of this seed; the rest is test.
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -28,12 +29,12 @@ from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.text_files import need_files, open_text, read_lines
+from fairseq_mega.lab.prepare.shared_options import need_files
+from fairseq_mega.lab.prepare.splits import HELD_OUT, SPLITS
+from fairseq_mega.lab.prepare.text_files import open_text, read_lines
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, written_whole
 
-HELD_OUT = 20  # of so many documents one is to validate, and one to test
 MARKED_UP = (".csv", ".htm", ".html", ".tsv", ".xml")  # plain, and more than text
 TAGS = re.compile(r"\s*<(!doctype |html\b|\?xml |mediawiki\b)", re.IGNORECASE)  # that such a file begins with
 LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of the text: by new pieces, and given ones
@@ -61,10 +62,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse files that are not there, and a vocabulary without room for the bytes."""
     for path in args.texts:
-        need_files("--texts", {"text": path})
+        need_files("--texts", path)
         DocumentFile(path, args.text_field, args.bad_lines)
     if args.vocabulary is not None:
-        need_files("--vocabulary", {"vocabulary": args.vocabulary})
+        need_files("--vocabulary", args.vocabulary)
         SubwordUnit(args.vocabulary)
     if args.vocab_size < 300:
         raise ValueError(f"--vocab-size {args.vocab_size}: at least 300 are needed, as every byte has a piece")
@@ -264,11 +265,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     hashes: Dict[str, List[int]] = {split: [] for split in SPLITS}
     room = LEARNT_FROM if args.vocabulary is None else TRIED
     names = {0: "valid", 1: "test"}
-    paths = {split: work.output / f"{split}.jsonl" for split in SPLITS}
-    with written_whole(paths["train"]) as train, written_whole(paths["valid"]) as valid, written_whole(
-        paths["test"]
-    ) as test, train.open("w") as to_train, valid.open("w") as to_valid, test.open("w") as to_test:
-        files = {"train": to_train, "valid": to_valid, "test": to_test}
+    with ExitStack() as stack:
+        partials = {split: stack.enter_context(written_whole(work.output / f"{split}.jsonl")) for split in SPLITS}
+        files = {split: stack.enter_context(partials[split].open("w")) for split in SPLITS}
         for number, text in enumerate(taken(args)):
             split = names.get(number % HELD_OUT, "train")
             files[split].write(json.dumps({"text": text}) + "\n")

@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
 from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.text_files import need_files
+from fairseq_mega.lab.prepare.shared_options import need_files
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
@@ -52,7 +52,7 @@ def check(args: argparse.Namespace) -> None:
     if args.limit is not None and args.limit < 1:
         raise ValueError(f"--limit {args.limit}: give a number of books above 0")
     if args.vocabulary is not None:
-        need_files("--vocabulary", {"vocabulary": args.vocabulary})
+        need_files("--vocabulary", args.vocabulary)
         SubwordUnit(args.vocabulary)
     if args.books is not None:
         for folder in FOLDERS.values():

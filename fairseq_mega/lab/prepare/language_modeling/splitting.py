@@ -2,10 +2,10 @@
 
 import codecs
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.compat.patches.interactive import TO_LINE_FEEDS
-from fairseq_mega.data.byte_text import encode
+from fairseq_mega.data.byte_text import NEWLINE, encode
 from fairseq_mega.data.file_kinds import kind_of_file
 from fairseq_mega.data.json_lines import looks_like_json
 from fairseq_mega.data.text_marks import first_lines, told_marks
@@ -21,7 +21,6 @@ from fairseq_mega.lab.prepare.language_modeling.byte_ranges import (
     word_begin,
 )
 from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
-from fairseq_mega.lab.prepare.language_modeling.text_counts import ByteCounter, TextCounts
 from fairseq_mega.lab.prepare.language_modeling.words import check_not_empty, check_words, read_words
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -30,6 +29,14 @@ from fairseq_mega.lab.runs.files import blocks_of, write_json, written_whole
 
 COUNTS = "counts.json"
 END_NO_LINE = f"which end no line here ({TO_LINE_FEEDS})"
+
+
+class TextCounts(NamedTuple):
+    """Counts of a split as fairseq will see it once it is binarised."""
+
+    lines: int
+    tokens: int  # one </s> per line included
+    bytes: int
 
 
 class Cut(NamedTuple):
@@ -65,12 +72,19 @@ def follow_bytes(name: str, total: int, blocks: Iterable[bytes]) -> Iterator[byt
 
 
 def write_bytes(path: Path, ranges: Sequence[ByteRange], target: Path, name: str) -> Tuple[TextCounts, int]:
-    """Write the bytes of the ranges as decimal numbers; returns the counts and the number of different symbols."""
-    counter = ByteCounter()
+    """Write the bytes of the ranges as decimal numbers; returns the counts and the number of different symbols.
+
+    An unfinished last line is a line, and gets its </s>.
+    """
+    size, line_feeds, last = size_of(ranges), 0, b"\n"
+    seen: Set[int] = set()
     with open(path, "rb") as source, written_whole(target) as partial, open(partial, "wb") as stream:
-        for block in counter.count(follow_bytes(name, size_of(ranges), read_ranges(source, ranges))):
+        for block in follow_bytes(name, size, read_ranges(source, ranges)):
+            line_feeds, last = line_feeds + block.count(b"\n"), block[-1:]
+            seen.update(block)
             stream.write(encode(block))
-    return counter.counts, counter.symbols
+    unfinished = last != b"\n"
+    return TextCounts(line_feeds + unfinished, size + unfinished, size), len(seen - {NEWLINE})
 
 
 def write_words(

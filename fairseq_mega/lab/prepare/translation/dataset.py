@@ -10,11 +10,11 @@ from fairseq_mega.data.text_cleaning import SENTENCES, write_steps
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
-from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report, exactly_one
+from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
 from fairseq_mega.lab.prepare.debian import obtain_packages
 from fairseq_mega.lab.prepare.libreoffice_help import check_unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_workers, at_least
+from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, exactly_one
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus

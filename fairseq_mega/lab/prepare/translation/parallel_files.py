@@ -8,13 +8,13 @@ from fairseq_mega.data.json_lines import begins_object
 from fairseq_mega.data.text_marks import told_marks
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import MINIMUM_PAIRS, SPLITS
-from fairseq_mega.lab.prepare.text_files import not_utf8
+from fairseq_mega.lab.prepare.text_files import not_utf8, read_lines
 from fairseq_mega.lab.prepare.translation.corpus import Corpus
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair, clean_text
 from fairseq_mega.lab.runs.files import returns_end_no_line
 
 
-def read_lines(path: Path) -> List[str]:
+def read_sentences(path: Path) -> List[str]:
     r"""Read a text file as UTF-8, one line per `\n`; other line separators stay inside their line.
 
     Raises:
@@ -24,20 +24,17 @@ def read_lines(path: Path) -> List[str]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; a prefix P stands for the files P.<source> and P.<target>")
     check_plain(path)
-    raw = path.read_bytes().split(b"\n")
-    if raw[-1] == b"":
-        raw.pop()
+    raw = [line for _, line in read_lines(path)]
     lines = []
     for number, line in enumerate(raw, start=1):
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             mixed = any(not other.isascii() and other.decode("utf-8", "ignore").encode() == other for other in raw)
             raise ValueError(
                 f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is no "
                 f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
-        lines.append(text.rstrip("\r"))
     if begins_object(raw[0] if raw else b""):
         raise ValueError(
             f"{path}: it is JSON, and a sentence a line is needed: take it out, such as `jq -r .text {path}`"
@@ -57,7 +54,7 @@ def read_pairs(prefix: str, source_lang: str, target_lang: str) -> List[Pair]:
         ValueError: no UTF-8, no text, or files of different length.
     """
     paths = [Path(f"{prefix}.{lang}") for lang in (source_lang, target_lang)]
-    sides = [read_lines(path) for path in paths]
+    sides = [read_sentences(path) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
             f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}: line n of one must "

@@ -10,7 +10,7 @@ from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, 
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.splits import SPLITS
-from fairseq_mega.lab.prepare.translation.parallel_files import read_lines
+from fairseq_mega.lab.runs.files import read_lines
 
 MODEL = "joint.model"
 
