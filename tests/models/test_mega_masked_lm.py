@@ -1,9 +1,8 @@
-"""The MEGA encoder that predicts masked symbols: fairseq's masked_lm trains it, and padding changes nothing."""
+"""The MEGA encoder that predicts masked symbols: the places asked for, presets, options, and fairseq's training."""
 
 from argparse import Namespace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, List
+from typing import List
 
 import pytest
 import torch
@@ -12,44 +11,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq_mega.models.mega_masked_lm import MegaMaskedLanguageModel
 from fairseq_mega.models.presets import preset_names
 from tests.support import helpers
-from tests.support.tiny_mega import PAD, batch, dictionary, lively
-
-TINY = {"encoder_embed_dim": 8, "encoder_hidden_dim": 12, "encoder_z_dim": 4, "encoder_n_dim": 3, "encoder_layers": 2}
-KINDS = [
-    {},
-    {"encoder_chunk_size": 4, "rel_pos_bias": "rotary", "normalize_before": True, "no_final_norm": True},
-    {"token_types": 2, "no_hidden_layer": True, "share_encoder_input_output_embed": True, "no_scale_embedding": True},
-]
-
-
-def task(symbols: int = 16) -> SimpleNamespace:
-    return SimpleNamespace(source_dictionary=dictionary(symbols))
-
-
-def build(**options: Any) -> MegaMaskedLanguageModel:
-    torch.manual_seed(0)
-    return MegaMaskedLanguageModel.build_model(Namespace(**{**TINY, **options}), task())
-
-
-@pytest.mark.parametrize("options", KINDS)
-def test_padding_and_the_other_texts_of_a_batch_change_nothing(options) -> None:
-    model = lively(build(**options))
-    tokens = batch((9, 4, 6), extra=3)
-    logits = model(tokens)[0]
-    assert logits.shape == (3, 12, 20)
-    for row, length in enumerate((9, 4, 6)):
-        alone = model(tokens[row : row + 1, :length])[0]
-        torch.testing.assert_close(logits[row, :length], alone[0])
-
-
-@pytest.mark.parametrize("options", KINDS)
-def test_every_parameter_has_a_gradient_and_counts(options) -> None:
-    model = lively(build(**options))
-    tokens = batch((9, 4))
-    logits = model(tokens)[0]
-    (logits[tokens.ne(PAD)] * torch.randn(13, 20, dtype=torch.float64)).sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+from tests.support.tiny_masked_lm import TINY, build, task
+from tests.support.tiny_mega import batch, lively
 
 
 def test_the_places_asked_for() -> None:

@@ -1,12 +1,11 @@
-"""The S4D classifiers: sizes of the published shapes, every architecture, padding, two documents, bad options."""
+"""The S4D classifiers: sizes of the published shapes, rates, bad options."""
 
 import pytest
 import torch
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.models.presets import preset, preset_names
-from tests.support.tiny_classifier import build, padded, parameters, texts, with_inputs
-from tests.support.tiny_mega import lively
+from tests.support.tiny_classifier import build, parameters, with_inputs
 
 CLASSES = {"s4d_lra_listop": 10, "s4d_lra_cifar10": 10}
 
@@ -27,15 +26,6 @@ def test_sizes(arch, kind):
     with torch.device("meta"):
         model = build(arch, kind, 2 if arch.endswith("aan") else 1)
     assert parameters(model) == size(arch, kind)
-
-
-@pytest.mark.parametrize("arch, kind", with_inputs(preset_names("s4d_lra")))
-def test_every_architecture_runs(arch, kind):
-    model = build(arch, kind, encoder_layers=1, encoder_embed_dim=8)
-    logits = model(padded(texts((9, 33))) if kind == "text" else torch.randn(2, 32))
-    assert logits.shape == (2, model.classes) and torch.isfinite(logits).all()
-    logits.square().sum().backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
 
 
 RATES = {  # of steps and modes, in the files of state-spaces/s4
@@ -75,21 +65,6 @@ def test_steps_learn_as_the_modes_unless_said_otherwise():
     """So that a checkpoint from before the option computes what it was trained to."""
     system = build("s4d_lra", state_space_rate=0.25).encoder.layers[0].state_space
     assert system.log_step.rate == system.log_decay.rate == 0.25
-
-
-def test_padding_and_batches_change_nothing():
-    model = lively(build("s4d_lra"))
-    rows = texts((1, 2, 5, 11, 17))
-    alone = torch.cat([model(row.unsqueeze(0)) for row in rows])
-    for extra in (0, 6):
-        torch.testing.assert_close(model(padded(rows, extra)), alone, atol=1e-10, rtol=0)
-
-
-def test_retrieval():
-    model = lively(build("s4d_lra", documents=2))
-    first, second = padded(texts((5, 3), seed=1)), padded(texts((9, 2), seed=2))
-    features = torch.cat([model.represent(second), model.represent(first)], dim=-1)
-    torch.testing.assert_close(model(first, src1_tokens=second), features @ model.head.output.weight.T)
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
