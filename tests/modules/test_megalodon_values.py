@@ -8,8 +8,8 @@ import torch
 
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
-from tests.support import megalodon_reference
 from tests.support.layers import run
+from tests.support.plain import megalodon
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-6}
 SHAPE: Dict[str, Any] = {
@@ -107,6 +107,29 @@ def lively(seed: int = 0, **options: Any) -> MegalodonLayer:
     return layer
 
 
+def published(layer: Any, swiglu: bool) -> Dict[str, torch.Tensor]:
+    """The parameters of a layer under their published names."""
+    attention, feed_forward = layer.attention, layer.feed_forward
+    found = {f"mega.cema.{name}": getattr(attention.ema, name).unsqueeze(-1) for name in ("alpha", "delta", "theta")}
+    found.update({"mega.cema.gamma": attention.ema.gamma, "mega.cema.omega": attention.ema.omega.unsqueeze(-1)})
+    weights, biases = (part.split(attention.widths) for part in attention.gate_proj.parameters())
+    for name, weight, bias in zip(("wz", "wr", "wh1"), weights, biases):
+        found.update({f"mega.{name}.weight": weight, f"mega.{name}.bias": bias})
+    inner = feed_forward.input_proj.weight.chunk(2 if swiglu else 1)
+    found.update({f"nffn.{name}.weight": weight for name, weight in zip(("fc1", "fc3"), inner)})
+    found.update({"mega.gamma": attention.kappa, "mega.beta": attention.mu})
+    for name, part in (
+        ("mega.timenorm", attention.norm),
+        ("mega.rmsnorm", attention.ema_norm),
+        ("mega.wv", attention.value_proj),
+        ("mega.wh2", attention.output_proj),
+        ("nffn.norm", feed_forward.norm),
+        ("nffn.fc2", feed_forward.output_proj),
+    ):
+        found.update({f"{name}.{own}": parameter for own, parameter in part.named_parameters()})
+    return found if feed_forward.scale is None else {**found, "nffn.alpha": feed_forward.scale}
+
+
 VARIANTS: Dict[str, Dict[str, Any]] = {
     "plain": {},
     "chunks": {"chunk_size": 4, "swiglu": True, "rope_base": 100.0},
@@ -130,13 +153,14 @@ def test_all_gradients_against_the_plain_layer(variant: str, padded: bool) -> No
     if padded:
         mask = torch.zeros(3, 11, dtype=torch.bool)
         mask[0, 9:] = mask[1, :2] = mask[2, 4] = True
+    theirs = {**vars(config), "num_heads": config.heads, "norm_num_groups": config.norm_groups}
     weights = torch.randn(3, 11, 8, dtype=torch.float64)
     if mask is not None:
         weights.masked_fill_(mask.unsqueeze(-1), 0.0)
     found = []
     for compute in (
         lambda x: run(built, x, padding_mask=mask).hidden,
-        lambda x: megalodon_reference.layer(x, built, config, mask),
+        lambda x: megalodon.layer(published(built, config.swiglu), theirs, x, mask),
     ):
         leaf = x.clone().requires_grad_()
         out = compute(leaf)
