@@ -1,5 +1,6 @@
 """Labels, length and scale of the recordings that a classifier learnt from: it needs them to read a new one."""
 
+import hashlib
 from pathlib import Path
 from typing import List, Sequence
 
@@ -27,6 +28,15 @@ class ClipScale:
     def length(self) -> int:
         """Samples L of a clip."""
         return len(self.offset)
+
+    def described(self, digits: int = 6) -> str:
+        """Return one line that tells the scale from others, alike on all machines: of so many digits."""
+        parts = []
+        for name, values in (("offset", self.offset), ("deviation", self.deviation)):
+            texts = [f"{value:.{digits}g}" for value in values.tolist()]
+            digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+            parts.append(f"{name} {texts[0] if len(set(texts)) == 1 else f'of each sample, digest {digest}'}")
+        return ", ".join(parts)
 
     def apply(self, samples: np.ndarray) -> np.ndarray:
         """Scaled samples (L,) float32 of a clip (L,) in units of 16 bits."""

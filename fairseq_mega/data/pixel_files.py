@@ -60,6 +60,12 @@ class PixelFile:
         return {**self.__dict__, "_rows": None}  # a mapped file would be pickled as its contents
 
 
+def columns_of(source: Path) -> int:
+    """Number of pixels in the first line of a text, whatever they are."""
+    with open(source, "rb") as file:
+        return len(file.readline().split())
+
+
 def cache_path(source: Path, folder: Optional[Path]) -> Path:
     """Where the cache of a text is: beside it, or in ``folder`` under a name that tells equal names apart."""
     if folder is None:

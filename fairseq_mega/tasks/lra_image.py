@@ -4,13 +4,15 @@ import argparse
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq.tasks import register_task
 
+from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.compat.checkpoints.names import Names
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.number_sequences import NumberSequenceDataset, check_normalization
-from fairseq_mega.data.pixel_files import PixelFile, read_labels
+from fairseq_mega.data.pixel_files import PixelFile, columns_of, read_labels
 
 from .classification import ClassificationConfig, ClassificationTask
 
@@ -57,6 +59,17 @@ class LRAImageTask(ClassificationTask):
         parser.add_argument(NORMALIZATION, nargs=2, type=float, metavar=("MEAN", "STD"), help=help_text)
         super().add_args(parser)  # which leaves options alone that exist
 
+    def names_of_numbers(self) -> Dict[str, Names]:
+        """The normalization of pixels, and how many an image has, where there are images; training's if they are."""
+        given = " ".join(f"{value:g}" for value in self.normalization)
+        found = {names.NORMALIZATION: Names(given, f"{NORMALIZATION} {given}", "give that of its training")}
+        folder = Path(self.cfg.data) / "input"
+        for source in (folder / "train.src", *sorted(folder.glob("*.src"))):
+            if source.is_file():
+                remedy = "give images of the size that it was trained on"
+                return {**found, names.PIXELS: Names(str(columns_of(source)), str(source), remedy)}
+        return found
+
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
         """Load a split.
 
@@ -73,6 +86,12 @@ class LRAImageTask(ClassificationTask):
                 f"{source} has {len(pixels)} lines, {label_path} has {len(labels)}: they must belong together"
             )
         check_labels(labels, self.classes, str(label_path))
+        first = self.names_of_numbers()[names.PIXELS]
+        if first.text != str(pixels.shape[1]):
+            raise ValueError(
+                f"{source}: images of {pixels.shape[1]} pixels, and those of {first.where} have {first.text}: all "
+                f"images must be of one size"
+            )
         if self.longest is not None and pixels.shape[1] > self.longest:
             raise ValueError(
                 f"{source}: images of {pixels.shape[1]} pixels are longer than --max-positions {self.longest}: give "

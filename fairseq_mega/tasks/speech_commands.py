@@ -10,7 +10,7 @@ from fairseq.tasks import register_task
 from torch import Tensor
 
 from fairseq_mega.compat.checkpoints.loading import UnreadableFile, load
-from fairseq_mega.compat.checkpoints.names import Names
+from fairseq_mega.compat.checkpoints.names import SAMPLES, SCALE, Names
 from fairseq_mega.data.classified import check_labels
 from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.data.number_sequences import NumberSequenceDataset
@@ -21,6 +21,7 @@ from .classification import SOURCE, ClassificationConfig, ClassificationTask, na
 logger = logging.getLogger(__name__)
 
 FOLDER = Path("processed_data") / "raw"
+LIKE = "fairseq-mega-prepare recordings --like DATA"
 SCALINGS = {name: number for number, name in enumerate(SCALES) if name is not None}  # divisions by 32768
 ScalingChoice = ChoiceEnum(list(SCALINGS))
 
@@ -66,11 +67,17 @@ class SpeechCommandsTask(ClassificationTask):
             )
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """The labels, where the data name them."""
+        """The labels, and length and scale of the clips, where the data hold them."""
         folder = Path(self.cfg.data) / FOLDER
         if not (folder / FILE_NAME).is_file():
             return {}
-        return names_of_labels(ClipScale.load(folder).labels, folder / FILE_NAME)
+        clips, where = ClipScale.load(folder), folder / FILE_NAME
+        remedy = f"give the data folder it was trained on, or prepare these recordings alike ({LIKE})"
+        inputs = {SAMPLES: str(clips.length), SCALE: clips.described()}
+        return {
+            **names_of_labels(clips.labels, where),
+            **{kind: Names(text, str(where), remedy) for kind, text in inputs.items()},
+        }
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> NumberSequenceDataset:
         """Load a split; its samples stay in the file until they are used.

@@ -14,8 +14,10 @@ from typing import Dict, List, Tuple
 import numpy as np
 import pytest
 
+from fairseq_mega.cli import console
+from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.evaluate import classify
-from tests.support import helpers, tiny_images
+from tests.support import helpers, in_process, tiny_images
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 pytestmark = pytest.mark.slow
@@ -162,7 +164,7 @@ def test_bad_tables_are_refused(content: bytes, message: str, tmp_path) -> None:
     assert message in refusal("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out")
 
 
-def tone(path: Path, pitch: float, seed: int, samples: int = 2000, **form: int) -> Path:
+def tone(path: Path, pitch: float, seed: int, samples: int = 2000, loudness: float = 1.0, **form: int) -> Path:
     """A WAV file of a tone with a little noise."""
     draw = np.random.default_rng(seed)
     wave_form = 8000 * np.sin(np.arange(samples) * pitch + draw.uniform(0, 6)) + draw.normal(0, 300, samples)
@@ -171,7 +173,7 @@ def tone(path: Path, pitch: float, seed: int, samples: int = 2000, **form: int) 
     with wave.open(str(path), "wb") as clip:
         for name, value in settings.items():
             getattr(clip, f"set{name}")(value)
-        clip.writeframes(wave_form.astype("<i2").tobytes())
+        clip.writeframes((loudness * wave_form).astype("<i2").tobytes())
     return path
 
 
@@ -214,6 +216,37 @@ def test_recordings_that_are_silent_or_cut_are_told(clips, capsys, tmp_path) -> 
     notes = capsys.readouterr().err.splitlines()
     assert f"note: of the 2500 samples of {path} the model hears the first 2000" in notes
     assert f"note: {silent} is silent from beginning to end: its label says nothing" in notes
+
+
+def test_recordings_prepared_like_others(clips, capsys, tmp_path) -> None:
+    """Softer ones have another scale, and are used with a classifier in its own."""
+    data, checkpoint = clips
+    folder = tmp_path / "wav"
+    for label, pitch in (("low", 0.05), ("high", 0.9)):
+        for number in range(10):
+            tone(folder / label / f"{number}.wav", pitch, number, 1400, loudness=0.1)
+
+    def validate(name: str, *options: object) -> in_process.Done:
+        prepare("recordings", "--dir", folder, "--out", tmp_path / name, *options).succeeded()
+        given = [tmp_path / name, "--path", checkpoint, "--batch-size", 4, "--cpu"]
+        helpers.forget_earlier_runs()
+        return in_process.call(lambda words: console.run("validate", words), *given)
+
+    refused = validate("own")
+    assert refused.returncode and "was trained with another scale of samples than" in refused.stderr
+    assert "fairseq-mega-prepare recordings --like DATA" in refused.stderr
+    refused = validate("short", "--samples", 1000)
+    assert refused.returncode and "('2000' in the checkpoint and '1000' in the data)" in refused.stderr
+    assert validate("like", "--like", data).returncode == 0
+    scales = [ClipScale.load(place / "processed_data" / "raw") for place in (data, tmp_path / "like")]
+    assert scales[0].described(17) == scales[1].described(17) and scales[1].length == 2000
+    out = tmp_path / "refused"
+    assert "--samples is 1000, and" in refusal(
+        "recordings", "--dir", folder, "--like", data, "--samples", 1000, "--out", out
+    )
+    (folder / "low").rename(folder / "deep")
+    assert "has the labels deep, high, and" in refusal("recordings", "--dir", folder, "--like", data, "--out", out)
+    assert "clips.pt does not exist" in refusal("recordings", "--dir", folder, "--like", folder, "--out", out)
 
 
 def test_other_models_are_refused(clips, tiny_model, capsys) -> None:

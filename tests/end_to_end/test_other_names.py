@@ -19,6 +19,7 @@ from tests.support import in_process, tiny_images
 from tests.support.helpers import forget_earlier_runs
 from tests.support.renamed_data import KINDS, AllRenamed
 
+KEYS = {"scale": names.SCALE, "length": names.SAMPLES, "pixels": names.PIXELS}
 TASKS = {"masked": ["--criterion", "masked_lm", "--task", "masked_lm"]}
 
 
@@ -131,6 +132,9 @@ ROADS: Dict[str, List[Call]] = {
     "text": [Road.resume, Road.validate, Road.ask],
     "label": [Road.finetune, Road.ask],
     "recordings": [Road.restore, Road.validate, Road.ask],
+    "scale": [Road.resume, Road.restore, Road.validate, Road.ask, Road.safetensors, Road.averaged],
+    "length": [Road.resume, Road.validate, Road.ask],
+    "pixels": [Road.restore, Road.validate, Road.safetensors],
     "images": [Road.resume, Road.finetune, Road.validate, Road.ask, Road.safetensors],
 }
 
@@ -154,7 +158,7 @@ def test_other_names_are_refused(name: str, road: Call, renamed: AllRenamed, tmp
     done = road(at_hand, made.other_data, made.checkpoint)
     lines = [line for line in done.stderr.splitlines() if "error" in line]
     assert done.returncode != 0 and len(lines) == 1, done
-    assert "was trained with another" in lines[0] and f"{made.other_data / made.kind.file} (number " in lines[0], done
+    assert "was trained with another" in lines[0] and f"{made.other_data / made.kind.file} (" in lines[0], done
     assert "Traceback" not in done.stderr
 
 
@@ -165,3 +169,27 @@ def test_the_same_names_are_taken(name: str, road: Call, renamed: AllRenamed, tm
     made, at_hand = renamed[name], Road(renamed, name, tmp_path)
     done = road(at_hand, made.other_data, made.other_checkpoint)
     assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("name", ["scale", "length", "pixels"])
+@pytest.mark.parametrize("road", [Road.finetune, Road.anew])
+def test_a_new_training_may_have_other_inputs(name: str, road: Call, renamed: AllRenamed, tmp_path: Path) -> None:
+    """Its checkpoint is one of these, then."""
+    made, at_hand = renamed[name], Road(renamed, name, tmp_path)
+    assert road(at_hand, made.other_data, made.checkpoint).returncode == 0
+    trained = tmp_path / "checkpoint_last.pt"
+    assert at_hand.validate(made.other_data, trained).returncode == 0
+    refused = at_hand.validate(made.data, trained)
+    assert refused.returncode != 0 and f"was trained with another {names.noun(KEYS[name])} than" in refused.stderr
+
+
+@pytest.mark.parametrize("road", [Road.resume, Road.validate])
+def test_another_normalization_of_pixels_is_refused(road: Call, renamed: AllRenamed, tmp_path: Path) -> None:
+    made, options = renamed["pixels"], ["--pixel-normalization", 0.3, 0.2]
+    at_hand = Road(renamed, "pixels", tmp_path)
+    shutil.copy(made.checkpoint, tmp_path / "checkpoint_last.pt")
+    if road is Road.resume:
+        done = at_hand.train(made.data, *options)
+    else:
+        done = at_hand.evaluate("validate", made.data, made.checkpoint, "--task", "lra-image", *options)
+    assert done.returncode != 0 and "'0.5 0.5' in the checkpoint and '0.3 0.2' in the data" in done.stderr, done

@@ -1,4 +1,7 @@
-"""A tiny training of every kind whose numbers have names, and the same data with other names for the numbers."""
+"""A tiny training of every kind whose numbers have names, and the same data with other names for the numbers.
+
+Some are the scales and lengths of inputs, which a new training may change.
+"""
 
 import shutil
 from pathlib import Path
@@ -10,7 +13,7 @@ import pytest
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from tests.support import helpers, json_texts, tiny_images, tiny_trainings
+from tests.support import helpers, json_texts, lra_data, tiny_images, tiny_trainings
 
 RAW = Path("processed_data") / "raw"
 MASKED: List[object] = ["--task", "masked_lm", "--criterion", "masked_lm", "--arch", "mega_masked_lm_tiny"]
@@ -43,8 +46,20 @@ def write_clips(folder: Path) -> Path:
     return folder
 
 
-def name_clips(folder: Path, *labels: str) -> None:
-    ClipScale(labels, np.zeros(20), np.ones(20)).save(folder / RAW)
+def name_clips(folder: Path, *labels: str, samples: int = 20, deviation: float = 1.0) -> None:
+    ClipScale(labels, np.zeros(samples), np.full(samples, deviation)).save(folder / RAW)
+
+
+def shorten_clips(folder: Path) -> None:
+    """Recordings of half the length."""
+    lra_data.write_speech(folder, samples=10)
+    name_clips(folder, "low", "middle", "high", samples=10)
+
+
+def shrink_pictures(folder: Path) -> None:
+    """Grey images of nine pixels."""
+    for path in sorted((folder / "input").glob("*.src")):
+        path.write_text("".join(" ".join(line.split()[:9]) + "\n" for line in path.read_text().splitlines()))
 
 
 class Kind(NamedTuple):
@@ -79,6 +94,14 @@ KINDS: Dict[str, Kind] = {
         lambda data: [(data / split / "class0").rename(data / split / "zebra") for split in tiny_images.SIZES],
         "train",
     ),
+    "scale": Kind(
+        tiny_trainings.OPTIONS["speech"],
+        write_clips,
+        lambda data: name_clips(data, "low", "middle", "high", deviation=0.1),
+        "processed_data/raw/clips.pt",
+    ),
+    "length": Kind(tiny_trainings.OPTIONS["speech"], write_clips, shorten_clips, "processed_data/raw/clips.pt"),
+    "pixels": of("image", shrink_pictures, "input/train.src"),
     "pieces": Kind(PIECES, json_texts.write_corpus, other_pieces, MODEL_FILE),
 }
 

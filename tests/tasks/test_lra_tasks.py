@@ -193,6 +193,15 @@ def test_images_that_do_not_fit(images):
         knowing(image_task(images)).load_dataset("test")
 
 
+def test_images_of_a_split_have_the_size_of_training(images):
+    source = images / "input" / "valid.src"
+    source.write_text("".join(line.rsplit(" ", 4)[0] + "\n" for line in source.read_text().splitlines()))
+    task = knowing(image_task(images))
+    task.load_dataset("train")
+    with pytest.raises(ValueError, match=r"valid\.src: images of 12 pixels, and those of .*train\.src have 16"):
+        task.load_dataset("valid")
+
+
 def test_models_that_classify_nothing(images, monkeypatch):
     monkeypatch.setattr(models, "build_model", lambda *unused: torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="--task lra-image needs a classifier, Linear is none: give --arch mega_lra"):

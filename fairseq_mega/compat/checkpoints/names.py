@@ -1,4 +1,4 @@
-"""Names of a model's numbers: symbols of dictionaries, classes, languages, and what cut text into its words.
+"""Names of a model's numbers: symbols of dictionaries, classes, languages, what cut text, and the scale of inputs.
 
 A checkpoint holds the names that its training data gave to the numbers, in its entry ``names``: text by kind, one name
 a line. A model is not loaded for data that give the same numbers other names: its tensors would fit, and its answers
@@ -20,6 +20,9 @@ logger = logging.getLogger("fairseq_mega.compat.checkpoints.names")
 KEY = "names"  # in a checkpoint
 SOURCE, TARGET, LABELS, LANGUAGES, SUBWORDS = "source", "target", "labels", "languages", "subwords"
 TOKENIZER = "tokenizer"
+SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING = "samples", "scale", "pixels", "normalization", "framing"
+INPUTS = frozenset((SAMPLES, SCALE, PIXELS, NORMALIZATION, FRAMING))  # which a new training may have otherwise
+FOLLOWED = frozenset((FRAMING,))  # by which data are read for a model, whatever their own is
 NOUNS = {
     SOURCE: "dictionary",
     TARGET: "target dictionary",
@@ -27,6 +30,11 @@ NOUNS = {
     LANGUAGES: "pair of languages",
     SUBWORDS: "model of pieces",
     TOKENIZER: "tokenizer",
+    SAMPLES: "number of samples",
+    SCALE: "scale of samples",
+    PIXELS: "number of pixels",
+    NORMALIZATION: "normalization of pixels",
+    FRAMING: "part of a picture that is seen",
 }
 ENCODERS = {  # of fairseq, with their options
     SUBWORDS: {
@@ -290,7 +298,8 @@ def difference(
     number = next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
     sizes = f", of {len(one)} and {len(other)}" if len(one) != len(other) else ""
     first, second = (repr(names[number]) if number < len(names) else "nothing" for names in (one, other))
-    return f"number {number} is {first} in {places[0]} and {second} in {places[1]}{sizes}"
+    which = "" if len(one) == len(other) == 1 else f"number {number} is "
+    return f"{which}{first} in {places[0]} and {second} in {places[1]}{sizes}"
 
 
 def check(
@@ -306,14 +315,17 @@ def check(
         file: the checkpoint's.
         theirs: its names, see :func:`trained_names`.
         task: set up for its data.
-        own: names of the task, see :func:`names_of`; None: they are looked up.
-        anew: a training begins with the weights alone: it may be one of other languages that have the same symbols.
+        own: names of the task, see :func:`names_of`; None: they are looked up, for a use of the model.
+        anew: a training begins with the weights alone: it may be one of other languages that have the same symbols, and
+            of other inputs.
 
     Raises:
         OtherNames: with the first difference, from the task or from a model that the task has loaded before.
     """
     if own is None:
-        own = names_of(task) if theirs else {}
+        own = {kind: names for kind, names in names_of(task).items() if kind not in FOLLOWED} if theirs else {}
+    if anew:
+        theirs = {kind: text for kind, text in theirs.items() if kind not in INPUTS}
     for kind, ours in own.items():
         found = difference(theirs[kind], ours.text) if kind in theirs else None
         if found is None or (anew and kind == LANGUAGES):

@@ -4,13 +4,13 @@ import argparse
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
 
 from fairseq_mega.data.class_folders import class_files, class_names, listed, told_alike
-from fairseq_mega.data.clip_scale import ClipScale
+from fairseq_mega.data.clip_scale import FILE_NAME, ClipScale
 from fairseq_mega.lab.prepare.classification.clips import FOLDER, fitted, is_silent, save_clips
 from fairseq_mega.lab.prepare.classification.sound_files import RATE, SOUNDS, read_sound
 from fairseq_mega.lab.prepare.classification.subsets import (
@@ -34,7 +34,8 @@ FLAC, Ogg, MP3, AIFF, SPHERE and their like are read where soundfile is installe
 the folders beside is counted; a label without recordings is an error. The clips are filled up with silence to the
 longest one's length, rounded up to {STEP} samples, or cut to --samples. Of every label 15 per cent of the clips, one at
 least, are held out for each of valid and test. The samples are standardised with one mean and deviation, those of
-train. A clip of one second makes 64 kB of data, 1000 of them 64 MB. Classify new recordings with
+train, or as --like has them: a classifier is used with recordings of the scale, length and labels that it was trained
+on. A clip of one second makes 64 kB of data, 1000 of them 64 MB. Classify new recordings with
 fairseq-mega-classify."""
 
 
@@ -42,7 +43,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of own recordings."""
     parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="folder of the folders LABEL/NAME.wav")
     parser.add_argument("--samples", type=int, metavar="N", help=f"length of all clips, a multiple of {STEP}")
+    like = "data of this command, whose labels, length and scale are taken: those that a classifier was trained on"
+    parser.add_argument("--like", type=_clips_of, metavar="DATA", help=like)
     add_limit(parser)
+
+
+def _clips_of(data: str) -> Path:
+    return Path(data) / FOLDER / FILE_NAME
 
 
 def check(args: argparse.Namespace) -> None:
@@ -53,6 +60,18 @@ def check(args: argparse.Namespace) -> None:
     if len(labels) < 2:
         raise ValueError(f"--dir {args.dir}: two folders of files LABEL/NAME.wav at least are needed, found {labels}")
     class_files(args.dir, labels, SOUNDS)
+    scale = _scale_of(args)
+    if scale is not None and args.samples not in (None, scale.length):
+        raise ValueError(f"--samples is {args.samples}, and {args.like} has clips of {scale.length}: leave one out")
+    if scale is not None and sorted(scale.labels) != labels:
+        raise ValueError(
+            f"--dir {args.dir} has the labels {listed(labels)}, and {args.like} has {listed(scale.labels)}: give data "
+            f"of the same"
+        )
+
+
+def _scale_of(args: argparse.Namespace) -> Optional[ClipScale]:
+    return None if args.like is None else ClipScale.load(args.like.parent)
 
 
 def read_folder(folder: Path) -> Tuple[List[str], List[str], List[np.ndarray], np.ndarray]:
@@ -76,7 +95,10 @@ def read_folder(folder: Path) -> Tuple[List[str], List[str], List[np.ndarray], n
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the recordings, make them of one length, split, standardise and write them."""
     labels, paths, clips, numbers = read_folder(args.dir)
-    length = args.samples or -(-max(map(len, clips)) // STEP) * STEP
+    scale = _scale_of(args)
+    if scale is not None:
+        numbers, labels = np.array([scale.labels.index(label) for label in labels])[numbers], scale.labels
+    length = scale.length if scale is not None else args.samples or -(-max(map(len, clips)) // STEP) * STEP
     cut = sum(len(clip) > length for clip in clips)
     samples = np.stack([fitted(path, clip, length) for path, clip in zip(paths, clips)])
     say(f"{len(clips)} clips of {len(labels)} labels, made {length} samples long ({cut} of them cut)")
@@ -91,8 +113,9 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     say_copies(
         {split: [(contents[row], labels[numbers[row]]) for row in which] for split, which in rows.items()}, "clips"
     )
-    train = samples[rows["train"]].astype(np.float64)
-    scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
+    if scale is None:
+        train = samples[rows["train"]].astype(np.float64)
+        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
     counted: Dict[str, Dict] = {}
     for split, which in rows.items():
         values = torch.from_numpy(np.stack([scale.apply(samples[row]) for row in which]))
