@@ -4,19 +4,19 @@ import contextlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from fairseq_mega.compat.checkpoints.names import LABELS, Names
+from fairseq_mega.compat.checkpoints.names import FRAMING, LABELS, Names
 from fairseq_mega.data.augmented_images import AugmentedImageDataset, TransformedImageDataset
 from fairseq_mega.data.class_folders import class_names
 from fairseq_mega.data.classified import ClassifiedDataset, check_labels
 from fairseq_mega.data.image_arrays import ImageArray, ImageDataset
-from fairseq_mega.data.image_augmentation import BatchMixing, evaluation_transform, training_transform
+from fairseq_mega.data.image_augmentation import KEPT, BatchMixing, evaluation_transform, training_transform
 from fairseq_mega.data.image_folder import ImageFolder, check_same_classes, split_folder
 from fairseq_mega.data.pixel_files import read_labels
 from fairseq_mega.models.image_classifier import ImageClassifier
@@ -25,6 +25,7 @@ from .classification import ClassificationConfig, ClassificationTask, names_of_l
 
 logger = logging.getLogger(__name__)
 
+WHOLE = 1.0  # in place of KEPT, of pictures in arrays
 AugmentationChoice = ChoiceEnum(["none", "randaugment"])
 
 
@@ -55,6 +56,7 @@ class ImageClassificationTask(ClassificationTask):
     The data folder holds ``input/{split}.npy``, uint8 (n, S, S, 3) as they leave a resize and crop, and
     ``label/{split}.label``, one class per line; or image files ``{split}/CLASS/FILE``, whose classes are numbered as
     their sorted names. These are resized and cropped here; for the split ``valid`` the folder may be called ``val``.
+    A model sees the whole of a picture in a folder where it was trained on arrays, and its centre otherwise.
 
     Training images are augmented on request. They are drawn anew in each epoch then, also across batches, and what is
     drawn depends on ``--seed``, the epoch and the image, so that workers and a resumed training repeat it.
@@ -102,16 +104,25 @@ class ImageClassificationTask(ClassificationTask):
         elif isinstance(images, ImageArray):
             self.datasets[split] = ImageDataset(images, labels, self.training_order(len(labels)))
         else:
-            size = self.size_of_model()
-            order = self.training_order(len(labels))
-            self.datasets[split] = TransformedImageDataset(images, labels, evaluation_transform(size), size, order)
+            size, order = self.size_of_model(), self.training_order(len(labels))
+            transform = evaluation_transform(size, self.kept())
+            self.datasets[split] = TransformedImageDataset(images, labels, transform, size, order)
         return self.datasets[split]
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """The classes, where they are folders: the same in all splits, so that any of them tells."""
-        folder = self.class_folder()
+        """The classes, where they are folders: the same in all splits, so that any of them tells; and the framing."""
+        first, folder = next(self.sources(), None), self.class_folder()
         remedy = ", or call the folders as in its training: classes are numbered in the order of their names"
-        return {} if folder is None else names_of_labels(class_names(folder), folder, remedy)
+        classes = {} if folder is None else names_of_labels(class_names(folder), folder, remedy)
+        if first is None:
+            return classes
+        kept = KEPT if first.is_dir() else WHOLE
+        return {**classes, FRAMING: Names(f"{kept:g}", str(first), "give the data folder it was trained on")}
+
+    def kept(self) -> float:
+        """Part of a picture's shorter side that is seen: as in the model's training, or else as in that on the data."""
+        own = {kind: names.text for kind, names in self.names_of_numbers().items()}
+        return float({**own, **self.trained_names}.get(FRAMING, KEPT))
 
     def labels(self) -> List[str]:
         """Names of the classes in the data, else in the checkpoint; nothing where neither has them."""
@@ -120,14 +131,19 @@ class ImageClassificationTask(ClassificationTask):
 
     def class_folder(self) -> Optional[Path]:
         """The folder of the first split whose classes are folders: that of training, or another one if it is absent."""
+        return next(filter(Path.is_dir, self.sources()), None)
+
+    def sources(self) -> Iterator[Path]:
+        """The array of each split, or else the folder of its classes; that of training first, if it is there."""
         data = Path(self.cfg.data)
-        others = sorted(path.name for path in data.iterdir()) if data.is_dir() else []
-        for split in ("train", "valid", "test", *others):
+        others = {*(path.name for path in data.glob("*")), *(path.stem for path in data.glob("input/*.npy"))}
+        for split in dict.fromkeys(("train", "valid", "test", *sorted(others))):
+            array = data / "input" / f"{split}.npy"
             with contextlib.suppress(OSError, ValueError):  # not there, or no folders in it
-                folder = split_folder(data, split)
-                if not (data / "input" / f"{split}.npy").exists() and class_names(folder):
-                    return folder
-        return None
+                if array.exists():
+                    yield array
+                elif class_names(split_folder(data, split)):
+                    yield split_folder(data, split)
 
     def size_of_model(self) -> int:
         """Height and width of the model's images."""
@@ -180,10 +196,8 @@ class ImageClassificationTask(ClassificationTask):
         cfg, size, mixing = self.cfg, self.size_of_model(), None
         if str(cfg.augmentation) == "randaugment":
             transform = training_transform(size)
-        elif isinstance(images, ImageFolder):
-            transform = evaluation_transform(size)
         else:
-            transform = evaluation_transform(size, kept=1.0)
+            transform = evaluation_transform(size, self.kept() if isinstance(images, ImageFolder) else WHOLE)
         if cfg.mixup or cfg.cutmix or cfg.label_smoothing:
             assert self.classes is not None, "the model is built first"
             mixing = BatchMixing(self.classes, cfg.mixup, cfg.cutmix, cfg.label_smoothing)

@@ -161,7 +161,10 @@ def test_a_training_keeps_the_names_of_its_beginning(renamed: Any, tmp_path: Pat
     trainer: Any = SimpleNamespace(task=test_image_classification.task_of(made.data), cfg=SimpleNamespace(bpe=None))
     names._load_for_training(lambda *given: None, trainer, "absent.pt")
     trainer.task.cfg.data = str(tmp_path)
-    assert names._with_names(lambda self: {"model": {}}, trainer)["names"] == {"labels": "class0\nclass1\nclass2"}
+    assert names._with_names(lambda self: {"model": {}}, trainer)["names"] == {
+        "labels": "class0\nclass1\nclass2",
+        "framing": "0.875",
+    }
 
 
 @pytest.mark.parametrize("road", ["training", "loading"])
@@ -209,3 +212,37 @@ def test_models_of_an_ensemble_agree(kind: str, second: Optional[str], third: st
             return
         names.check(f"{number}.pt", given, task)
     assert task.trained_names == {kind: "a\nb"}
+
+
+@pytest.mark.parametrize("kind", sorted(names.INPUTS))
+@pytest.mark.parametrize(
+    ("theirs", "use", "refused"),
+    [("1", "new training", False), ("1", "resumption", True), ("2", "resumption", False), (None, "resumption", False)],
+)
+def test_other_inputs(kind: str, theirs: Optional[str], use: str, refused: bool) -> None:
+    """A training that begins with the weights alone has those of its data, and its checkpoint remembers these."""
+    own = {kind: names.Names("2", "clips.pt", "give others")}
+    task: Any = SimpleNamespace(names_of_numbers=lambda: own)
+    given = {} if theirs is None else {kind: theirs}
+    if refused:
+        with pytest.raises(
+            names.OtherNames, match="another .* than clips.pt .'1' in the checkpoint and '2' in the data"
+        ):
+            names.check("a.pt", given, task, own, anew=use == "new training")
+        return
+    names.check("a.pt", given, task, own, anew=use == "new training")
+    assert task.trained_names.get(kind, "2") == "2"
+
+
+@pytest.mark.parametrize("kind", sorted(names.INPUTS))
+def test_inputs_of_a_use_are_those_of_the_training(kind: str) -> None:
+    """Others are refused, or read as the model needs them; which several models have to need alike."""
+    task: Any = SimpleNamespace(names_of_numbers=lambda: {kind: names.Names("2", "clips.pt", "give others")})
+    if kind not in names.FOLLOWED:
+        with pytest.raises(names.OtherNames, match="'1' in the checkpoint and '2' in the data"):
+            names.check("a.pt", {kind: "1"}, task)
+        return
+    names.check("a.pt", {kind: "1"}, task)
+    assert task.trained_names == {kind: "1"}
+    with pytest.raises(names.OtherNames, match="b.pt was trained with another .* than the models before it"):
+        names.check("b.pt", {kind: "2"}, task)

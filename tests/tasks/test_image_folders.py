@@ -6,10 +6,15 @@ import re
 import shutil
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from fairseq_mega.cli import console
+from fairseq_mega.compat.checkpoints import names
+from fairseq_mega.data.image_augmentation import evaluation_transform
+from fairseq_mega.data.image_files import read_image
+from fairseq_mega.lab.evaluate.new_examples import PictureReader
 from tests.support import tiny_images
 from tests.support.helpers import forget_earlier_runs, run_fairseq
 from tests.tasks.test_image_classification import MODEL, task_of
@@ -60,6 +65,87 @@ def test_arrays_are_augmented_too(tmp_path):
     place = order.drawn.tolist().index(5)
     torch.testing.assert_close(order[place]["source"], plain.collater([plain[5]])["net_input"]["images"][0])
     assert known(data, augmentation="randaugment").load_dataset("train")[0]["source"].shape == (3, 8, 8)
+
+
+def palette(image):
+    return image.quantize(256)
+
+
+def turned(image):
+    """The picture on its side, with the EXIF orientation that puts it right."""
+    return image.transpose(2)  # a quarter to the left
+
+
+FORMS = {
+    "colours": (lambda image: image, "png", {}),
+    "palette": (palette, "png", {}),
+    "palette of a GIF": (palette, "gif", {}),
+    "alpha": (lambda image: image.convert("RGBA"), "png", {}),
+    "grey": (lambda image: image.convert("L"), "png", {}),
+    "grey with alpha": (lambda image: image.convert("LA"), "png", {}),
+    "turned": (turned, "png", {"orientation": 6}),
+    "bitmap": (lambda image: image, "bmp", {}),
+}
+
+
+@tiny_images.needs_timm
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("road", ["classify", "folder", "training folder"])
+def test_a_picture_is_seen_as_the_array_of_it(form, road, tmp_path):
+    """By a model that was trained on arrays: whole, as the arrays are, in whatever form the file is."""
+    from PIL import Image
+
+    convert, ending, exif = FORMS[form]
+    pixels = np.random.default_rng(2).integers(256, size=(8, 8, 3)).astype(np.uint8)
+    pixels = pixels[..., :1].repeat(3, axis=2) if "grey" in form else pixels
+    image = Image.fromarray(pixels)
+    data = tiny_images.write(tmp_path / "data")
+    array = np.load(data / "input" / "train.npy")
+    array[0] = pixels
+    np.save(data / "input" / "train.npy", array)
+    dataset = known(data).load_dataset("train")
+    expected = dataset.collater([dataset[0]])["net_input"]["images"]
+
+    others = tmp_path / "others"
+    for number in range(3):
+        (others / "test" / f"class{number}").mkdir(parents=True)
+        orientation = Image.Exif()
+        if exif:
+            orientation[0x0112] = exif["orientation"]
+        path = others / "test" / f"class{number}" / f"one.{ending}"
+        convert(image).save(path, **({"exif": orientation} if exif else {}))
+    if road == "training folder":  # beside the arrays
+        (others / "test").rename(data / "test")
+        (data / "input" / "test.npy").unlink()
+        task = known(data)
+    else:
+        task = known(others)
+        names.check("a.pt", {kind: given.text for kind, given in known(data).names_of_numbers().items()}, task)
+    if road == "classify":
+        _, inputs = PictureReader(task).read_file(path)
+        torch.testing.assert_close(inputs["images"], expected)
+        return
+    dataset = task.load_dataset("test")
+    torch.testing.assert_close(dataset.collater([dataset[1]])["net_input"]["images"], expected)
+
+
+@tiny_images.needs_timm
+@pytest.mark.parametrize("trained_on", ["arrays", "folders", "unknown"])
+@pytest.mark.parametrize("size", [(8, 8), (12, 17)])
+def test_a_picture_is_seen_as_in_training(trained_on, size, folder, tmp_path, capsys):
+    """Its centre after a resize where training saw that, whatever data it is classified beside."""
+    from PIL import Image
+
+    data = tiny_images.write(tmp_path / "data")
+    path = tmp_path / "one.png"
+    Image.fromarray(np.random.default_rng(2).integers(256, size=(*size, 3)).astype(np.uint8)).save(path)
+    task = known(folder if trained_on == "arrays" else data)
+    trained = {"arrays": known(data).names_of_numbers(), "folders": known(folder).names_of_numbers(), "unknown": {}}
+    names.check("a.pt", {kind: given.text for kind, given in trained[trained_on].items() if kind != "labels"}, task)
+    seen = PictureReader(task).read_file(path)[1]["images"][0]
+    kept = 0.875 if trained_on == "folders" else 1.0  # of an old checkpoint the data tell
+    torch.testing.assert_close(seen, evaluation_transform(8, kept)(read_image(path)))
+    assert ("its shorter side is resized" in capsys.readouterr().err) == (kept == 1 and size != (8, 8))
 
 
 @tiny_images.needs_timm

@@ -19,7 +19,7 @@ from fairseq_mega.lab.prepare.classification.sound_files import read_sound
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.tasks.classification import setting_of
-from fairseq_mega.tasks.image_classification import ImageClassificationTask
+from fairseq_mega.tasks.image_classification import WHOLE, ImageClassificationTask
 from fairseq_mega.tasks.lra_text import FIRST, LRATextTask
 from fairseq_mega.tasks.speech_commands import FOLDER, SpeechCommandsTask
 
@@ -134,7 +134,8 @@ class PictureReader:
 
     def __init__(self, task: ImageClassificationTask) -> None:
         self.labels = task.labels()
-        self.transform = evaluation_transform(task.size_of_model(), purpose="classifying images")
+        self.size, self.kept = task.size_of_model(), task.kept()
+        self.transform = evaluation_transform(self.size, self.kept, "classifying images")
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Items of the images whose names stand on the lines."""
@@ -143,7 +144,14 @@ class PictureReader:
 
     def read_file(self, path: Path) -> Item:
         """Item of an image: resized, its centre, as in validation."""
-        return str(path), {"images": self.transform(read_image(path)).unsqueeze(0)}
+        image = read_image(path)
+        if self.kept == WHOLE and image.size != (self.size, self.size):
+            say(
+                f"note: {path} has {image.width} x {image.height} pixels, the arrays of training had {self.size} x "
+                f"{self.size}: its shorter side is resized to that, and its centre taken; if they were made otherwise, "
+                f"give a picture made like them"
+            )
+        return str(path), {"images": self.transform(image).unsqueeze(0)}
 
 
 def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
