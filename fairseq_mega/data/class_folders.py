@@ -62,7 +62,7 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist: a folder of {things} holds a folder per class")
     with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if not _hidden(entry.name) and entry.is_dir())
+        names = sorted(entry.name for entry in entries if not is_hidden(entry.name) and entry.is_dir())
     if not names:
         raise ValueError(f"{folder} holds no folders: one per class is needed, with its {things} inside")
     return names
@@ -130,7 +130,8 @@ def ending_of(name: str) -> str:
     return os.path.splitext(name)[1].lower() or "without an ending"
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Return whether nobody put a file or folder of this name among the examples."""
     return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 
@@ -139,7 +140,7 @@ def files_of(folder: Path, wanted: Wanted, others: LeftOut) -> List[str]:
     taken = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if _hidden(entry.name):
+            if is_hidden(entry.name):
                 continue
             if entry.name.lower().endswith(wanted.endings) and not entry.is_dir(follow_symlinks=False):
                 taken.append(entry.name)
@@ -171,7 +172,7 @@ def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: L
             if entry.is_dir():
                 count = sum(name.lower().endswith(wanted.endings) for name in os.listdir(entry.path))
                 left_out.endings.update({f"in the hidden folder {entry.name}": count} if count else {})
-            elif not _hidden(entry.name):
+            elif not is_hidden(entry.name):
                 if not os.path.exists(entry.path):
                     raise ValueError(f"{entry.path} is a link to nothing: mend it, or remove it")
                 left_out.endings[f"{ending_of(entry.name)} beside the folders"] += 1

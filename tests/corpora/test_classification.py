@@ -1,11 +1,12 @@
 """fairseq-mega-prepare: its folder, its help, packages of Debian; and archives that are damaged."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 
@@ -27,6 +28,7 @@ class Toy:
     def _options(self, parser: Any) -> None:
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--file", type=Path)
+        parser.add_argument("--archives", type=Path)
         parser.add_argument("--workers", type=int, default=1)
 
     def _make(self, args: Any, work: WorkFolder) -> Report:
@@ -108,7 +110,106 @@ def test_another_file_of_the_same_name_is_another_setting_but_a_removed_one_is_n
     assert "nothing to do" in prepare(*run).succeeded().output
 
 
-def test_a_folder_of_an_earlier_version_is_known(toy: Toy, tmp_path: Path) -> None:
+def _add(folder: Path) -> None:
+    (folder / "b" / "2.wav").write_text("new")
+
+
+def _put(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("x")
+
+
+def _mend(folder: Path) -> None:
+    (folder / "a" / "1.wav").write_text("mended")
+
+
+CHANGES: Dict[str, Callable[[Path], Any]] = {
+    "a file more": _add,
+    "one less": lambda folder: (folder / "b" / "1.wav").unlink(),
+    "another content of the same size": _mend,
+    "another name": lambda folder: (folder / "b" / "1.wav").rename(folder / "b" / "2.wav"),
+    "another class": lambda folder: (folder / "b" / "1.wav").rename(folder / "a" / "2.wav"),
+    "a class more": lambda folder: _put(folder / "c" / "1.wav"),
+    "in a linked folder": lambda folder: _add(folder.parent / "real"),
+}
+NO_CHANGES: Dict[str, Callable[[Path], Any]] = {
+    "nothing": lambda folder: None,
+    "times": lambda folder: os.utime(folder / "a" / "1.wav", (1, 1)),
+    "hidden files": lambda folder: (folder / "a" / ".DS_Store").write_text("x"),
+    "thumbnails": lambda folder: _put(folder / "@eaDir" / "1.wav"),
+    "a link to itself": lambda folder: (folder / "a" / "again").symlink_to(folder / "a"),
+}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *NO_CHANGES])
+def test_a_folder_counts_by_what_is_in_it(change: str, toy: Toy, tmp_path: Path) -> None:
+    folder, real = tmp_path / "folder", tmp_path / "real" / "b"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "1.wav").write_text("before")
+    real.mkdir(parents=True)
+    (folder / "b").symlink_to(real)
+    (folder / "b" / "1.wav").write_text("b")
+    run = ("toy", "--out", tmp_path / "out", "--file", folder)
+    prepare(*run).succeeded()
+    {**CHANGES, **NO_CHANGES}[change](folder)
+    if change in CHANGES:
+        assert "file was" in refusal(*run)
+    else:
+        assert "nothing to do" in prepare(*run).succeeded().output
+
+
+def test_the_middle_of_a_long_table_counts(toy: Toy, tmp_path: Path) -> None:
+    """A label that is corrected there leaves size and both ends as they were."""
+    table, lines = tmp_path / "table.tsv", ["good\ttext\n"] * 500_000
+    table.write_text("".join(lines))
+    run = ("toy", "--out", tmp_path / "out", "--file", table)
+    prepare(*run).succeeded()
+    lines[250_000] = "evil\ttext\n"
+    table.write_text("".join(lines))
+    assert "file was" in refusal(*run)
+
+
+def test_files_that_are_not_read_do_not_count(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a data set says which it reads; and those that downloads go to."""
+    toy.dataset = dataclasses.replace(toy.dataset, members={"file": ("train.tsv", "deep/*.txt")})
+    monkeypatch.setitem(command.DATASETS, "toy", toy.dataset)
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "1.txt").write_text("x")
+    run = ("toy", "--out", tmp_path / "out", "--file", tmp_path / "in", "--archives", tmp_path / "in")
+    prepare(*run).succeeded()
+    (tmp_path / "in" / "other.tsv").write_text("x")
+    (tmp_path / "in" / "deep" / "1.zip").write_text("x")
+    assert "nothing to do" in prepare(*run).succeeded().output
+    for name in ("train.tsv", "deep/2.txt"):
+        (tmp_path / "in" / name).write_text("x")
+        message = refusal(*run)
+        assert "file was" in message and "archives was" not in message
+        (tmp_path / "in" / name).unlink()
+
+
+@pytest.mark.parametrize("name", [name for name, dataset in command.DATASETS.items() if dataset.members])
+def test_the_folders_whose_members_are_named_are_options(name: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        command.main([name, "--help"])
+    text = capsys.readouterr().out
+    assert all(f"--{option.replace('_', '-')} " in text for option in command.DATASETS[name].members)
+
+
+def test_a_folder_of_an_earlier_version_is_known_by_its_path(toy: Toy, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    run = ("toy", "--out", tmp_path / "out", "--file", tmp_path / "in")
+    prepare(*run).succeeded()
+    source = source_of(tmp_path / "out")
+    source["settings"]["file"] = {"folder": str((tmp_path / "in").resolve())}
+    (tmp_path / "out" / "SOURCE.json").write_text(json.dumps(source))
+    (tmp_path / "in" / "1.wav").write_text("x")
+    assert "nothing to do" in prepare(*run).succeeded().output
+    (tmp_path / "in").rename(tmp_path / "elsewhere")
+    (tmp_path / "new").mkdir()
+    assert "file was" in refusal(*run[:-1], tmp_path / "new")
+
+
+def test_a_file_of_an_earlier_version_is_known(toy: Toy, tmp_path: Path) -> None:
     """Its settings have no digests of files; files of equal size are told apart now."""
     own = tmp_path / "own.tsv"
     own.write_text("first")
@@ -117,7 +218,7 @@ def test_a_folder_of_an_earlier_version_is_known(toy: Toy, tmp_path: Path) -> No
     own.write_text("other")
     assert "file was" in refusal(*run)
     source = source_of(tmp_path / "out")
-    del source["settings"]["file"]["digest"]
+    del source["settings"]["file"]["contents"]
     (tmp_path / "out" / "SOURCE.json").write_text(json.dumps(source))
     assert "nothing to do" in prepare(*run).succeeded().output
     (tmp_path / "out" / "label").unlink()

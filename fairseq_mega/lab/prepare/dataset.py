@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -50,6 +50,7 @@ class Dataset:
             compares them with no published count.
         usual_out: folder below ``outputs`` of the checkout where --out is left out; None where it is required.
         reads: files that the result depends on and that no option names as they are, by a name for each.
+        members: by option, patterns of what is read in the folder that it names; all of it where there are none.
         leaves: names of all that it writes, where the folder may hold other things; none where it is its own.
     """
 
@@ -63,4 +64,5 @@ class Dataset:
     toy: Optional[Callable[[Path], List[str]]] = None
     usual_out: Optional[Callable[[argparse.Namespace], str]] = None
     reads: Callable[[argparse.Namespace], Dict[str, Path]] = lambda args: {}
+    members: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
     leaves: Tuple[str, ...] = ()

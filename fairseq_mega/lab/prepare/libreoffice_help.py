@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Tuple
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
 HELP = Path("usr/share/libreoffice/help")
+UNPACKED = {"packages": (str(HELP),)}  # the part of their folder that is read
 Paragraph = Tuple[str, str]  # identifier and text
 
 _BLOCK_TAGS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})

@@ -1,9 +1,11 @@
 """Make a data set in its folder, or find it there, and write SOURCE.json."""
 
 import argparse
+import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
+from fairseq_mega.data.class_folders import is_hidden
 from fairseq_mega.lab.prepare.checksums import record_of
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.progress import say
@@ -11,12 +13,16 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
 NO_SETTINGS = {"dataset", "out", "workers", "no_download", "venv", "skip_setup"}  # the result does not depend on them
+FETCHED = "archives"  # a folder whose files may be downloaded there, and are compared with checksums
+MOST_BYTES = 1 << 30  # of all files of an option that are read to know them again
+MOST_FILES = 10_000  # of a folder that are read for that; of more, names and sizes count
 
 
 def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] = None) -> Dict[str, Any]:
     """Return the options that the result depends on as JSON values.
 
-    A file counts by its name, its size and both of its ends, a folder by its path.
+    A file counts by its name, its size and its content, a folder by its path and by its files. Of what is very large
+    the ends count.
 
     Args:
         toy: folder of made-up data, which are the same each time.
@@ -26,18 +32,40 @@ def settings_of(dataset: Dataset, args: argparse.Namespace, toy: Optional[Path] 
     for name, value in sorted(given.items()):
         is_toy = isinstance(value, Path) and toy in (value, *value.parents)
         if name not in NO_SETTINGS and value is not None and not is_toy:
-            settings[name] = [_setting(entry) for entry in value] if isinstance(value, list) else _setting(value)
+            patterns = () if name == FETCHED else dataset.members.get(name, ("*",))
+            values = [_setting(entry, patterns) for entry in (value if isinstance(value, list) else [value])]
+            settings[name] = values if isinstance(value, list) else values[0]
     return settings
 
 
-def _setting(value: Any) -> Any:
+def _setting(value: Any, patterns: Sequence[str]) -> Any:
     if not isinstance(value, Path):
         return value
-    if value.is_dir():
-        return {"folder": str(value.resolve())}
     if not value.exists():
         return {"file": value.name, "bytes": None}
-    return {"file": value.name, "bytes": value.stat().st_size, "digest": digest_of_data([value], value.parent)}
+    if not value.is_dir():
+        return {"file": value.name, "bytes": value.stat().st_size, "contents": _contents([value], value.parent)}
+    files = list(_files_of(value, patterns))
+    listing = {"files": len(files), "contents": _contents(files, value)} if patterns else {}
+    return {"folder": str(value.resolve()), **listing}
+
+
+def _contents(files: Sequence[Path], root: Path) -> str:
+    return digest_of_data(files, root, MOST_BYTES // (2 * len(files)) if 0 < len(files) <= MOST_FILES else 0)
+
+
+def _files_of(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    """Files of a folder that patterns name, and those below folders that they name; links are followed."""
+    seen = set()
+    for place in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
+        if place.is_file() and not is_hidden(place.name):
+            yield place
+        for top, below, names in os.walk(place, followlinks=True) if not is_hidden(place.name) else ():
+            is_known = os.path.realpath(top) in seen
+            seen.add(os.path.realpath(top))
+            below[:] = [] if is_known else sorted(name for name in below if not is_hidden(name))
+            paths = (Path(top, name) for name in names if not is_known and not is_hidden(name))
+            yield from filter(Path.is_file, paths)
 
 
 def make(

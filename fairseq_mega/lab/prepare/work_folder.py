@@ -15,6 +15,7 @@ from fairseq_mega.lab.runs.files import write_json
 SOURCE = "SOURCE.json"
 UNFINISHED = "unfinished"
 RAW = "raw"
+CONTENT = ("digest", "files", "contents")  # what tells files of a setting from others of the same name
 EARLIER = "settings"  # file beside data-bin in a folder of text that an earlier version made
 
 
@@ -205,11 +206,15 @@ class WorkFolder:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether two values of a setting agree; the size of a file that is gone by now is not known."""
+    """Whether two values of a setting agree, in what both know: earlier versions know files by less than their content.
+
+    Of a file that is gone by now the name alone is known.
+    """
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_same, old, new))
-    if isinstance(old, dict) and isinstance(new, dict) and new.get("bytes", 0) is None:
-        old = {**old, "bytes": None}
-    if isinstance(old, dict) and isinstance(new, dict) and not ("digest" in old and "digest" in new):
-        old, new = ({key: value for key, value in one.items() if key != "digest"} for one in (old, new))
+    if isinstance(old, dict) and isinstance(new, dict):
+        if new.get("bytes", 0) is None:
+            old = {**old, "bytes": None}
+        unknown = {key for key in CONTENT if key not in old or key not in new}
+        old, new = ({key: value for key, value in one.items() if key not in unknown} for one in (old, new))
     return bool(old == new)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 SAMPLED = 1 << 20  # bytes at both ends of a large file: its middle does not change alone
+BLOCK = 1 << 20  # bytes that are read at once
 
 
 def digest(value: Any) -> str:
@@ -13,15 +14,20 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
-def digest_of_data(files: Sequence[Path], root: Path) -> str:
-    """Eight characters that tell data files from others by their names, sizes and contents at both ends."""
+def digest_of_data(files: Sequence[Path], root: Path, sampled: int = SAMPLED) -> str:
+    """Eight characters that tell data files from others by their names, sizes and contents.
+
+    Args:
+        files: the files, below ``root``.
+        sampled: bytes of the contents that count, at both ends of each file.
+    """
     found = hashlib.sha256()
     for path in sorted(files):
         size = path.stat().st_size
         found.update(f"{path.relative_to(root).as_posix()}\0{size}\0".encode())
         with path.open("rb") as file:
-            found.update(file.read(SAMPLED))
-            if size > SAMPLED:
-                file.seek(max(SAMPLED, size - SAMPLED))
-                found.update(file.read(SAMPLED))
+            for begin in (0, max(sampled, size - sampled)):
+                file.seek(begin)
+                for read in range(0, sampled, BLOCK):
+                    found.update(file.read(min(BLOCK, sampled - read)))
     return found.hexdigest()[:8]

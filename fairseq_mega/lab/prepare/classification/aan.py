@@ -87,5 +87,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    "aan", ARENA, "pairs of papers as bytes (the task Retrieval)", DETAILS, add_options, check, make, toy_data.aan
+    "aan",
+    ARENA,
+    "pairs of papers as bytes (the task Retrieval)",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.aan,
+    members={"tsv_dir": tuple(FILES.values())},
 )

@@ -102,5 +102,12 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    "fashion-mnist", PICTURES, "clothes in grey, from a Debian package", DETAILS, add_options, check, make
+    "fashion-mnist",
+    PICTURES,
+    "clothes in grey, from a Debian package",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    members={"dir": tuple(FILES.values())},
 )

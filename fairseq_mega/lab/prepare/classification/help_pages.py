@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, check_unpacked, pages_of, read_page
+from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, UNPACKED, check_unpacked, pages_of, read_page
 from fairseq_mega.lab.prepare.progress import Progress
 from fairseq_mega.lab.prepare.shared_options import (
     add_length,
@@ -138,4 +138,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"LibreOffice help, seed {args.seed}", statistics, inputs, notes)
 
 
-DATASET = Dataset("help-pages", LABELLED, "LibreOffice help, from Debian packages", DETAILS, add_options, check, make)
+DATASET = Dataset(
+    "help-pages",
+    LABELLED,
+    "LibreOffice help, from Debian packages",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    members=UNPACKED,
+)

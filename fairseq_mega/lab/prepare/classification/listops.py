@@ -141,4 +141,5 @@ DATASET = Dataset(
     check,
     make,
     toy_data.listops,
+    members={"tsv_dir": tuple(RELEASED.values())},
 )

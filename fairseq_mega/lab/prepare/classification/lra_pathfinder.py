@@ -8,6 +8,7 @@ import numpy as np
 
 from fairseq_mega.lab.prepare.lra_archive import HARD
 
+FOLDER = "lra_release"
 LABEL_FIELD, LEAST_FIELDS = 3, 4
 
 
@@ -18,6 +19,12 @@ def opener() -> Callable[[Path], Any]:
     except ImportError as error:
         raise ValueError("the released images are PNG files; install their reader: pip install pillow") from error
     return Image.open
+
+
+def places_of(size: int) -> Tuple[str, ...]:
+    """Where the images of a size may lie in a folder: directly, which is that of the size then, or in those below."""
+    name = f"pathfinder{size}"
+    return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{FOLDER}/{name}/", f"{FOLDER}/{FOLDER}/{name}/"))
 
 
 class Released:
@@ -49,10 +56,10 @@ class Released:
 
     def _find(self, root: Path) -> Path:
         name = f"pathfinder{self.size}"
-        tried = [root, root / name, root / "lra_release" / name, root / "lra_release" / "lra_release" / name]
+        tried = [root / place for place in places_of(self.size)]
         for folder in tried if root.name == name else tried[1:]:
-            if (folder / HARD / "metadata").is_dir():
-                return folder / HARD
+            if (folder / "metadata").is_dir():
+                return folder
         raise ValueError(f"--archive-dir {root}: {name}/{HARD}/metadata is not there; give the unpacked lra_release")
 
     def _tables(self) -> List[Path]:

@@ -191,4 +191,5 @@ DATASET = Dataset(
     check,
     make,
     toy_data.speech_commands,
+    members={"dir": WORDS},
 )

@@ -128,5 +128,13 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 
 DATASET = Dataset(
-    "pg19", LANGUAGE, "PG-19, books as JSON lines", DETAILS, add_options, check, make, toy_data.write_books
+    "pg19",
+    LANGUAGE,
+    "PG-19, books as JSON lines",
+    DETAILS,
+    add_options,
+    check,
+    make,
+    toy_data.write_books,
+    members={"books": tuple(f"{folder}/*.txt" for folder in FOLDERS.values())},
 )

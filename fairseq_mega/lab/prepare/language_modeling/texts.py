@@ -3,7 +3,7 @@
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Tuple
 
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import Records, records_of
@@ -112,6 +112,7 @@ def _dataset(
     summary: str,
     make: Callable[[argparse.Namespace, WorkFolder], Report],
     toy: Callable[[Path], List[str]],
+    **members: Tuple[str, ...],
 ) -> Dataset:
     text = TEXTS[name]
 
@@ -119,7 +120,9 @@ def _dataset(
         text.add(parser)
         add_workers(parser)
 
-    return Dataset(name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out)
+    return Dataset(
+        name, LANGUAGE, summary, text.details, add_options, text.check, make, toy, text.usual_out, members=members
+    )
 
 
 DATASETS = (
@@ -129,6 +132,7 @@ DATASETS = (
         "WikiText-103 or WikiText-2 as words",
         make_wikitext,
         partial(write_toy, "wikitext-103", "--archive", "wikitext-103-v1.zip"),
+        text=tuple(f"wiki.{split}.tokens*" for split in SPLITS),
     ),
     _dataset(
         "gcide",

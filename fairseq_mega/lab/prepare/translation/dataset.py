@@ -12,7 +12,7 @@ from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
 from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.libreoffice_help import check_unpacked
+from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, check_unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, exactly_one
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -225,5 +225,14 @@ DATASETS = (
         make_own,
         reads=files_of,
     ),
-    Dataset("help-pairs", PAIRS, "LibreOffice help, from Debian packages", PAGES, add_help, check_help, make_help),
+    Dataset(
+        "help-pairs",
+        PAIRS,
+        "LibreOffice help, from Debian packages",
+        PAGES,
+        add_help,
+        check_help,
+        make_help,
+        members=UNPACKED,
+    ),
 )
