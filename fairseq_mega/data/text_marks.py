@@ -2,8 +2,10 @@
 
 import re
 import unicodedata
+from collections import Counter
 from html.entities import html5
 from pathlib import Path
+from string import punctuation
 from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 _FORMS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uff9f]")
@@ -36,12 +38,24 @@ def _is_misread(line: str) -> bool:
     return not line.isascii() and _MISREAD.search(line.translate(_BYTES)) is not None
 
 
+def _is_lost(line: str) -> bool:
+    """Return whether a line has marks in place of letters, as encodings without these letters write them."""
+    if "\ufffd" in line:
+        return True
+    if "?" not in line:
+        return False
+    words = (word.strip(punctuation) for word in line.split())
+    inside = any("?" in word and word.replace("?", "").isalpha() for word in words)
+    return inside or ("??" in line and not any(map(str.isalnum, line)))
+
+
 PROCESSED: Dict[str, Callable[[str], object]] = {  # a search for the marks in a line
     "escapes such as &apos; and &quot;": _is_escaped,
     "subwords that end in @@": re.compile(r"\S@@(\s|$)").search,
     "pieces of sentencepiece (\u2581)": re.compile("\u2581").search,
     "words joined by @-@": re.compile(r"\s@-@\s").search,
     "letters such as \u00c3\u00a9 for \u00e9, of UTF-8 that was read as another encoding": _is_misread,
+    "? or \ufffd in place of letters that an encoding does not have (take the text anew, in UTF-8)": _is_lost,
     "headers such as <doc id=...> of WikiExtractor": _DOCUMENT.search,
     "tags such as <seg> and <br>": _TAG.search,
 }
@@ -54,12 +68,16 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # otherwise, what looks alike
 
 
 _MANY = 0.01  # of the lines
+_MOST = 0.5  # of the lines with text
+_FEW = 20  # lines, which may be alike by chance
 _ALWAYS = (_DOCUMENT.search,)  # told wherever one line has them
 SAMPLE = 4_000_000  # characters or bytes from the beginning of a long text, in which marks are looked for
 
 
 def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Iterator[str]:
-    """Notes on the marks of other tools in a training text: a model of it needs them in each text that it reads.
+    """Notes on the marks of other tools in a training text, and on one line in most of its places.
+
+    A model of it needs the marks in each text that it reads.
 
     Args:
         path: names the text.
@@ -73,6 +91,10 @@ def told_marks(path: object, lines: Sequence[str], first: bool = False) -> Itera
                 f"note: {count:,} of the {'first ' if first else ''}{len(lines):,} lines of {path} hold {what}, which "
                 f"are learnt as they are: undo them, or write new texts alike"
             )
+    text = [line.strip() for line in lines if line.strip()]
+    line, count = Counter(text).most_common(1)[0] if len(text) >= _FEW else ("", 0)
+    if count > _MOST * len(text):
+        yield f"note: {count:,} of the {len(text):,} lines of {path} are {line[:60]!r}: there is little else to learn"
 
 
 def first_lines(path: Path) -> Tuple[List[str], bool]:

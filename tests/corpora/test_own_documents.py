@@ -83,7 +83,7 @@ def test_marks_of_other_tools_are_told(name: str, lines: bool, tmp_path: Path) -
 
 def test_a_long_text_with_few_headers_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
-    path.write_text('<doc id="7" title="Oak">\n' + "Oak is a tree.\n" * 500 + "</doc>\n")
+    path.write_text('<doc id="7" title="Oak">\n' + "Oak is a tree.\nSo it is.\n" * 250 + "</doc>\n")
     assert [note.split(" hold ")[1][:7] for note in told_marks(path, *first_lines(path))] == ["headers"]
 
 

@@ -240,8 +240,8 @@ def test_texts_made_for_other_tools_are_told(
 ) -> None:
     """Tell the marks where a line of a hundred has them."""
     for plain in (99, 100):
-        (tmp_path / "t.en").write_text(f"{line}\n" + "plain\n" * plain)
-        (tmp_path / "t.de").write_text("schlicht\n" * (plain + 1))
+        (tmp_path / "t.en").write_text(f"{line}\n" + "".join(f"plain {number}\n" for number in range(plain)))
+        (tmp_path / "t.de").write_text("".join(f"schlicht {number}\n" for number in range(plain + 1)))
         read_pairs(str(tmp_path / "t"), "en", "de")
         output = capsys.readouterr().err
         if told and plain == 99:

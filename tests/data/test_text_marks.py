@@ -1,8 +1,10 @@
 """Marks of other tools in texts."""
 
+from typing import List, Optional
+
 import pytest
 
-from fairseq_mega.data.text_marks import PROCESSED
+from fairseq_mega.data.text_marks import PROCESSED, told_marks
 
 MISREAD = next(mark for name, mark in PROCESSED.items() if name.startswith("letters such as"))
 TEXTS = (
@@ -42,3 +44,32 @@ def test_misread_letters_of_every_script(text: str) -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_letters_with_accents_are_none(text: str) -> None:
     assert not MISREAD(text)
+
+
+@pytest.mark.parametrize("text", ["????", "?? ????, ???.", "f?r B?cher", "Das Fr?hst?ck.", "it?s late", "caf\ufffd"])
+def test_letters_that_an_encoding_lost(text: str) -> None:
+    (note,) = told_marks("a.txt", [*map("line {}".format, range(99)), text])
+    assert note.startswith("note: 1 of the 100 lines of a.txt hold ? or \ufffd in place of letters")
+
+
+@pytest.mark.parametrize(
+    "text", ["What?", "What??", "?", "¿Qué?", "see a.php?id=1", "https://a.org/x?y", "a ? b : c", "e4?! d5??", "x?1:0"]
+)
+def test_question_marks_of_plain_text(text: str) -> None:
+    assert not list(told_marks("a.txt", [*["plain", "text"] * 50, text]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["the same"] * 300, "300 of the 300 lines of a.txt are 'the same'"),
+        (["the same "] * 60 + ["", "an other"] * 40, "60 of the 100 lines of a.txt are 'the same'"),
+        (["the same"] * 50 + [f"line {number}" for number in range(50)], None),
+        ([""] * 300 + [f"line {number}" for number in range(50)], None),
+        (["yes"] * 9, None),
+        ([], None),
+    ],
+)
+def test_one_line_in_most_places(lines: List[str], told: Optional[str]) -> None:
+    notes = list(told_marks("a.txt", lines))
+    assert [note.split(": ")[1] for note in notes] == [told] * (told is not None)
