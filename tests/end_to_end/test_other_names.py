@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
+import torch
 
 from fairseq_mega.cli import average_checkpoints, console, convert_checkpoint
 from fairseq_mega.compat.checkpoints import names
@@ -51,6 +52,11 @@ class Road:
 
     def finetune(self, data: Path, checkpoint: Path) -> in_process.Done:
         return self.train(data, "--finetune-from-model", checkpoint)
+
+    def average(self, data: Path, checkpoint: Path) -> in_process.Done:
+        state, seed = torch.load(checkpoint), self.folder / "seed.pt"
+        torch.save({**state, "extra_state": {**state["extra_state"], "ema": state["model"]}}, seed)
+        return self.train(data, "--store-ema", "--ema-seed-model", seed)
 
     def evaluate(self, command: str, data: Path, path: object, *options: object) -> in_process.Done:
         flags = [*TASKS.get(self.name, []), "--batch-size", 8, *self.trainings.flags]
@@ -119,8 +125,8 @@ class Road:
 Call = Callable[..., in_process.Done]
 ROADS: Dict[str, List[Call]] = {
     "translator": [
-        *(Road.resume, Road.restore, Road.anew, Road.finetune, Road.validate, Road.generate, Road.interactive),
-        *(Road.ensemble, Road.hub, Road.safetensors, Road.averaged),
+        *(Road.resume, Road.restore, Road.anew, Road.finetune, Road.average, Road.validate, Road.generate),
+        *(Road.interactive, Road.ensemble, Road.hub, Road.safetensors, Road.averaged),
     ],
     "transformer": [Road.finetune, Road.generate],
     "language model": [
@@ -129,7 +135,7 @@ ROADS: Dict[str, List[Call]] = {
     ],
     "pieces": [Road.resume, Road.interactive, Road.eval_lm, Road.hub],
     "masked": [Road.finetune, Road.validate],
-    "text": [Road.resume, Road.validate, Road.ask],
+    "text": [Road.resume, Road.average, Road.validate, Road.ask],
     "label": [Road.finetune, Road.ask],
     "recordings": [Road.restore, Road.validate, Road.ask],
     "scale": [Road.resume, Road.restore, Road.validate, Road.ask, Road.safetensors, Road.averaged],

@@ -89,7 +89,9 @@ def keep_names() -> None:
 
     wrap(Trainer, "state_dict", _with_names)
     wrap(Trainer, "load_checkpoint", _load_for_training)
+    wrap(Trainer, "_build_ema", _build_average)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _handing_names_on)
+    wrap(checkpoint_utils, "load_ema_from_checkpoint", _load_average)
     wrap(FairseqTask, "load_state_dict", _checking_names)
 
 
@@ -365,6 +367,23 @@ def _load_for_training(
         return original(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters)
     finally:
         _training.reset(token)
+
+
+def _build_average(original: typing.Callable, self: typing.Any) -> None:
+    """Build the average of --store-ema, whose --ema-seed-model begins a training anew."""
+    token = _training.set(_Training(self, True))
+    try:
+        original(self)
+    finally:
+        _training.reset(token)
+
+
+def _load_average(original: typing.Callable, fpath: typing.Any) -> typing.Any:
+    checkpoint, training = original(fpath), _training.get()
+    if training is not None:
+        own = getattr(training.trainer, "names_of_data", None) or names_of_training(training.trainer)
+        check(fpath, trained_names(checkpoint, fpath), training.trainer.task, own, training.anew)
+    return checkpoint
 
 
 def _handing_names_on(
