@@ -1,11 +1,11 @@
 """Batches of fairseq: every sample in one, drawn again in each epoch."""
 
-from typing import List
+from typing import List, Optional
 
 import numpy as np
 import pytest
 from fairseq.data import FairseqDataset, ListDataset, data_utils
-from fairseq.data.iterators import EpochBatchIterator
+from fairseq.data.iterators import CountingIterator, EpochBatchIterator, GroupedIterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,3 +111,17 @@ def test_another_seed_within_an_epoch(caplog: pytest.LogCaptureFixture, seed: in
     with caplog.at_level("WARNING", "fairseq_mega.compat.patches.batches"):
         second.load_state_dict(first.state_dict())
     assert ("--seed changed (1, now 2)" in caplog.text) == warned
+
+
+@pytest.mark.parametrize(
+    ("left", "place", "grouped", "updates"),
+    [(0, 0, 1, None), (1, 0, 2, None), (5, 3, 4, None), (2, 0, 2, 1), (5, 0, 2, 2)],
+)
+def test_what_skip_remainder_batch_leaves(left: int, place: int, grouped: int, updates: Optional[int]) -> None:
+    """An update at least, or one line."""
+    batches = CountingIterator(iter(range(place, left)), start=place, total=left)
+    if updates is None:
+        with pytest.raises(ValueError, match=f"--skip-remainder-batch: .* has {left - place} batches"):
+            GroupedIterator(batches, grouped, skip_remainder_batch=True)
+    else:
+        assert len(list(GroupedIterator(batches, grouped, skip_remainder_batch=True))) == updates

@@ -51,6 +51,30 @@ def _batch_by_size(
     return batches
 
 
+def name_epochs_without_an_update() -> None:
+    """Refuse --skip-remainder-batch where it leaves nothing of an epoch: fairseq ends in an UnboundLocalError."""
+    from fairseq.data import iterators
+
+    wrap(iterators.GroupedIterator, "__init__", _group_some)
+
+
+def _group_some(
+    original: typing.Callable,
+    self: typing.Any,
+    iterable: typing.Any,
+    chunk_size: int,
+    skip_remainder_batch: bool = False,
+) -> None:
+    if skip_remainder_batch:
+        left = len(iterable) - getattr(iterable, "n", 0)
+        if left < chunk_size:
+            raise ValueError(
+                f"--skip-remainder-batch: without its last batch an epoch, or its rest, has {left} batches, fewer "
+                f"than an update takes (--update-freq {chunk_size}): leave it out, or give smaller batches"
+            )
+    original(self, iterable, chunk_size, skip_remainder_batch)
+
+
 def redraw_batches_each_epoch() -> None:
     """Make a resumed run repeat the uninterrupted one exactly, in every epoch.
 
