@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
+from fairseq_mega.cli.commands import failure
 from fairseq_mega.models.averaging import AveragingError, average, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
@@ -51,8 +52,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             print(f"averaging {path}", flush=True)
         save(average(paths), args.output)
     except (OSError, ValueError) as error:
-        print(f"average_checkpoints: error: {error}", file=sys.stderr)
-        return 1
+        return failure("average_checkpoints", error)
     print(f"average of {len(paths)} checkpoints written to {args.output}")
     return 0
 

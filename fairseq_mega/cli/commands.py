@@ -1,6 +1,9 @@
 """Parts that the commands share: sub-commands, and errors in one line."""
 
 import argparse
+import atexit
+import os
+import select
 import sys
 from typing import Callable
 
@@ -17,11 +20,33 @@ def add_described(
     add_options(commands.add_parser(name, help=first, description=description, formatter_class=form))
 
 
+def reader_is_gone() -> bool:
+    """Return whether nobody reads standard output any more, as after ``| head``, and end complaints about it."""
+    try:
+        output, poll = sys.stdout.fileno(), select.poll()
+    except (AttributeError, OSError, ValueError):  # closed, or no file
+        return False
+    poll.register(output, 0)
+    gone = any(event & select.POLLERR for _, event in poll.poll(0))
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return gone
+
+
+atexit.register(reader_is_gone)  # before Python flushes, and prints an error of that
+
+
+def failure(program: str, error: Exception) -> int:
+    """Return the exit status 1, after the message of an error, or without one where nobody reads the output."""
+    if not (isinstance(error, BrokenPipeError) and reader_is_gone()):
+        print(f"{program}: error: {error}", file=sys.stderr)
+    return 1
+
+
 def exit_status(program: str, run: Callable[[], None]) -> int:
     """Return 0, or 1 after the message of an OSError or a ValueError, which is for the user."""
     try:
         run()
     except (OSError, ValueError) as error:
-        print(f"{program}: error: {error}", file=sys.stderr)
-        return 1
+        return failure(program, error)
     return 0

@@ -16,6 +16,7 @@ from fairseq_mega.compat.features.allocator import keep_freed_memory
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
 from .arguments import check_arguments, option_value, with_task
+from .commands import reader_is_gone
 from .usage import UsageError, explained_errors, plugin_flags
 
 COMMANDS = {
@@ -87,8 +88,9 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: no second complaint
-        return FILE_ERROR
+        if reader_is_gone():
+            return FILE_ERROR
+        raise
     except Exception as error:
         if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
             raise

@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import Dict, Optional, Sequence
 
-from fairseq_mega.cli.commands import add_described
+from fairseq_mega.cli.commands import add_described, failure
 from fairseq_mega.lab.benchmarks import kernels_report as kernels
 from fairseq_mega.lab.evaluate import translations
 from fairseq_mega.lab.report import (
@@ -91,8 +91,7 @@ def main(given: Optional[Sequence[str]] = None) -> int:
             return repository.run(options)
         REPORTS[options.report].run(options)
     except (OSError, ValueError) as error:
-        print(f"{options.report or PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
+        return failure(options.report or PROGRAM, error)
     return 0
 
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 from typing import Dict, List, NoReturn, Optional, Sequence
 
+from fairseq_mega.cli.commands import failure
 from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
@@ -123,8 +124,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         options.check_removed(words)
         return run(parser.parse_intermixed_args(words), extra, given)
     except (OSError, ValueError, StageError) as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return 1
+        return failure(PROGRAM, error)
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted; the same command goes on", file=sys.stderr)
         return 130

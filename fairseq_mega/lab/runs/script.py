@@ -5,6 +5,8 @@ import signal
 import sys
 from typing import Callable
 
+from fairseq_mega.cli.commands import failure
+
 from .commands import StageError
 
 
@@ -15,9 +17,7 @@ def run_script(name: str, work: Callable[[], None]) -> int:
     try:
         work()
     except (StageError, OSError, ValueError) as error:
-        if str(error):  # otherwise a command has said it
-            print(f"{name}: error: {error}", file=sys.stderr)
-        return 1
+        return failure(name, error) if str(error) else 1  # a command has said it
     except KeyboardInterrupt:
         print(f"{name}: interrupted; start it again to go on", file=sys.stderr)
         return 130

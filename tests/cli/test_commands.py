@@ -1,0 +1,43 @@
+"""Parts that the commands share."""
+
+import os
+import subprocess
+import sys
+from typing import Any, List
+
+import pytest
+
+from tests.support.helpers import REPOSITORY
+
+MUCH = "from fairseq_mega.cli.commands import exit_status; exit(exit_status('x', lambda: print('line\\n' * 100000)))"
+LITTLE = "from fairseq_mega.cli import commands; print('line')"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["-c", MUCH], 1),
+        (["-u", "-c", MUCH], 1),
+        (["-c", LITTLE], 0),
+        (["-m", "fairseq_mega.lab.reproduce.command", "--list"], 1),
+        (["-m", "fairseq_mega.lab.report", "--help"], 0),
+    ],
+)
+def test_a_reader_that_goes_ends_a_command_in_silence(words: List[str], status: int) -> None:
+    """As ``| head`` does, in the middle of the output or before its end."""
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen([sys.executable, *words], cwd=REPOSITORY, env=buffered, text=True, **pipes) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.close()
+        said = run.stderr.read()
+        assert (run.wait(), said) == (status, "")
+
+
+def test_an_error_of_another_pipe_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    from fairseq_mega.cli.commands import exit_status
+
+    def fail() -> None:
+        raise BrokenPipeError("of a process")
+
+    assert exit_status("x", fail) == 1 and capsys.readouterr().err == "x: error: of a process\n"
