@@ -233,6 +233,18 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
         lambda: riff((TONE.astype("<i4") * 256 + 7).tobytes(), EXTENSIBLE, 32, inner=24 << 8 | 1),
         "contradicts itself: its 24 bits should be the upper ones of 32",
     ),
+    "24 bits, the lower ones of 32, by no header": (
+        lambda: riff((TONE.astype("<i4") * 256 + 7).tobytes(), bits=32),
+        "is nearly silent: its numbers of 32 bits are within those of 24.*multiply its samples by 256",
+    ),
+    "24 bits without a sign before them, in 32": (
+        lambda: riff((TONE.astype("<i4") * 256 + 7 & 0xFFFFFF).tobytes(), bits=32),
+        "is nearly silent: its numbers of 32 bits are within those of 24",
+    ),
+    "24 bits without a sign before them, by the extended header": (
+        lambda: riff((TONE.astype("<i4") * 256 + 7 & 0xFFFFFF).tobytes(), EXTENSIBLE, 32, inner=24 << 8 | 1),
+        "contradicts itself: its 24 bits should be the upper ones of 32",
+    ),
     "24 bits, the lower ones of 32": (
         lambda: riff((TONE.astype("<i4") * 256 + 7).tobytes(), EXTENSIBLE, 32, inner=1).replace(
             struct.pack("<HHHHI", 4, 32, 22, 32, 0), struct.pack("<HHHHI", 4, 24, 22, 24, 0), 1

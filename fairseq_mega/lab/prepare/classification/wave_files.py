@@ -188,7 +188,12 @@ def _are_lower(coded: np.ndarray, form: _Form) -> bool:
     bytes_of[:, 4 - form.width :] = coded.reshape(-1, form.width)
     values = bytes_of.reshape(-1).view("<i4").astype(np.int64) >> 8 * (4 - form.width)
     below = (1 << 8 * form.width - form.bits) - 1
-    return bool((values & below).any()) and int(np.abs(values).max()) <= 1 << form.bits - 1
+    return bool((values & below).any()) and _fit(values, form.bits)
+
+
+def _fit(values: np.ndarray, bits: int) -> bool:
+    """Return whether numbers are within those of so many bits, with a sign or without one."""
+    return -(1 << bits - 1) <= int(values.min()) and int(values.max()) < 1 << bits
 
 
 def _integers(coded: np.ndarray, width: int) -> np.ndarray:
@@ -197,7 +202,14 @@ def _integers(coded: np.ndarray, width: int) -> np.ndarray:
     if width == 2:
         return coded.view("<i2")
     if width == 4:
-        return _audible((coded.view("<i4") / 65_536).astype(np.float32))
+        values = coded.view("<i4")
+        audible = _audible((values / 65_536).astype(np.float32))
+        if (values & 0xFF).any() and _fit(values, 24):
+            raise WaveError(
+                "is nearly silent: its numbers of 32 bits are within those of 24, as where such were written as 32; "
+                "multiply its samples by 256 if so"
+            )
+        return audible
     wide = np.zeros((len(coded) // 3, 4), dtype=np.uint8)
     wide[:, 1:] = coded.reshape(-1, 3)
     return _audible((wide.reshape(-1).view("<i4") / 65_536).astype(np.float32))
