@@ -33,6 +33,7 @@ WIDE = 65_535  # the largest number of 16 bits
 _LEAST = 4_096  # of a picture that uses its 16 bits
 _MANY, _FEW = 32, 20  # different numbers, and greys that are left of them
 _ZEROS = 64  # bytes at the end of a file that no coding leaves there
+_DARK = 16_384  # below it are numbers of 14 bits
 _FAINT = 8  # shades between which nothing is to be seen
 _told: Set[str] = set()  # of what is said once
 
@@ -117,6 +118,8 @@ def _check_upper_halves(image: Any, rgb: Any) -> None:
         raise _Unfit(_unused(f"below {_LEAST}"))
     if 0 < _spread(rgb) < _FAINT // 2:
         raise _Unfit(_unused(f"within {256 * (_spread(rgb) + 1)} of each other"))
+    if 0 < highest < _DARK >> 8:
+        _tell_dark(image)
 
 
 def _from_numbers(image: Any) -> Any:
@@ -140,6 +143,8 @@ def _from_numbers(image: Any) -> Any:
     merged = merged and np.ptp(np.percentile(values, (1, 99))) < _LEAST  # not so where all is black or white
     if (values.max() < _LEAST or greys == 1 or merged) and values.min() != values.max():
         raise _Unfit(_unused(f"from {values.min()} to {values.max()}"))
+    if 0 < values.max() < _DARK:
+        _tell_dark(image)
     return Image.fromarray(grey.astype(np.uint8))
 
 
@@ -185,10 +190,18 @@ def _check_frames(image: Any, first: Any) -> None:
         return
     if not _spread(first):
         raise _Unfit(f"the first of its {frames} frames shows nothing but one colour: save another one as a picture")
-    if "frames" not in _told:
-        _told.add("frames")
-        name = getattr(image, "filename", "a picture")
-        logger.warning(f"{name} has {frames} frames: of pictures with several the first one is taken")
+    _tell_once("frames", image, f"has {frames} frames: of pictures with several the first one is taken")
+
+
+def _tell_dark(image: Any) -> None:
+    dark = f"has numbers of 16 bits below {_DARK}, where {WIDE} is white, and is dark as it is read"
+    _tell_once("dark", image, f"{dark}: if such pictures are of 13 or 14 bits, scale all of them alike to 16")
+
+
+def _tell_once(what: str, image: Any, message: str) -> None:
+    if what not in _told:
+        _told.add(what)
+        logger.warning(f"{getattr(image, 'filename', '') or 'a picture'} {message}")
 
 
 def _check_end(path: Path, image: Any) -> None:

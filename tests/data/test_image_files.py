@@ -218,6 +218,21 @@ def test_what_is_transparent_lies_over_white(tmp_path: Path) -> None:
     assert found[2:4].max() == 0 and found[:2].min() == found[4:].min() == 255
 
 
+@pytest.mark.parametrize("most, told", [(16_383, True), (8_191, True), (65_535, False)])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_numbers_of_14_bits_are_told(
+    most: int, told: bool, bands: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once: they are dark beside others, and may be those of a night."""
+    values = np.linspace(0, most, WIDE.size).reshape(WIDE.shape).astype(np.uint16)
+    image_files._told.clear()
+    caplog.set_level(logging.WARNING)
+    for name in ("x.png", "y.png"):
+        (tmp_path / name).write_bytes(saved(values, "PNG") if bands == 1 else png(2, np.stack([values] * 3, axis=-1)))
+        read_image(tmp_path / name)
+    assert ["x.png has numbers of 16 bits below 16384" in message for message in caplog.messages] == [True] * told
+
+
 def test_the_first_of_several_frames_is_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     frames = [Image.fromarray((WANTED * share).astype(np.uint8)) for share in (1, 0.5, 0)]
     image_files._told.clear()
