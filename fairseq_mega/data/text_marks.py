@@ -27,6 +27,8 @@ _TAG = re.compile(  # not <unk>, and no List<String>
     re.IGNORECASE,
 )
 
+_LATEX = "begin|end|(sub)*section|chapter|emph|text[a-z]{2}|cite[a-z]*|(eq)?ref|label|footnote|usepackage|documentclass"
+
 
 def _is_escaped(line: str) -> bool:
     """Return whether a line holds an escape of HTML or of Moses."""
@@ -58,6 +60,9 @@ PROCESSED: Dict[str, Callable[[str], object]] = {  # a search for the marks in a
     "? or \ufffd in place of letters that an encoding does not have (take the text anew, in UTF-8)": _is_lost,
     "headers such as <doc id=...> of WikiExtractor": _DOCUMENT.search,
     "tags such as <seg> and <br>": _TAG.search,
+    "times of subtitles": re.compile(r"^(\d+:)?\d\d:\d\d[.,]\d{3} --> ").search,
+    "commands of LaTeX": re.compile(rf"\\({_LATEX})\b *[\[{{]").search,
+    "marks of Markdown": re.compile(r"^#{2,6} \S|^```|\*\*\w[^*]*\*\*|\[[^\]]+\]\((https?:|#|\.)[^)]*\)").search,
 }
 _COMPOSED = "accents that are not composed (`uconv -x any-nfc` composes them)"
 WRITTEN: Dict[str, Callable[[str], object]] = {  # otherwise, what looks alike

@@ -11,6 +11,7 @@ import pytest
 from fairseq.data import Dictionary
 
 from fairseq_mega.lab.evaluate.new_examples import TextReader
+from fairseq_mega.lab.prepare.classification.own_texts import read_texts
 from tests.support.prepare_runs import byte_texts, labels, prepare, refusal, source_of
 
 ROWS = [("good", f"a fine, {word}; film") for word in ["one", "two", "three"]]
@@ -236,3 +237,12 @@ def test_a_line_for_spreadsheets_is_named(line: str, tmp_path: Path) -> None:
     assert "line 1 tells a spreadsheet what separates columns" in refusal(
         "own-texts", "--train", path, "--out", tmp_path / "out"
     )
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_labels_stay_as_they_are_written(delimiter: str, tmp_path: Path) -> None:
+    """Also those that tools for tables take for missing values or for numbers."""
+    written = ["NA", "nan", "null", "None", "1e3", "007", "1.0", "TRUE"]
+    rows = "".join(f"{label}{delimiter}a text\n" for label in written)
+    (tmp_path / "own.csv").write_text(f"label{delimiter}text\n{rows}")
+    assert [label for _, label in read_texts(tmp_path / "own.csv")] == written

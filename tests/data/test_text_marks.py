@@ -73,3 +73,23 @@ def test_question_marks_of_plain_text(text: str) -> None:
 def test_one_line_in_most_places(lines: List[str], told: Optional[str]) -> None:
     notes = list(told_marks("a.txt", lines))
     assert [note.split(": ")[1] for note in notes] == [told] * (told is not None)
+
+
+MARKED = {
+    "times of subtitles": ["00:00:01,000 --> 00:00:04,000", "01:02.500 --> 01:04.000 align:start"],
+    "commands of LaTeX": [
+        r"\begin{document}",
+        r"so \emph{gut} wie",
+        r"\subsubsection{Eins}",
+        r"\textbf {x}",
+        r"\cite[1]{a}",
+    ],
+    "marks of Markdown": ["## Titel", "```python", "ein **fetter** Satz", "ein [Name](https://a.b/c)", "[oben](#eins)"],
+}
+UNMARKED = ["# a comment", "#hashtag", "a ** b ** c", "x[0](y)", r"C:\textfiles\label", "10:30 --> 11:00", "a [1] (b)"]
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_markup_of_other_kinds_of_files(name: str) -> None:
+    (mark,) = (mark for what, mark in PROCESSED.items() if what == name)
+    assert all(map(mark, MARKED[name])) and not any(map(mark, UNMARKED))
