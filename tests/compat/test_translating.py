@@ -208,3 +208,45 @@ def test_alignments_that_are_not_there(
         with caplog.at_level("WARNING"):
             task.load_dataset(split)
         assert "valid.align.en-de does not exist" in caplog.text
+
+
+DICTIONARIES = {
+    "words": "house 5\nthe@@ 0\na 3\n",
+    "subword_nmt": "ho@@ 5\nuse 4\na 30\n",
+    "sentencepiece": "\u2581ho 5\nuse 4\n",
+    "characters": "\u2581 9\nh 4\no 5\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["--path", "x", "--scoring", "sacrebleu"], "--post-process"),
+        (["--path", "x"], "--post-process"),
+        (["--path", "x", "--remove-bpe"], None),
+        (["--path", "x", "--bpe", "characters"], None),
+        (["--arch", "transformer_tiny", "--eval-bleu"], "--eval-bleu-remove-bpe"),
+        (["--arch", "transformer_tiny", "--eval-bleu", "--eval-bleu-remove-bpe"], None),
+        (["--arch", "transformer_tiny"], None),
+    ],
+)
+@pytest.mark.parametrize("kind", DICTIONARIES)
+def test_bleu_of_pieces(
+    kind: str, words: List[str], remedy: Optional[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Warn where nothing joins the pieces of the data before they are scored."""
+    (tmp_path / "dict.src.txt").write_text("a 1\n")
+    (tmp_path / "dict.tgt.txt").write_text(DICTIONARIES[kind])
+    parser = COMMANDS["train" if "--arch" in words else "generate"]()
+    given = [str(tmp_path), "--task", "translation", "--source-lang", "src", "--target-lang", "tgt", *words]
+    with caplog.at_level("WARNING"):
+        fairseq.options.parse_args_and_arch(parser, given)
+    warned = [message for message in caplog.messages if "are pieces" in message]
+    if kind == "words" or remedy is None:
+        assert not warned
+    else:
+        way = "subword_nmt" if kind == "subword_nmt" else "sentencepiece"
+        assert (
+            len(warned) == 1
+            and f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU is theirs: give {remedy} {way}" in warned[0]
+        )

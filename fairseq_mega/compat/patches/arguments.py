@@ -130,6 +130,7 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     training_options.complete(namespace)
+    translating.warn_of_pieces(given)
     translating.choose_tokenizer(namespace, sys.argv[1:] if input_args is None else input_args)
     return parsed
 

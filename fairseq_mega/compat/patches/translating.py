@@ -5,17 +5,20 @@ import contextvars
 import functools
 import logging
 import os
+import re
 import typing
 
 import numpy as np
 
 from fairseq_mega.compat.patching import wrap
 
-from . import paths
+from . import paths, unread
 from .bleu_tokenizers import USUAL, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU
+PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
+MANY = 0.01  # of the words of a text
 SAMPLE = 1000  # sentences whose script decides
 _language: "contextvars.ContextVar[typing.Optional[str]]" = contextvars.ContextVar("language", default=None)
 
@@ -187,6 +190,36 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
         return
     chosen = given["sacrebleu_char_level"] or any(word.startswith("--sacrebleu-tok") for word in words)
     _language.set(None if chosen else _target_language(given))
+
+
+def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
+    """Warn where BLEU would be that of pieces: nothing joins them, neither --post-process nor --bpe.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    if unread.command_of(given) == "generate" and given["post_process"] is None and given["bpe"] is None:
+        option, way_out = "--post-process", ", or --bpe with the files of the training"
+    elif given.get("eval_bleu") and given["eval_bleu_remove_bpe"] is None:
+        option, way_out = "--eval-bleu-remove-bpe", ""
+    else:
+        return
+    file = os.path.join(paths.split(given.get("data") or ".")[0], f"dict.{_target_language(given)}.txt")
+    way = _way_to_join(file) if os.path.isfile(file) else None
+    if way is not None:
+        logger.warning(f"the words of {file} are pieces, and BLEU is theirs: give {option} {way}{way_out}")
+
+
+def _way_to_join(file: str) -> typing.Optional[str]:
+    """Return fairseq's name of the pieces that a dictionary holds; None for words."""
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary.load(file)
+    counts = {dictionary[number]: dictionary.count[number] for number in range(dictionary.nspecial, len(dictionary))}
+    for way, has_mark in PIECES.items():
+        if sum(count for symbol, count in counts.items() if has_mark(symbol)) > MANY * sum(counts.values()):
+            return way
+    return None
 
 
 def _keep_text(original: typing.Callable, self: typing.Any, ref: str, pred: str) -> None:
