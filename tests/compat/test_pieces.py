@@ -320,3 +320,25 @@ def test_words_of_another_tokenizer(
         build(options_of(given, tmp_path, codes, models), translator(tmp_path, symbols))
     assert len(caplog.messages) == len(warned)
     assert all(re.search(wanted, message) for wanted, message in zip(warned, caplog.messages))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bpe": "sentencepiece", "sentencepiece_model": "none"}, "--sentencepiece-model none does not exist: give"),
+        ({"bpe": "sentencepiece", "sentencepiece_model": "text"}, "--sentencepiece-model text: no encoder can be made"),
+        ({"bpe": "byte_bpe", "sentencepiece_model_path": "none"}, "--sentencepiece-model-path none does not exist"),
+        ({"bpe": "byte_bpe", "sentencepiece_model_path": "text"}, "--sentencepiece-model-path text: no encoder"),
+        ({"bpe": "subword_nmt", "bpe_codes": "none", "bpe_separator": "@@"}, "--bpe-codes none does not exist"),
+        ({"bpe": "subword_nmt", "bpe_codes": "text", "bpe_separator": "@@"}, "--bpe-codes text: no encoder"),
+        ({"bpe": "gpt2", "gpt2_encoder_json": "text", "gpt2_vocab_bpe": "none"}, "--gpt2-vocab-bpe none does not"),
+        ({"bpe": "gpt2", "gpt2_encoder_json": "text", "gpt2_vocab_bpe": "text"}, "--gpt2-encoder-json text --gpt2-voc"),
+    ],
+)
+def test_files_that_make_no_encoder(
+    options: Dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("a text of no use\n")
+    with pytest.raises(ValueError, match=message):
+        build(options, translator(tmp_path, []))

@@ -50,7 +50,8 @@ ENCODERS = {  # of fairseq, with their options
     },
     TOKENIZER: {"moses": "moses_no_escape moses_no_dash_splits", "nltk": "", "space": ""},
 }
-NO_FILE = {"bpe_separator": "@@"}  # of the options with a text: its default
+USUAL = {"bpe_separator": "@@"}  # values that need not be given
+NO_FILE = ("--bpe-separator",)  # of the options with a text
 OPTIONS = {SUBWORDS: "bpe", TOKENIZER: "tokenizer"}  # that take the names of encoders
 SUBWORDS_FILE = "subwords.model"  # in a data folder, the sentencepiece model that cut its text
 HANDED = "names of the checkpoint"  # in the state that a task is given: its file and its names
@@ -159,6 +160,25 @@ def _digest(file: typing.Union[str, "os.PathLike[str]"]) -> str:
         return hashlib.sha256(stream.read()).hexdigest()
 
 
+def settings_of_encoder(kind: str, cfg: typing.Any) -> typing.List[typing.Tuple[str, typing.Any]]:
+    """Return options of an encoder of fairseq, with the values that they are given; see :func:`names_of_encoder`."""
+    from omegaconf.errors import MissingMandatoryValue
+
+    found = []
+    for field in ENCODERS[kind].get(_name_of_encoder(kind, cfg), "").split():
+        try:
+            value = getattr(cfg, field, None)
+        except MissingMandatoryValue:
+            value = "???"
+        if value and value != USUAL.get(field):
+            found.append((f"--{field.replace('_', '-')}", value))
+    return found
+
+
+def _name_of_encoder(kind: str, cfg: typing.Any) -> str:
+    return cfg if isinstance(cfg, str) else getattr(cfg, "_name", None) or getattr(cfg, OPTIONS[kind], None) or ""
+
+
 def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
     """Options of --bpe or --tokenizer as they are given, files by their digests; nothing where they are not known.
 
@@ -166,32 +186,20 @@ def names_of_encoder(kind: str, cfg: typing.Any) -> typing.Dict[str, Names]:
         kind: SUBWORDS or TOKENIZER.
         cfg: name or options of the encoder; options without one, or None, where no encoder is given.
     """
-    option = OPTIONS[kind]
-    name = cfg if isinstance(cfg, str) else getattr(cfg, "_name", None) or getattr(cfg, option, None)
+    name = _name_of_encoder(kind, cfg)
     if name not in ENCODERS[kind]:
         return {}
-    text, where = [f"--{option} {name}"], [f"--{option} {name}"]
-    for field in ENCODERS[kind][name].split():
-        value, flag = _value(cfg, field), f"--{field.replace('_', '-')}"
-        if isinstance(value, str) and field not in NO_FILE:
-            if not os.path.isfile(value):
-                return {}
+    text, where = [f"--{OPTIONS[kind]} {name}"], [f"--{OPTIONS[kind]} {name}"]
+    for flag, value in settings_of_encoder(kind, cfg):
+        where.append(flag if value is True else f"{flag} {value}")
+        if value is True or flag in NO_FILE:
+            text.append(where[-1])
+        elif os.path.isfile(value):
             text.append(f"{flag} {_digest(value)}")
-            where.append(f"{flag} {value}")
-        elif value and value != NO_FILE.get(field):
-            text.append(flag if value is True else f"{flag} {value}")
-            where.append(text[-1])
+        else:
+            return {}
     lasting_text = text[-1].split()[-1] if name == "sentencepiece" else " ".join(text)  # as a data folder names it
     return {kind: Names(lasting_text, " ".join(where), _OF_THE_TRAINING)}
-
-
-def _value(cfg: typing.Any, field: str) -> typing.Any:
-    from omegaconf.errors import MissingMandatoryValue
-
-    try:
-        return getattr(cfg, field, None)
-    except MissingMandatoryValue:
-        return ""
 
 
 def options_of(text: str, file: str = "FILE") -> str:

@@ -1,6 +1,7 @@
 """Encoders of ``--bpe`` and ``--tokenizer``: those that cut the training text, or none."""
 
 import logging
+import os
 import re
 import typing
 
@@ -36,16 +37,31 @@ def compare_encoders() -> None:
 
 
 def _build_named_bpe(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    return _named(original(cfg, *args, **kwargs), names.SUBWORDS, cfg)
+    return _build_named(original, names.SUBWORDS, cfg, args, kwargs)
 
 
 def _build_named_tokenizer(
     original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any
 ) -> typing.Any:
-    return _named(original(cfg, *args, **kwargs), names.TOKENIZER, cfg)
+    return _build_named(original, names.TOKENIZER, cfg, args, kwargs)
 
 
-def _named(encoder: typing.Any, kind: str, cfg: typing.Any) -> typing.Any:
+def _build_named(
+    original: typing.Callable, kind: str, cfg: typing.Any, args: typing.Any, kwargs: typing.Any
+) -> typing.Any:
+    """Build an encoder that has its names; raises ValueError with the option of a file that it cannot be made of."""
+    given = names.settings_of_encoder(kind, cfg)
+    for flag, file in given:
+        is_file = isinstance(file, str) and flag not in names.NO_FILE
+        if is_file and "://" not in file and file != "???" and not os.path.isfile(file):
+            raise ValueError(f"{flag} {file} does not exist: give the file of the training")
+    try:
+        encoder = original(cfg, *args, **kwargs)
+    except (RuntimeError, ValueError, LookupError, SystemExit) as error:
+        if not given:
+            raise
+        where = " ".join(f"{flag} {value}" for flag, value in given)
+        raise ValueError(f"{where}: no encoder can be made of it ({error}): give what the training had") from error
     if encoder is not None:
         encoder.names, encoder.given = names.names_of_encoder(kind, cfg), cfg
     return encoder
