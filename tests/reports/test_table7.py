@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from fairseq_mega.lab.report import command, table7
+from fairseq_mega.lab.report import command
+from fairseq_mega.lab.report.table7 import TABLE7
 from fairseq_mega.lab.runs import results
 
+(BENCHMARK,) = TABLE7.benchmarks
 
-def store(
-    folder: Path, direction: str, seed: int, tokenized: float, sacre: float, benchmark: str = table7.BENCHMARK
-) -> None:
+
+def store(folder: Path, direction: str, seed: int, tokenized: float, sacre: float, benchmark: str = BENCHMARK) -> None:
     settings = {"direction": direction, "attention": "softmax", "checkpoint": "average"}
     scores = {"tokenized_bleu": tokenized, "sacrebleu": sacre}
     result = results.make_result(benchmark, "MEGA", scores, 3003, "command", seed=seed, settings=settings)
@@ -20,7 +21,7 @@ def test_the_measured_row_stands_under_the_papers(tmp_path: Path, capsys: Any) -
     store(tmp_path, "en-de", 1, 29.0, 28.0)
     store(tmp_path, "en-de", 11, 30.0, 28.5)
     store(tmp_path, "de-en", 1, 32.5, 32.25)
-    store(tmp_path, "de-en", 1, 99.0, 99.0, benchmark=table7.BENCHMARK + "-smoke")
+    store(tmp_path, "de-en", 1, 99.0, 99.0, benchmark=BENCHMARK + "-smoke")
     assert command.main(["table7", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     paper = next(i for i, line in enumerate(lines) if line.startswith("MEGA softmax, paper"))

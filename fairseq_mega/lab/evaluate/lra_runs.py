@@ -49,7 +49,7 @@ def mega(results: Sequence[Result], task: str, chunk: int, attention: str = "", 
     return select(results, task=task, model="mega", chunk=chunk, attention=function, ema_dim=ema_dim)
 
 
-def partial(result: Result) -> bool:
+def shortened(result: Result) -> bool:
     """Whether a training had fewer updates than the paper's."""
     return bool(result["settings"]["updates"] < result["settings"]["published_updates"])
 

@@ -3,9 +3,11 @@
 import statistics
 from typing import Dict, List, Sequence
 
-from fairseq_mega.lab.evaluate.lra_runs import REMEDY, Result, name_of, partial, stuck
+from fairseq_mega.lab.evaluate.lra_runs import REMEDY, Result, name_of, shortened, stuck
 from fairseq_mega.lab.runs.provenance import machine_of
 from fairseq_mega.lab.runs.text_tables import Table, aligned
+
+INTERPRETATION = "measured rows: our interpretation, as the paper leaves the architecture of classifiers open"
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
@@ -18,7 +20,7 @@ def cell(results: Sequence[Result]) -> str:
     """Test accuracy of the seeds of one setting; a star where a training was shorter than the paper's."""
     if not results:
         return "-"
-    star = "*" if any(map(partial, results)) else ""
+    star = "*" if any(map(shortened, results)) else ""
     return spread([result["scores"]["test_accuracy"] for result in results]) + star
 
 
@@ -32,7 +34,9 @@ def average(cells: Sequence[Sequence[Result]]) -> str:
     if not all(cells):
         return "-"
     means = [statistics.mean(result["scores"]["test_accuracy"] for result in results) for results in cells]
-    return f"{statistics.mean(means):.2f}" + ("*" if any(partial(result) for some in cells for result in some) else "")
+    return f"{statistics.mean(means):.2f}" + (
+        "*" if any(shortened(result) for some in cells for result in some) else ""
+    )
 
 
 def measured_rows(name: str, cells: Sequence[Sequence[Result]], last: Sequence[str]) -> List[List[str]]:
@@ -85,9 +89,9 @@ def notes(results: Sequence[Result]) -> List[str]:
         text = f"STUCK AT CHANCE: {name_of(result)}, seed {result['seed']}: best validation accuracy {accuracy:.2f} %"
         settings = result["settings"]
         short = f" (after {settings['updates']:,} of {settings['published_updates']:,} updates: too early to tell)"
-        lines.append(text + (short if partial(result) else ""))
+        lines.append(text + (short if shortened(result) else ""))
     if lines:
         lines.append(REMEDY)
-    if any(map(partial, results)):
+    if any(map(shortened, results)):
         lines.append("* fewer updates than in the paper, see the runs: not comparable with the paper's numbers")
     return lines

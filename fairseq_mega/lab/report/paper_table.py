@@ -1,34 +1,86 @@
 """The tables of the papers as data, with the measured rows under those that recipes train."""
 
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
+import argparse
+from dataclasses import dataclass, field
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.published import row_title
+from fairseq_mega.lab.runs.report import Report, add_results, benchmark_read, given_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.results import Result, ResultError
 from fairseq_mega.lab.runs.text_tables import Table
 
 Rows = List[List[str]]
 
 
-class PaperTable(NamedTuple):
+def below(folders: Sequence[str], results: Sequence[Result]) -> List[Result]:
+    """Return the results of the recipes in some folders."""
+    names = tuple(f"{folder}/" for folder in folders)
+    return [result for result in results if result["settings"]["recipe"].startswith(names)]
+
+
+def print_table(table: "PaperTable", options: argparse.Namespace) -> None:
+    """Print a table, its notes, and where the results in it come from."""
+    results = table.read(options)
+    show(options, [table.of(results)], results, table.notes)
+    warn_of_smoke(options)
+
+
+@dataclass(frozen=True)
+class PaperTable:
     """A table of a paper.
 
     Attributes:
+        title: its paper, its number and its subject.
+        benchmarks: of the results that it shows.
+        recipes: folders of the recipes whose results it shows.
         columns: titles, the first one of the rows' names.
         rows: names to the published cells; those of recipes stand in the recipes.
         trained: the rows that recipes train, with what tells their results from others'; None for a row that the
             recipes of another table train. All other rows are quoted.
+        measured: makes the rows under a trained one, from the results and what ``trained`` has for it.
         values_from: rows to the paper that the values are of, where it is another one.
+        notes: lines below the table.
+        add_options: adds the options of its report.
+        run: prints it.
     """
 
+    title: str
+    benchmarks: Tuple[str, ...]
+    recipes: Tuple[str, ...]
     columns: Sequence[str]
     rows: Mapping[str, Sequence[str]]
     trained: Mapping[str, Optional[str]]
-    values_from: Mapping[str, str] = {}
+    measured: Callable[..., Rows]
+    values_from: Mapping[str, str] = field(default_factory=dict)
+    notes: Tuple[str, ...] = ()
+    add_options: Callable[[argparse.ArgumentParser], None] = add_results
+    run: "Callable[[PaperTable, argparse.Namespace], None]" = print_table
 
-    def beside(self, measured: Callable[[str], Rows]) -> Table:
-        """The table with what ``measured`` returns for a trained row under each of them."""
+    def read(self, options: argparse.Namespace) -> List[Result]:
+        """Read the results that the options ask for."""
+        return [result for name in self.benchmarks for result in given_results(options, name)]
+
+    def require(self, results: Sequence[Result], options: argparse.Namespace, script: str, models: str = "") -> None:
+        """Raise a ResultError where there is no result of some models, naming the script that makes them."""
+        if not results:
+            name = " or ".join(benchmark_read(options, name) for name in self.benchmarks) + (models and f" by {models}")
+            raise ResultError(f"{options.results} has no result of {name}; run scripts/{script} first")
+
+    def of(self, results: Sequence[Result], **settings: Any) -> Table:
+        """Return the table with the measured rows under each trained one; ``measured`` gets the settings, too."""
         rows: Rows = []
         for name, cells in self.rows.items():
             rows.append([row_title(name, name in self.trained, self.values_from.get(name, "")), *cells])
             key = self.trained.get(name)
-            rows += [] if key is None else measured(key)
+            rows += [] if key is None else self.measured(results, key, **settings)
         return Table(self.columns, rows)
+
+    def of_recipes(self, results: Sequence[Result]) -> Table:
+        """Return the table with those of the results that are of its recipes."""
+        return self.of(below(self.recipes, results))
+
+    @property
+    def report(self) -> Report:
+        """Its report."""
+        paper, _, number = self.title.partition(", ")
+        return Report(f"Print {paper}'s {number}.", self.add_options, lambda options: self.run(self, options))

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.evaluate.lra_runs import TASKS, partial, stuck
+from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.lra_cells import spread
-from fairseq_mega.lab.report.megalodon_speed import points_of
+from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
 from fairseq_mega.lab.runs.results import Result, read_result
 from fairseq_mega.lab.runs.text_tables import Table
@@ -102,7 +102,7 @@ def at_chance(result: Result) -> bool:
 
 def short(result: Result) -> bool:
     """Whether a training had fewer updates than the paper's."""
-    return "published_updates" in result["settings"] and partial(result)
+    return "published_updates" in result["settings"] and shortened(result)
 
 
 def paper_of(recipe: Recipe) -> str:

@@ -1,31 +1,20 @@
 """MEGA's Table 7: WMT'16 English-German, newstest2014, measured beside the paper's."""
 
 import argparse
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.published import paper_values
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows
-from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import ResultError
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.report import show, warn_of_smoke
+from fairseq_mega.lab.runs.results import Result
 
-BENCHMARK = "wmt16-newstest2014"
-DIRECTIONS = ("en-de", "de-en")
-METRICS = (("tokenized_bleu", "tokenised"), ("sacrebleu", "Sacre"))
-COLUMNS = [(direction, metric) for direction in DIRECTIONS for metric, _name in METRICS]
+METRICS = {"tokenized_bleu": "tokenised", "sacrebleu": "Sacre"}
+COLUMNS = [(direction, metric) for direction in ("en-de", "de-en") for metric in METRICS]
 TRAINED = {  # rows to the names of their recipes
     "Transformer base (re-run)": "transformer",
     "MEGA softmax": "mega_softmax",
     "MEGA laplace": "mega_laplace",
-}
-# MEGA (Ma et al., ICLR 2023), Table 7: mean of 5 seeds, by (direction, metric); MEGA's stand in the recipes.
-PAPER: Dict[str, Tuple[Optional[float], ...]] = {
-    "Transformer base (published)": (27.30, None, None, None),
-    **{
-        title: tuple(float(paper_values("table7", recipe, [direction], metric)[0]) for direction, metric in COLUMNS)
-        for title, recipe in TRAINED.items()
-    },
 }
 CHECKPOINTS = {"best": "best checkpoint", "average": "averaged checkpoints"}
 
@@ -35,49 +24,37 @@ def recipe_of(settings: Dict[str, Any]) -> str:
     return "transformer" if settings.get("model") == "transformer" else f"mega_{settings.get('attention')}"
 
 
-def measured_cells(results: Sequence[Dict[str, Any]], recipe: str, checkpoint: str) -> List[str]:
+def measured_cells(results: Sequence[Result], recipe: str, checkpoint: str) -> List[str]:
     """Return the cells of a row, mean over the seeds (with standard deviation and number from two seeds on)."""
     cells = []
     for direction, metric in COLUMNS:
-        by_seed = {
-            result["seed"]: result["scores"][metric]
-            for result in results
-            if (
-                result["settings"].get("direction"),
-                recipe_of(result["settings"]),
-                result["settings"].get("checkpoint"),
-            )
-            == (direction, recipe, checkpoint)
-            and metric in result["scores"]
-        }
-        values = list(by_seed.values())
-        count = f" ({len(values)})" if len(values) > 1 else ""
-        cells.append(spread(values) + count if values else "-")
+        by_seed = {}
+        for result in results:
+            settings = result["settings"]
+            found = (settings.get("direction"), recipe_of(settings), settings.get("checkpoint"))
+            if found == (direction, recipe, checkpoint) and metric in result["scores"]:
+                by_seed[result["seed"]] = result["scores"][metric]
+        count = f" ({len(by_seed)})" if len(by_seed) > 1 else ""
+        cells.append(spread(list(by_seed.values())) + count if by_seed else "-")
     return cells
 
 
-def table(results: Sequence[Dict[str, Any]]) -> Table:
-    """Return the table: the paper's rows, and under those of recipes the measured ones."""
-
-    def measured(recipe: str) -> Rows:
-        cells = {name: measured_cells(results, recipe, checkpoint) for checkpoint, name in CHECKPOINTS.items()}
-        rows = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
-        return rows or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]
-
-    titles = [f"{direction} {name}" for direction in DIRECTIONS for _metric, name in METRICS]
-    published = {
-        model: ["-" if score is None else f"{score:.2f}" for score in scores] for model, scores in PAPER.items()
-    }
-    return PaperTable(["newstest2014, BLEU", *titles], published, TRAINED).beside(measured)
+def measured(results: Sequence[Result], recipe: str) -> Rows:
+    """A row for each checkpoint of a recipe that was scored, or one that says there is nothing yet."""
+    cells = {name: measured_cells(results, recipe, checkpoint) for checkpoint, name in CHECKPOINTS.items()}
+    rows = [[f"  measured, {name}", *row] for name, row in cells.items() if set(row) != {"-"}]
+    return rows or [["  measured", "not yet", *["-"] * (len(COLUMNS) - 1)]]
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print the table and the measured seeds."""
-    results = given_results(options, BENCHMARK)
-    if not results:
-        name = BENCHMARK + ("-smoke" if options.smoke else "")
-        raise ResultError(f"{options.results} has no result of {name}; run scripts/mega_table7_wmt16.sh first")
-    show(options, [table(results)], results)
+def run(table: PaperTable, options: argparse.Namespace) -> None:
+    """Print the table and the measured seeds.
+
+    Raises:
+        ResultError: if there is no result.
+    """
+    results = table.read(options)
+    table.require(results, options, "mega_table7_wmt16.sh")
+    show(options, [table.of(results)], results)
     if options.format == "csv":
         return
     seeds = sorted({result["seed"] for result in results}, key=str)
@@ -88,4 +65,20 @@ def run(options: argparse.Namespace) -> None:
     warn_of_smoke(options, "invented text")
 
 
-REPORT = Report("Print MEGA's Table 7: translation.", add_results, run)
+# MEGA (Ma et al., ICLR 2023), Table 7: mean of 5 seeds.
+TABLE7 = PaperTable(
+    "MEGA, Table 7: translation",
+    ("wmt16-newstest2014",),
+    ("mega/table7",),
+    ["newstest2014, BLEU", *(f"{direction} {METRICS[metric]}" for direction, metric in COLUMNS)],
+    {
+        "Transformer base (published)": ("27.30", "-", "-", "-"),
+        **{
+            title: [paper_values("table7", recipe, [direction], metric)[0] for direction, metric in COLUMNS]
+            for title, recipe in TRAINED.items()
+        },
+    },
+    TRAINED,
+    measured,
+    run=run,
+)

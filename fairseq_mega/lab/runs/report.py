@@ -40,7 +40,12 @@ def show(
 
 def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
     """Read the results that the options of :func:`add_results` ask for."""
-    return read_results(options.results, benchmark + ("-smoke" if options.smoke else ""))
+    return read_results(options.results, benchmark_read(options, benchmark))
+
+
+def benchmark_read(options: argparse.Namespace, benchmark: str) -> str:
+    """Return the name of a benchmark in the files that are read."""
+    return benchmark + ("-smoke" if options.smoke else "")
 
 
 def warn_of_smoke(options: argparse.Namespace, data: str = "made-up data") -> None:

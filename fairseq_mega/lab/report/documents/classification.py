@@ -7,7 +7,7 @@ from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.published import paper_values
 from fairseq_mega.lab.report import miniature
 from fairseq_mega.lab.report.classifiers import BENCHMARK, TITLES, model_of
-from fairseq_mega.lab.report.lra_tables import PAPER2, SPEED_NAMES
+from fairseq_mega.lab.report.lra_tables import SPEED_NAMES, TABLE2
 from fairseq_mega.lab.runs.results import Result, read_result, read_results
 from fairseq_mega.lab.runs.text_tables import Table
 
@@ -61,7 +61,7 @@ def speed(folder: Path, words: Sequence[str]) -> Table:
     (name,) = words
     result = read_result(folder / name)
     scores, settings = result["scores"], result["settings"]
-    papers = {model: " / ".join(PAPER2[title][-2:]) for title, model in SPEED_NAMES.items()}
+    papers = {model: " / ".join(TABLE2.rows[title][-2:]) for title, model in SPEED_NAMES.items()}
     rows = []
     for model in settings["models"].split(","):
         texts = settings["batch"] / scores[f"{model} seconds"]

@@ -1,8 +1,10 @@
 """The tables that a document can ask for, by name."""
 
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Sequence
 
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.text_tables import Table
 
 from . import (
@@ -24,9 +26,7 @@ Builder = Callable[[Path, Sequence[str]], Table]
 
 TABLES: Dict[str, Builder] = {
     "benchmarks": papers.benchmarks,
-    "paper-table4": papers.speech,
-    "paper-table6": papers.images,
-    "paper-table7": papers.translation,
+    **{f"paper-{name}": partial(papers.of_paper, name=name) for name in PAPER_TABLES},
     "megalodon-figure4": papers.speed,
     "layer-lengths": layers.by_length,
     "layer-precisions": layers.by_precision,

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
-from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.catalogue import find
 from fairseq_mega.lab.report import curves, figure4, figure5, figure6
+from fairseq_mega.lab.report.lra_tables import RECIPES
+from fairseq_mega.lab.report.paper_table import below
 from fairseq_mega.lab.report.recipe_states import Result
 from fairseq_mega.lab.runs.plotting import load_pyplot
 
@@ -16,12 +17,12 @@ FULL = -1
 
 def draw_figure4(results: Sequence[Result], output: Path) -> None:
     """Figure 4; raises ValueError without results."""
-    figure4.figure4(classifiers("mega", results), FULL, output)
+    figure4.figure4(below(RECIPES, results), FULL, output)
 
 
 def draw_figure5(results: Sequence[Result], output: Path) -> None:
     """Figure 5; raises ValueError without results."""
-    figure5.figure5(classifiers("mega", results), FULL, output)
+    figure5.figure5(below(RECIPES, results), FULL, output)
 
 
 def draw_figure6(results: Sequence[Result], output: Path) -> None:
@@ -40,17 +41,6 @@ FIGURES: Dict[str, Callable[[Sequence[Result], Path], None]] = {
     "Figure 5: validation curves on Pathfinder": draw_figure5,
     "Figure 6: perplexity over the context and over the chunk": draw_figure6,
 }
-
-
-def below(folder: str, results: Sequence[Result]) -> List[Result]:
-    """The results of the recipes in a folder, a paper's or a table's."""
-    return [result for result in results if result["settings"]["recipe"].startswith(f"{folder}/")]
-
-
-def classifiers(paper: str, results: Sequence[Result]) -> List[Result]:
-    """A paper's results of the Long Range Arena and of speech."""
-    own = below(paper, results)
-    return [result for result in own if result["settings"].get("task") in TASKS and "chunk" in result["settings"]]
 
 
 def figures(results: Sequence[Result], work: Path) -> List[str]:

@@ -5,17 +5,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import List, Sequence
 
-from fairseq_mega.lab.evaluate.lra_runs import TASKS
-from fairseq_mega.lab.report import megalodon_classifiers, megalodon_language_models, table5, table6, table7
 from fairseq_mega.lab.report.documents.filling import documents, places_of
-from fairseq_mega.lab.report.lra_tables import table2, table3, table4
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.recipe_states import Result, State, benchmark_table, state_table, states
 from fairseq_mega.lab.runs.environment import git_revision
 from fairseq_mega.lab.runs.provenance import provenance, revision_of
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.lab.runs.text_tables import Table
 
-from .figures import below, classifiers, figures, training_curves
+from .figures import figures, training_curves
 from .parts import folded, picture, section, table
 
 STYLE = Path(__file__).with_name("style.css")
@@ -71,28 +68,8 @@ def benchmarks(found: Sequence[State], results: Sequence[Result]) -> List[str]:
 
 def paper_tables(results: Sequence[Result]) -> List[str]:
     """The tables of both papers, the papers' values beside ours."""
-
-    def read(name: str) -> Table:
-        paper = megalodon_language_models.PAPERS[f"megalodon-{name}"]
-        return megalodon_language_models.table(below(f"megalodon/{name}", results), paper)
-
-    megalodon_images = table6.table(below("megalodon/table4", results), megalodon_classifiers.IMAGES)
-    arena, full, megalodon = classifiers("mega", results), -1, classifiers("megalodon", results)
-    found = [
-        ("MEGA, Table 2: the Long Range Arena", table2(arena)),
-        ("MEGA, Table 3: attention functions", table3(arena, full)),
-        ("MEGA, Table 4: raw speech", table4(arena, TASKS["speech"].chunk)),
-        ("MEGA, Table 5: language models", table5.table(below("mega/table5", results))),
-        ("MEGA, Table 6: ImageNet", table6.table(below("mega/table6", results))),
-        ("MEGA, Table 7: translation", table7.table(below("mega/table7", results))),
-        ("MEGALODON, Table 4: ImageNet", megalodon_images),
-        ("MEGALODON, Table 5: PG-19", read("table5")),
-        ("MEGALODON, Table 6: the Long Range Arena", megalodon_classifiers.table6(megalodon)),
-        ("MEGALODON, Table 7: raw speech", megalodon_classifiers.table7(megalodon)),
-        ("MEGALODON, Table 8: WikiText-103", read("table8")),
-    ]
     note = "<p>The paper: means of 5 seeds. Measured: the checkpoint of best validation score; * fewer updates.</p>"
-    return [note, *(f"<h3>{title}</h3>\n{table(rows)}" for title, rows in found)]
+    return [note, *(f"<h3>{one.title}</h3>\n{table(one.of_recipes(results))}" for one in PAPER_TABLES.values())]
 
 
 def measured(root: Path) -> List[str]:

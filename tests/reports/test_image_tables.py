@@ -5,8 +5,9 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.lab.report import megalodon_classifiers, table6
 from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.report.image_tables import MEGALODON4, TABLE6
+from fairseq_mega.lab.report.lra_cells import INTERPRETATION
 from fairseq_mega.lab.runs.results import make_result, write_result
 
 
@@ -30,10 +31,10 @@ def cells(text: str) -> List[List[str]]:
 def test_the_paper() -> None:
     """MEGA (Ma et al., ICLR 2023), Table 6, and MEGALODON (Ma et al., NeurIPS 2024), Table 4, typed once more."""
     want = {"ResNet-152": "78.3", "ViT-B, 384 pixels": "77.9", "DeiT-B": "81.80", "MEGA": "82.31"}
-    assert {name: values[1] for name, values in table6.PAPER.items()} == want
+    assert {name: values[1] for name, values in TABLE6.rows.items()} == want
     rows = {"ResNet-152": 78.3, "ViT-B, 384 pixels": 77.9, "DeiT-B": 81.8, "MEGA": 82.3, "MEGALODON": 83.1}
-    paper = {name: round(float(values[1]), 1) for name, values in megalodon_classifiers.IMAGES.paper.rows.items()}
-    assert paper == rows and megalodon_classifiers.IMAGES.paper.rows["MEGALODON"][0] == "90M"
+    paper = {name: round(float(values[1]), 1) for name, values in MEGALODON4.rows.items()}
+    assert paper == rows and MEGALODON4.rows["MEGALODON"][0] == "90M"
 
 
 def test_measured_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +74,7 @@ def test_megalodon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["measured, best epoch", "7,654", "83.00"],
         ["measured, last epoch", "7,654", "82.50*"],
     ]
-    assert megalodon_classifiers.INTERPRETATION in printed and "82.00" not in printed
+    assert INTERPRETATION in printed and "82.00" not in printed
     assert main(["table6", str(tmp_path), "--format", "markdown"]) == 0
     printed = capsys.readouterr().out
     assert "82.00" in printed and "MEGALODON" not in printed and "our interpretation" not in printed
