@@ -2,14 +2,14 @@
 
 import argparse
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
-from fairseq_mega.lab.runs.report import Report, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_format, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError, read_results
-from fairseq_mega.lab.runs.text_tables import markdown
+from fairseq_mega.lab.runs.text_tables import table_of
 
 BENCHMARK = "compare-classifiers"
 TITLES = {
@@ -19,10 +19,6 @@ TITLES = {
     "megalodon": "MEGALODON (our interpretation)",
 }
 LEGEND = {"fontsize": "x-small", "loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "frameon": False}
-COLUMNS = (
-    *("task", "model", "learning rate", "seed", "parameters", "updates x examples", "test accuracy"),
-    *("best validation accuracy", "examples/s in training", "peak GiB"),
-)
 
 
 def model_of(result: Result) -> str:
@@ -47,22 +43,22 @@ def title(result: Result) -> str:
     return TITLES[model_of(result)] + chunk
 
 
-def row(result: Result) -> List[str]:
-    """Cells of a line of the table."""
+def row(result: Result) -> Dict[str, str]:
+    """Cells of a line of the table, by the titles of their columns."""
     scores, settings = result["scores"], result["settings"]
     seconds, memory = scores.get("seconds_per_epoch"), scores.get("peak_memory_gib")
-    return [
-        TASKS[settings["task"]].title,
-        title(result),
-        str(settings["lr"]),
-        str(result["seed"]),
-        f"{settings['parameters']:,}",
-        f"{settings['updates']:,} x {settings['batch']}",
-        f"{scores['test_accuracy']:.2f} % of {result['examples']:,}",
-        f"{scores['best_valid_accuracy']:.2f} %",
-        "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}",
-        "-" if memory is None else f"{memory:.2f}",
-    ]
+    return {
+        "task": TASKS[settings["task"]].title,
+        "model": title(result),
+        "learning rate": str(settings["lr"]),
+        "seed": str(result["seed"]),
+        "parameters": f"{settings['parameters']:,}",
+        "updates x examples": f"{settings['updates']:,} x {settings['batch']}",
+        "test accuracy": f"{scores['test_accuracy']:.2f} % of {result['examples']:,}",
+        "best validation accuracy": f"{scores['best_valid_accuracy']:.2f} %",
+        "examples/s in training": "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}",
+        "peak GiB": "-" if memory is None else f"{memory:.2f}",
+    }
 
 
 def plot(results: Sequence[Result], output: Path) -> None:
@@ -92,6 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``classifiers``."""
     parser.add_argument("results", type=Path, nargs="+", help="folders of result files")
     parser.add_argument("--benchmark", default=BENCHMARK, help="name in the result files (default: %(default)s)")
+    add_format(parser, "markdown")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the validation accuracies")
 
 
@@ -103,10 +100,10 @@ def run(options: argparse.Namespace) -> None:
     if not results:
         where = ", ".join(map(str, options.results))
         raise ResultError(f"no result of {options.benchmark} in {where}: run scripts/compare_classifiers.sh")
-    print(markdown(COLUMNS, list(map(row, results))))
+    show(options, [table_of(list(map(row, results)))])
     warn_of_smoke(argparse.Namespace(smoke=options.benchmark.endswith("-smoke")))
     if options.plot:
         plot(results, options.plot)
 
 
-REPORT = Report("Print the classifiers of scripts/compare_classifiers.sh as a Markdown table.", add_options, run)
+REPORT = Report("Print the classifiers of scripts/compare_classifiers.sh as a table.", add_options, run)

@@ -4,12 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List
 
-from fairseq_mega.lab.runs.report import Report, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_format, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import read_results
-from fairseq_mega.lab.runs.text_tables import markdown
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 BENCHMARK = "compare-language-models"  # of scripts/compare_language_models.sh
-COLUMNS = ("model", "parameters", "context", "chunk", "tokens scored", "perplexity", "bits per token", "tokens/s")
 
 
 def context_of(settings: Dict[str, Any]) -> str:
@@ -35,31 +34,33 @@ def order(result: Dict[str, Any]) -> Any:
     return model_of(result), settings.get("mean_segment") or settings.get("context_window") or 0
 
 
-def rows(results: List[Dict[str, Any]]) -> List[List[str]]:
-    """Cells of the table."""
-    found = []
+def table(results: List[Dict[str, Any]]) -> Table:
+    """A row for each result."""
+    rows = []
     for result in sorted(results, key=order):
         settings, scores = result["settings"], result["scores"]
         streamed = settings.get("longest_segment") is not None
-        found.append(
-            [
-                model_of(result),
-                f"{settings['parameters']:,}",
-                context_of(settings),
-                str(settings.get("chunk_size", settings["trained_chunk_or_block"])) if streamed else "-",
-                f"{result['examples']:,}",
-                f"{scores['perplexity']:.2f}",
-                f"{scores['bits_per_token']:.4f}",
-                f"{scores['tokens_per_second']:,.0f}",
-            ]
+        chunk = str(settings.get("chunk_size", settings["trained_chunk_or_block"])) if streamed else "-"
+        rows.append(
+            {
+                "model": model_of(result),
+                "parameters": f"{settings['parameters']:,}",
+                "context": context_of(settings),
+                "chunk": chunk,
+                "tokens scored": f"{result['examples']:,}",
+                "perplexity": f"{scores['perplexity']:.2f}",
+                "bits per token": f"{scores['bits_per_token']:.4f}",
+                "tokens/s": f"{scores['tokens_per_second']:,.0f}",
+            }
         )
-    return found
+    return table_of(rows)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``language-models``."""
     parser.add_argument("results", type=Path, help="folder of result files")
     parser.add_argument("--benchmark", default="language-modeling", help="name in the result files")
+    add_format(parser, "markdown")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -67,8 +68,8 @@ def run(options: argparse.Namespace) -> None:
     results = read_results(options.results, options.benchmark)
     if not results:
         raise ValueError(f"{options.results} holds no result of {options.benchmark!r}")
-    print(markdown(COLUMNS, rows(results)))
+    show(options, [table(results)])
     warn_of_smoke(argparse.Namespace(smoke=options.benchmark.endswith("-smoke")))
 
 
-REPORT = Report("Print results of cli.evaluate_lm as a Markdown table over contexts and chunks.", add_options, run)
+REPORT = Report("Print the scores of language models over contexts and chunks.", add_options, run)

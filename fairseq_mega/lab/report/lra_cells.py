@@ -5,7 +5,7 @@ from typing import Dict, List, Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import REMEDY, Result, name_of, shortened, stuck
 from fairseq_mega.lab.runs.provenance import machine_of
-from fairseq_mega.lab.runs.text_tables import Table, aligned
+from fairseq_mega.lab.runs.text_tables import Table, aligned, table_of
 
 INTERPRETATION = "measured rows: our interpretation, as the paper leaves the architecture of classifiers open"
 
@@ -56,22 +56,37 @@ def speech_rows(name: str, results: Sequence[Result]) -> List[List[str]]:
 
 def run_table(results: Sequence[Result]) -> Table:
     """A row per setting: its runs, their early accuracy, time and memory, and what they were trained on."""
-    titles = ["seeds", "updates", "of", "early valid.", "at epoch", "s per epoch", "peak GiB", "parameters"]
     rows = []
     groups: Dict[str, List[Result]] = {}
     for result in results:
         groups.setdefault(name_of(result), []).append(result)
     for name, group in groups.items():
-        cells = [",".join(str(result["seed"]) for result in group)]
-        for key in ("updates", "published_updates"):
-            cells.append("/".join(f"{value:,}" for value in sorted({result["settings"][key] for result in group})))
-        cells.append(f"{statistics.mean(result['scores']['early_valid_accuracy'] for result in group):.2f}")
-        cells.append("/".join(map(str, sorted({result["settings"]["early_epoch"] for result in group}))))
-        for key, digits in (("seconds_per_epoch", 1), ("peak_memory_gib", 2)):
-            values = [result["scores"][key] for result in group if key in result["scores"]]
-            cells.append(f"{statistics.mean(values):,.{digits}f}" if values else "-")
-        rows.append([name, *cells, f"{group[0]['settings']['parameters']:,}", machine_of(group[0])])
-    return Table(["Runs", *titles, "on"], rows)
+        rows.append(
+            {
+                "Runs": name,
+                "seeds": ",".join(str(result["seed"]) for result in group),
+                "updates": each(group, "updates"),
+                "of": each(group, "published_updates"),
+                "early valid.": mean(group, "early_valid_accuracy", 2),
+                "at epoch": each(group, "early_epoch"),
+                "s per epoch": mean(group, "seconds_per_epoch", 1),
+                "peak GiB": mean(group, "peak_memory_gib", 2),
+                "parameters": f"{group[0]['settings']['parameters']:,}",
+                "on": machine_of(group[0]),
+            }
+        )
+    return table_of(rows)
+
+
+def each(results: Sequence[Result], setting: str) -> str:
+    """The different values of a setting, rising."""
+    return "/".join(f"{value:,}" for value in sorted({result["settings"][setting] for result in results}))
+
+
+def mean(results: Sequence[Result], score: str, digits: int) -> str:
+    """Mean of a score, which some results may lack."""
+    values = [result["scores"][score] for result in results if score in result["scores"]]
+    return f"{statistics.mean(values):,.{digits}f}" if values else "-"
 
 
 def run_lines(results: Sequence[Result]) -> List[str]:

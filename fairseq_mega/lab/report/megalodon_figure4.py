@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 from fairseq_mega.lab.runs.plotting import load_pyplot, save
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import ResultError
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 Result = Dict[str, Any]
 BENCHMARK = "megalodon-figure4"
@@ -17,7 +17,6 @@ TITLES = {"megalodon": "MEGALODON", "llama": "Llama"}
 # MEGALODON (Ma et al., NeurIPS 2024), section 4.1: "about 6%" slower at 4K, "about 32%" faster at 32K, on 256 A100.
 PAPER = {4096: "about 0.94x", 32768: "about 1.32x"}
 TOKENS = re.compile(r"L=(\d+) tokens_per_second")
-COLUMNS = ("MEGALODON, Figure 4", "parameters", "L", "tokens/s of a device", "against Llama", "paper, 7B", "peak MiB")
 
 
 class Point(NamedTuple):
@@ -53,7 +52,7 @@ def by_size(results: Sequence[Result]) -> Dict[str, Dict[str, Dict[int, Point]]]
 
 def table(results: Sequence[Result]) -> Table:
     """A row for each model and length, with its speed against the Llama-style model of the same size."""
-    rows: List[List[str]] = []
+    rows: List[Dict[str, str]] = []
     for size, models in by_size(results).items():
         for model, points in sorted(models.items()):
             for length, point in points.items():
@@ -61,13 +60,17 @@ def table(results: Sequence[Result]) -> Table:
                 ours = base is not None and model != BASE
                 ratio = f"{point.tokens_per_second / base.tokens_per_second:.2f}x" if base and ours else "-"
                 rows.append(
-                    [
-                        *(f"{size.upper()}, {TITLES[model]}", f"{point.parameters:,}", f"{length:,}"),
-                        *(f"{point.tokens_per_second:,.0f}", ratio, PAPER.get(length, "-") if ours else "-"),
-                        f"{point.memory_mib:,.0f}",
-                    ]
+                    {
+                        "MEGALODON, Figure 4": f"{size.upper()}, {TITLES[model]}",
+                        "parameters": f"{point.parameters:,}",
+                        "L": f"{length:,}",
+                        "tokens/s of a device": f"{point.tokens_per_second:,.0f}",
+                        "against Llama": ratio,
+                        "paper, 7B": PAPER.get(length, "-") if ours else "-",
+                        "peak MiB": f"{point.memory_mib:,.0f}",
+                    }
                 )
-    return Table(COLUMNS, rows)
+    return table_of(rows)
 
 
 def plot(results: Sequence[Result], output: Path) -> None:

@@ -7,7 +7,7 @@ from typing import List, Sequence
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.runs.report import Report, add_results, show
 from fairseq_mega.lab.runs.results import Result, ResultError, read_results
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 MODELS = {
     "transformer": "Transformer",
@@ -39,13 +39,13 @@ def parameters(results: Sequence[Result]) -> str:
 def table(results: Sequence[Result]) -> Table:
     """A line for each model, a column for each task."""
     tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
-    rows: List[List[str]] = []
+    rows = []
     for model, title in MODELS.items():
         own = {result["settings"]["task"]: result for result in results if model_of(result) == model}
         if own:
-            cells = [cell(own[task]) if task in own else "-" for task in tasks]
-            rows.append([title, parameters(list(own.values())), *cells])
-    return Table(["model", "parameters", *(TASKS[task].title for task in tasks)], rows)
+            cells = {TASKS[task].title: cell(own[task]) if task in own else "-" for task in tasks}
+            rows.append({"model": title, "parameters": parameters(list(own.values())), **cells})
+    return table_of(rows)
 
 
 def results_in(folder: Path) -> List[Result]:

@@ -14,13 +14,12 @@ from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
 from fairseq_mega.lab.runs.results import Result, read_result
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
 FAILED = "failed.json"  # of a run's folder: why the runner gave it up
-COLUMNS = ("recipe", "paper", "ours", "seeds", "failed seeds", "machine", "revision", "date", "data")
 
 
 class State(NamedTuple):
@@ -148,15 +147,19 @@ def state_table(found: Sequence[State]) -> Table:
     for state in found:
         failed = ", ".join(map(str, sorted(state.failed))) or ("none" if state.results else "-")
         rows.append(
-            [
-                *(state.recipe.name, paper_of(state.recipe), ours_of(state), seeds_of(state), failed),
-                several(map(machine_of, state.results)),
-                several(map(revision_of, state.results)),
-                several(result["date"][:10] for result in state.results),
-                several(str(result["settings"].get("data", "-")) for result in state.results),
-            ]
+            {
+                "recipe": state.recipe.name,
+                "paper": paper_of(state.recipe),
+                "ours": ours_of(state),
+                "seeds": seeds_of(state),
+                "failed seeds": failed,
+                "machine": several(map(machine_of, state.results)),
+                "revision": several(map(revision_of, state.results)),
+                "date": several(result["date"][:10] for result in state.results),
+                "data": several(str(result["settings"].get("data", "-")) for result in state.results),
+            }
         )
-    return Table(COLUMNS, rows)
+    return table_of(rows)
 
 
 def benchmark_table(found: Sequence[State]) -> Table:
@@ -167,12 +170,17 @@ def benchmark_table(found: Sequence[State]) -> Table:
         measured = [state for state in members if state.results]
         done = sum(len({result["seed"] for result in state.results}) >= len(state.recipe.seeds) for state in members)
         absent = told_elsewhere(members[0].recipe) or "not run yet"
-        begun = f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent
-        ours = "; ".join(f"{names_of(state)[1]} {ours_of(state)}" for state in measured)
         papers = [f"{names_of(state)[1]} {paper_of(state.recipe)}" for state in members if state.recipe.paper]
-        paper = "; ".join(papers) or paper_of(members[0].recipe)
-        rows.append([names_of(members[0])[0], f"`{folder}`: {len(members)}", paper, ours or "-", begun])
-    return Table(["benchmark", "recipes", "paper", "ours", "state"], rows)
+        rows.append(
+            {
+                "benchmark": names_of(members[0])[0],
+                "recipes": f"`{folder}`: {len(members)}",
+                "paper": "; ".join(papers) or paper_of(members[0].recipe),
+                "ours": "; ".join(f"{names_of(state)[1]} {ours_of(state)}" for state in measured) or "-",
+                "state": f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent,
+            }
+        )
+    return table_of(rows)
 
 
 def names_of(state: State) -> Tuple[str, str]:

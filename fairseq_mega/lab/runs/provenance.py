@@ -3,9 +3,7 @@
 from typing import Sequence
 
 from fairseq_mega.lab.runs.results import Result
-from fairseq_mega.lab.runs.text_tables import Table
-
-COLUMNS = ("measured", "data", "machine", "revision", "date")
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 
 def machine_of(result: Result) -> str:
@@ -30,6 +28,13 @@ def provenance(results: Sequence[Result]) -> Table:
         settings = result.get("settings", {})
         name = str(settings.get("recipe") or result["label"])
         seed = f"{name}, seed {result['seed']}" if result.get("seed") is not None else name
-        data = str(settings.get("data", "-"))
-        rows.append([seed, data, machine_of(result), revision_of(result), result["date"][:10]])
-    return Table(COLUMNS, rows)
+        rows.append(
+            {
+                "measured": seed,
+                "data": str(settings.get("data", "-")),
+                "machine": machine_of(result),
+                "revision": revision_of(result),
+                "date": result["date"][:10],
+            }
+        )
+    return table_of(rows)

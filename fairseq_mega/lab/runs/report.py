@@ -24,13 +24,16 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
+def add_format(parser: argparse.ArgumentParser, default: str = "terminal") -> None:
     """Add the form of a table."""
-    parser.add_argument("--format", choices=list(FORMATS), default="terminal", help="(default: %(default)s)")
+    parser.add_argument("--format", choices=list(FORMATS), default=default, help="(default: %(default)s)")
 
 
 def show(
-    options: argparse.Namespace, tables: Sequence[Table], results: Sequence[Dict[str, Any]], notes: Sequence[str] = ()
+    options: argparse.Namespace,
+    tables: Sequence[Table],
+    results: Sequence[Dict[str, Any]] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Print tables in the form that is wanted, notes (but not among CSV), and where the results in them come from."""
     form = FORMATS[options.format]

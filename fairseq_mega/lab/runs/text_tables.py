@@ -2,7 +2,7 @@
 
 import csv
 import io
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 
 class Table(NamedTuple):
@@ -10,6 +10,12 @@ class Table(NamedTuple):
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+
+def table_of(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return the table of rows that map its columns' titles to cells; all have the same columns, in the same order."""
+    assert all([*row] == [*rows[0]] for row in rows), "rows of one table with different columns"
+    return Table([*rows[0]] if rows else [], [[*row.values()] for row in rows])
 
 
 def aligned(title: str, cells: Sequence[str], first: int = 30, width: int = 14) -> str:
@@ -28,11 +34,11 @@ def terminal(table: Table) -> str:
     return "\n".join(texts)
 
 
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(table: Table) -> str:
     """A table in Markdown."""
-    lines: List[Sequence[str]] = [columns, *rows]
+    lines: List[Sequence[str]] = [table.columns, *table.rows]
     head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines]
-    return "\n".join([head, "|" + "---|" * len(columns), *body])
+    return "\n".join([head, "|" + "---|" * len(table.columns), *body])
 
 
 def comma_separated(table: Table) -> str:
@@ -44,6 +50,6 @@ def comma_separated(table: Table) -> str:
 
 FORMATS: Dict[str, Callable[[Table], str]] = {
     "terminal": terminal,
-    "markdown": lambda table: markdown(table.columns, table.rows),
+    "markdown": markdown,
     "csv": comma_separated,
 }

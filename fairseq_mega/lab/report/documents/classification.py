@@ -9,7 +9,7 @@ from fairseq_mega.lab.report import miniature
 from fairseq_mega.lab.report.classifiers import BENCHMARK, TITLES, model_of
 from fairseq_mega.lab.report.lra_tables import SPEED_NAMES, TABLE2
 from fairseq_mega.lab.runs.results import Result, read_result, read_results
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .numbers import amount, bold_best
 
@@ -38,22 +38,25 @@ def miniatures(folder: Path, words: Sequence[str]) -> Table:
             key = (list(TASKS).index(settings["task"]), *schedule, result["examples"])
             found.setdefault(key, {})[model_of(result)] = result
     labels = [label for label in TITLES if any(label in models for models in found.values())]
-    rows: List[List[str]] = []
+    rows: List[Dict[str, str]] = []
     tasks: List[str] = []
+
+    def row(title: str, accuracies: Sequence[str], schedule: str = "", rate: str = "", examples: str = "") -> Any:
+        cells = dict(zip((TITLES[label] for label in labels), accuracies))
+        return {"task": title, "updates x examples": schedule, "rate": rate, **cells, "test examples": examples}
+
     for (index, updates, batch, rate, seed, examples), models in sorted(found.items()):
         task = list(TASKS)[index]
         if task not in tasks:
             tasks.append(task)
             paper = {"mega": "mega_chunk", "transformer": "transformer"}
             values = [paper_values("table2", paper[label], [task])[0] if label in paper else "" for label in labels]
-            rows.append([f"{TASKS[task].title}, the paper, fully trained", "", "", *values, ""])
+            rows.append(row(f"{TASKS[task].title}, the paper, fully trained", values))
         accuracies = [models[label]["scores"]["test_accuracy"] if label in models else None for label in labels]
-        schedule_title = f"{updates:,} x {batch}"
-        texts = ["" if value is None else f"{value:.2f}" for value in accuracies]
-        cells = bold_best(texts, accuracies, max)
-        rows.append([f"{TASKS[task].title}, seed {seed}", schedule_title, f"{rate:g}", *cells, f"{examples:,}"])
-    titles = [TITLES[label] for label in labels]
-    return Table(["task", "updates x examples", "rate", *titles, "test examples"], rows)
+        texts = bold_best(["" if value is None else f"{value:.2f}" for value in accuracies], accuracies, max)
+        about = (f"{updates:,} x {batch}", f"{rate:g}", f"{examples:,}")
+        rows.append(row(f"{TASKS[task].title}, seed {seed}", texts, *about))
+    return table_of(rows)
 
 
 def speed(folder: Path, words: Sequence[str]) -> Table:
@@ -65,8 +68,6 @@ def speed(folder: Path, words: Sequence[str]) -> Table:
     rows = []
     for model in settings["models"].split(","):
         texts = settings["batch"] / scores[f"{model} seconds"]
-        ratios = f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x"
-        parameters, memory = f"{scores[f'{model} parameters']:,.0f}", f"{scores[f'{model} memory_mib']:,.0f}"
         title = SPEED_TITLES.get(model, model).format(chunk=settings["chunk"])
         arch = settings.get("architectures", {}).get(model)  # files from before it was recorded do not tell
         title += f" (`{arch}`)" if arch else ""
@@ -74,5 +75,14 @@ def speed(folder: Path, words: Sequence[str]) -> Table:
         paper = papers.get(
             "transformer" if model == "transformer-explicit" else model if model != "transformer" else ""
         )
-        rows.append([title, parameters, amount(texts), memory, ratios, paper or ""])
-    return Table(["model", "parameters", "texts/s", "peak MiB", "speed / memory", "in the paper's Table 2"], rows)
+        rows.append(
+            {
+                "model": title,
+                "parameters": f"{scores[f'{model} parameters']:,.0f}",
+                "texts/s": amount(texts),
+                "peak MiB": f"{scores[f'{model} memory_mib']:,.0f}",
+                "speed / memory": f"{scores[f'{model} speed']:.2f}x / {scores[f'{model} memory']:.2f}x",
+                "in the paper's Table 2": paper or "",
+            }
+        )
+    return table_of(rows)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Sequence
 
 from fairseq_mega.lab.inspect.memory import model_of
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 from fairseq_mega.models.cost import GIB
 
 MEMORIES = (16, 24, 40, 80)  # GiB
@@ -16,10 +16,13 @@ def longest(folder: Path, words: Sequence[str]) -> Table:
     for word in words:
         name, symbols, *precision = word.split(":")
         step, _ = model_of(name, int(symbols), precision == ["bf16"])
-        numbers = [f"{step.context(memory * GIB):,}" for memory in MEMORIES]
-        state, token = f"{step.state / GIB:.1f} GiB", f"{step.token / 1024:,.0f} KiB"
-        shown = f"`{name}`" + (", bfloat16" if precision else "")
-        rows.append([shown, f"{int(symbols):,}", state, token, *numbers])
-    return Table(
-        ["`--arch`", "symbols", "training state", "per token", *(f"{memory} GiB" for memory in MEMORIES)], rows
-    )
+        rows.append(
+            {
+                "`--arch`": f"`{name}`" + (", bfloat16" if precision else ""),
+                "symbols": f"{int(symbols):,}",
+                "training state": f"{step.state / GIB:.1f} GiB",
+                "per token": f"{step.token / 1024:,.0f} KiB",
+                **{f"{memory} GiB": f"{step.context(memory * GIB):,}" for memory in MEMORIES},
+            }
+        )
+    return table_of(rows)

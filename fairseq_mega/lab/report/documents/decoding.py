@@ -1,10 +1,10 @@
 """Tables of the benchmarks ``decoding`` and ``lm-length``: language models over their lengths."""
 
 from pathlib import Path
-from typing import List, Sequence
+from typing import Sequence
 
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .numbers import MIB, amount, by_subject, mebibytes, milliseconds, points_of, ratio
 
@@ -31,22 +31,26 @@ def decoding(folder: Path, words: Sequence[str]) -> Table:
     """Time of a step, a row for each model of several files, with the speed beside the file's Transformer."""
     files = [(name, read_result(folder / name)) for name in words]
     every = sorted({point for _, result in files for point in points_of(by_subject(result["scores"], "position"))})
-    rows: List[List[str]] = []
+    rows = []
     for _, result in files:
         found, texts = by_subject(result["scores"], "position"), result["settings"].get("batch", 1)
         beside = f"{texts} texts: " if texts > 1 else ""
         for model, points in found.items():
-            cells = []
+            cells = {}
             for position in every:
                 point, base = points.get(position), found.get(BASE, {}).get(position)
                 speed = f" ({ratio(base['seconds'] / point['seconds'])})" if base and point and model != BASE else ""
-                cells.append("" if point is None else milliseconds(point["seconds"]) + speed)
+                cells[f"at {position:,}"] = "" if point is None else milliseconds(point["seconds"]) + speed
             last = points[max(points)]
-            rows.append([beside + title(model), f"{last['parameters']:,.0f}", *cells, mebibytes(last["bytes"] / MIB)])
-    return Table(
-        ["a step of", "parameters of the layers", *(f"at {position:,}" for position in every), "memory of the past"],
-        rows,
-    )
+            rows.append(
+                {
+                    "a step of": beside + title(model),
+                    "parameters of the layers": f"{last['parameters']:,.0f}",
+                    **cells,
+                    "memory of the past": mebibytes(last["bytes"] / MIB),
+                }
+            )
+    return table_of(rows)
 
 
 def training_lengths(folder: Path, words: Sequence[str]) -> Table:

@@ -67,7 +67,7 @@ def fill(document: Path) -> Filled:
     def filled(call: Call, text: str) -> str:
         table = build(document, call)
         places.append(Place(document, call, table, text))
-        return markdown(table.columns, table.rows)
+        return markdown(table)
 
     old = document.read_text(encoding="utf-8")
     try:
@@ -100,7 +100,7 @@ def differences(root: Path) -> List[str]:
     for filled in map(fill, documents(root)):
         name = filled.document.relative_to(root)
         for place in filled.places:
-            wanted = markdown(place.table.columns, place.table.rows).splitlines()
+            wanted = markdown(place.table).splitlines()
             for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
                 if stands != should:
                     where = f"table '{place.call.name}', {row_title(row, should)}"

@@ -5,7 +5,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.lab.report.language_models import BENCHMARK
 from fairseq_mega.lab.runs.results import Result, read_results
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .numbers import bold_best
 
@@ -55,15 +55,21 @@ def comparison(folder: Path, words: Sequence[str]) -> Table:
             if result["settings"].get("exact_context") is None:
                 model = list(MODELS).index(model_of(result))
                 cells.setdefault((model, *context(result)), {})[rate.name] = result
-    rows: List[List[str]] = []
+    rows = []
     for (model, _, seen), found in sorted(cells.items()):
         values: List[Optional[float]] = [
             found[rate.name]["scores"][metric] if rate.name in found else None for rate in rates
         ]
         texts = ["" if value is None else f"{value:.{digits}f}" for value in values]
-        parameters = next(iter(found.values()))["settings"]["parameters"]
-        rows.append([list(MODELS.values())[model], f"{parameters:,}", seen, *bold_best(texts, values, min)])
-    return Table(["model", "parameters", "context", *(f"rate {rate_of(rate)}" for rate in rates)], rows)
+        rows.append(
+            {
+                "model": list(MODELS.values())[model],
+                "parameters": f"{next(iter(found.values()))['settings']['parameters']:,}",
+                "context": seen,
+                **dict(zip((f"rate {rate_of(rate)}" for rate in rates), bold_best(texts, values, min))),
+            }
+        )
+    return table_of(rows)
 
 
 def remembered(folder: Path, words: Sequence[str]) -> Table:
@@ -81,6 +87,10 @@ def remembered(folder: Path, words: Sequence[str]) -> Table:
         text = TEXTS.get((folder / name).parent.name, (folder / name).parent.name)
         for label in sorted(models, key=list(MODELS).index):
             found.append((f"{text}, {MODELS[label]}, rate {rate_of(folder / name)}: {title}", models[label]))
-    limits = sorted(every)
-    rows = [[title, *(cells.get(limit, "") for limit in (*limits, None))] for title, cells in found]
-    return Table(["tokens remembered at most", *(f"{limit:,}" for limit in limits), "all"], rows)
+    columns: Dict[str, Optional[int]] = {**{f"{limit:,}": limit for limit in sorted(every)}, "all": None}
+    return table_of(
+        [
+            {"tokens remembered at most": title, **{column: cells.get(limit, "") for column, limit in columns.items()}}
+            for title, cells in found
+        ]
+    )

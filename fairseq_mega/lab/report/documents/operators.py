@@ -2,10 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .numbers import mebibytes, milliseconds, ratio
 
@@ -34,23 +34,22 @@ def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
 def by_length(folder: Path, words: Sequence[str]) -> Table:
     """How much faster than its baseline a compiled operator is, by length, and its share of the memory."""
     found = measured(folder, words, "title", "length")
-    lengths = sorted({length for _, length in found})
+    titles = {f"L = {length:,}": length for length in sorted({length for _, length in found})}
     rows = []
     for title in dict.fromkeys(title for title, _ in found):
-        cells, shares, names = [], [], ("", "")
-        for length in lengths:
+        cells, shares, names = dict.fromkeys(titles, ""), [], ("", "")
+        for column, length in titles.items():
             paths = found.get((title, length), {})
             fast, base = first(paths, COMPILED), first(paths, BASELINES)
             if fast is None or base is None:
-                cells.append("")
                 continue
             names = (fast["path"], base["path"])
-            cells.append(ratio(base["seconds"] / fast["seconds"]))
+            cells[column] = ratio(base["seconds"] / fast["seconds"])
             shares.append(fast["memory_mib"] / max(base["memory_mib"], 1e-9))
         if shares:
             memory = f"{min(shares):.2f} to {max(shares):.2f}"
-            rows.append([f"{title}: {names[0]} against {names[1]}", *cells, memory])
-    return Table(["forward and backward", *(f"L = {length:,}" for length in lengths), "memory"], rows)
+            rows.append({"forward and backward": f"{title}: {names[0]} against {names[1]}", **cells, "memory": memory})
+    return table_of(rows)
 
 
 def by_shape(folder: Path, words: Sequence[str]) -> Table:
@@ -61,16 +60,15 @@ def by_shape(folder: Path, words: Sequence[str]) -> Table:
     rows = []
     for shape, paths in found.items():
         base = first(paths, BASELINES)
-        cells = []
-        for name in names:
-            row = paths.get(name)
-            if row is None:
-                cells.append("")
-                continue
-            speed = "" if base is None or row is base else f" ({ratio(base['seconds'] / row['seconds'])})"
-            cells.append(f"{milliseconds(row['seconds'])}{speed}, {mebibytes(row['memory_mib'])}")
-        rows.append([", ".join(f"{size:,}" for size in shape), *cells])
-    return Table(["B, D, N, L", *(TITLES.get(name, name) for name in names)], rows)
+        cells = {TITLES.get(name, name): cost(paths[name], base) if name in paths else "" for name in names}
+        rows.append({"B, D, N, L": ", ".join(f"{size:,}" for size in shape), **cells})
+    return table_of(rows)
+
+
+def cost(row: Dict[str, Any], base: Optional[Dict[str, Any]]) -> str:
+    """Time and memory of a path, with its speed beside the baseline's."""
+    speed = "" if base is None or row is base else f" ({ratio(base['seconds'] / row['seconds'])})"
+    return f"{milliseconds(row['seconds'])}{speed}, {mebibytes(row['memory_mib'])}"
 
 
 PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gate", "timestep_norm": "timestep norm"}
@@ -80,8 +78,13 @@ def planted_defects(folder: Path, words: Sequence[str]) -> Table:
     """How many planted defects the tests noticed, a row for each operator."""
     (name,) = words
     found: Dict[str, Dict[str, Any]] = json.loads((folder / name).read_text(encoding="utf-8"))
-    rows: List[List[str]] = [
-        [PLANTED.get(operator, operator), f"{count['noticed']} of {count['tried']}", str(count["planted"])]
-        for operator, count in found.items()
-    ]
-    return Table(["operator", "noticed of those tried", "of all"], rows)
+    return table_of(
+        [
+            {
+                "operator": PLANTED.get(operator, operator),
+                "noticed of those tried": f"{count['noticed']} of {count['tried']}",
+                "of all": str(count["planted"]),
+            }
+            for operator, count in found.items()
+        ]
+    )

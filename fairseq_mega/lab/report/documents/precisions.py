@@ -6,7 +6,7 @@ from typing import Dict, List, Sequence, Tuple
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .language_models import MODELS
 
@@ -30,6 +30,6 @@ def of_seeds(folder: Path, words: Sequence[str]) -> Table:
     rows = []
     for (model, test, score), values in sorted(found.items()):
         title, digits = SCORES[score]
-        cells = [spread(values[name], digits) if name in values else "" for name in used]
-        rows.append([model, test, title, *cells])
-    return Table(["model", "text", f"score, {len(seeds)} seeds", *(TITLES.get(name, name) for name in used)], rows)
+        means = {TITLES.get(name, name): spread(values[name], digits) if name in values else "" for name in used}
+        rows.append({"model": model, "text": test, f"score, {len(seeds)} seeds": title, **means})
+    return table_of(rows)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Sequence
 
 from fairseq_mega.lab.runs.results import read_result
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 from .layers import title
 from .numbers import by_subject, mebibytes, points_of
@@ -15,12 +15,11 @@ def memory(folder: Path, words: Sequence[str]) -> Table:
     (name,) = words
     result = read_result(folder / name)
     found, settings = by_subject(result["scores"], "N"), result["settings"]
-    models = [title(f"{model}-chunk", settings["chunk"]) for model in found]
     rows = []
     for size in points_of(found):
-        cells = []
-        for points in found.values():
+        cells = {}
+        for model, points in found.items():
             needed, alone = points[size]["memory_mib"], points[min(points)]["memory_mib"]
-            cells.append(f"{mebibytes(needed)} ({needed / alone:.2f})")
-        rows.append([str(size), f"{-(-settings['length'] // size):,}", *cells])
-    return Table(["processes", "tokens of each", *models], rows)
+            cells[title(f"{model}-chunk", settings["chunk"])] = f"{mebibytes(needed)} ({needed / alone:.2f})"
+        rows.append({"processes": str(size), "tokens of each": f"{-(-settings['length'] // size):,}", **cells})
+    return table_of(rows)

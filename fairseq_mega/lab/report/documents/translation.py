@@ -2,10 +2,10 @@
 
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Sequence
 
 from fairseq_mega.lab.runs.results import read_results
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 SCHEDULES = {"inverse_sqrt": "inverse square root", "linear_decay": "linear decay"}
 
@@ -24,7 +24,7 @@ def test_sets(folder: Path, words: Sequence[str]) -> Table:
         found.setdefault(result["label"], {})[result["settings"]["test"]] = result
     sets = sorted({test for tests in found.values() for test in tests})
     best = {test: max(tests[test]["scores"]["sacrebleu"] for tests in found.values() if test in tests) for test in sets}
-    rows: List[List[str]] = []
+    rows = []
     for label, tests in sorted(found.items(), key=lambda item: (item[0].startswith("mega"), item[0])):
         result = next(iter(tests.values()))
         command = result["command"]
@@ -32,10 +32,10 @@ def test_sets(folder: Path, words: Sequence[str]) -> Table:
         warmup = option_of(command, "--warmup-updates")
         rate = f"{float(option_of(command, '--lr')):g}, {schedule}, {warmup} warm-up updates"
         model = "MEGA" if label.startswith("mega") else "Transformer"
-        cells = []
+        cells = {}
         for test in sets:
             value = tests[test]["scores"]["sacrebleu"] if test in tests else None
             text = "" if value is None else f"{value:.1f}"
-            cells.append(f"**{text}**" if value == best[test] else text)
-        rows.append([f"{model}, seed {result['seed']}", rate, *cells])
-    return Table(["model", "learning rate", *sets], rows)
+            cells[test] = f"**{text}**" if value == best[test] else text
+        rows.append({"model": f"{model}, seed {result['seed']}", "learning rate": rate, **cells})
+    return table_of(rows)
