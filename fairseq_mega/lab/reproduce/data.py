@@ -7,7 +7,6 @@ from typing import Callable, List, NamedTuple, Sequence
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
-from .released import Step
 from .wishes import Wishes
 
 
@@ -24,13 +23,13 @@ class Data:
 
     Attributes:
         task: key of ``preflight.FILES`` for a classification task; of texts and translations the folder's name.
-        steps: names and commands that make it in a folder.
+        command: makes it in a folder; interrupted, it goes on when it is given again.
         check: raises a RecipeError where the folder is broken or the data can be neither found nor made.
         files: that fairseq reads, by their paths in the folder.
     """
 
     task: str
-    steps: Callable[[Path, Wishes], List[Step]]
+    command: Callable[[Path, Wishes], List[str]]
     check: Callable[[Path, Wishes], None]
     files: Sequence[str]
 

@@ -15,7 +15,7 @@ from fairseq_mega.lab.runs.commands import PYTHON
 
 from .data import Data
 from .image_folders import IMAGENET
-from .released import Step, check_released, is_released, released_steps
+from .released import check_released, is_released, released_options
 from .wishes import Wishes
 
 PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
@@ -27,18 +27,18 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
 
     released = not options  # a smaller or other form of a data set is generated
 
-    def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PREPARE, dataset, "--out", str(folder), *options]
+    def command(folder: Path, wishes: Wishes) -> List[str]:
+        words = [*PREPARE, dataset, "--out", str(folder), *options]
         if released and is_released(dataset, wishes):
-            return released_steps(folder, command, wishes)
+            return [*words, *released_options(folder, wishes)]
         if dataset in ("listops", "pathfinder32", "pathx"):
-            command += ["--workers", str(wishes.workers)]
+            words += ["--workers", str(wishes.workers)]
         if dataset == "speech-commands":
             scaling = [setting.text for setting in wishes.settings if setting.key == "task.sc_scaling"]
-            command += ["--scaling", *(scaling[-1:] or ["twice"])]
+            words += ["--scaling", *(scaling[-1:] or ["twice"])]
         if wishes.smoke:
-            command += ["--smoke", *made_up_options]
-        return [("prepare", command)]
+            words += ["--smoke", *made_up_options]
+        return words
 
     def check(folder: Path, wishes: Wishes) -> None:
         taken = released and is_released(dataset, wishes)
@@ -49,15 +49,15 @@ def classification(task: str, dataset: str, options: Sequence[str] = (), made_up
         except ValueError as error:
             raise RecipeError(str(error)) from error
 
-    return Data(task, steps, check, FILES[task])
+    return Data(task, command, check, FILES[task])
 
 
 def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> Data:
     """A text for language modelling, in ``folder/data-bin``; ``file`` is one of those that it is made of."""
 
-    def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PREPARE, dataset, "--out", str(folder), "--workers", str(wishes.workers), *options]
-        return [("prepare", [*command, *["--smoke"] * wishes.smoke])]
+    def command(folder: Path, wishes: Wishes) -> List[str]:
+        words = [*PREPARE, dataset, "--out", str(folder), "--workers", str(wishes.workers), *options]
+        return [*words, *["--smoke"] * wishes.smoke]
 
     def check(folder: Path, wishes: Wishes) -> None:
         if folder.exists() and not folder.is_dir():
@@ -66,34 +66,31 @@ def text(corpus: str, dataset: str, file: str, options: Sequence[str] = ()) -> D
         if not wishes.download and not wishes.smoke and not raw.exists():
             raise RecipeError(f"{raw} does not exist: put the text of {corpus} there, or leave --no-download out")
 
-    return Data(corpus, steps, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
+    return Data(corpus, command, check, ["data-bin/dict.txt", *(f"data-bin/{name}" for name in BINARISED)])
 
 
 def books() -> Data:
     """PG-19 as JSON lines, with its sentencepiece model."""
 
-    def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PREPARE, "pg19", "--out", str(folder)]
-        if wishes.smoke:
-            command += ["--smoke"]
-        return [("prepare", command)]
+    def command(folder: Path, wishes: Wishes) -> List[str]:
+        return [*PREPARE, "pg19", "--out", str(folder), *["--smoke"] * wishes.smoke]
 
     def check(folder: Path, wishes: Wishes) -> None:
         if not wishes.smoke and not wishes.download:
             raise RecipeError(f"{folder} holds no PG-19: make it with fairseq-mega-prepare pg19, see its --help")
 
-    return Data("pg19", steps, check, [*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE, WORDS_FILE])
+    return Data("pg19", command, check, [*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE, WORDS_FILE])
 
 
 def translations() -> Data:
     """WMT'16 English-German: one binarised folder serves both directions."""
 
-    def steps(folder: Path, wishes: Wishes) -> List[Step]:
-        command = [*PREPARE, "wmt16", "--out", str(folder), "--workers", str(wishes.workers)]
+    def command(folder: Path, wishes: Wishes) -> List[str]:
+        words = [*PREPARE, "wmt16", "--out", str(folder), "--workers", str(wishes.workers)]
         if wishes.smoke:
-            return [("prepare", [*command, "--smoke"])]
+            return [*words, "--smoke"]
         archives = [] if wishes.archives is None else ["--archives", str(wishes.archives)]
-        return [("prepare", [*command, *archives, *([] if wishes.download else ["--no-download"])])]
+        return [*words, *archives, *([] if wishes.download else ["--no-download"])]
 
     def check(folder: Path, wishes: Wishes) -> None:
         try:
@@ -108,7 +105,7 @@ def translations() -> Data:
 
     files = ["data-bin/dict.en.txt", "data-bin/dict.de.txt", "raw/newstest2014.en", "tokenized/newstest2014.de"]
     files += [f"data-bin/{split}.en-de.{side}.bin" for split in ("train", "valid", "test") for side in ("en", "de")]
-    return Data("wmt16", steps, check, files)
+    return Data("wmt16", command, check, files)
 
 
 class OwnExamples(Data):
@@ -133,7 +130,7 @@ def own(task: str, dataset: str) -> Data:
                 f"--out {folder}"
             )
 
-    return OwnExamples(task, classification(task, dataset).steps, check, FILES[task])
+    return OwnExamples(task, classification(task, dataset).command, check, FILES[task])
 
 
 DATASETS: Dict[str, Data] = {

@@ -13,7 +13,6 @@ from fairseq_mega.lab.runs.commands import PYTHON
 from fairseq_mega.lab.runs.fingerprints import digest
 
 from .data import Data, Examined
-from .released import Step
 from .wishes import Wishes
 
 
@@ -42,12 +41,12 @@ class ImageFolders(Data):
         return Examined(digest(counts), remarks)
 
 
-def steps(folder: Path, wishes: Wishes) -> List[Step]:
-    """Unpack the archives."""
-    command = [*PYTHON, "fairseq_mega.lab.prepare", "imagenet", "--out", str(folder)]
+def command(folder: Path, wishes: Wishes) -> List[str]:
+    """Return the command that unpacks the archives."""
+    words = [*PYTHON, "fairseq_mega.lab.prepare", "imagenet", "--out", str(folder)]
     if wishes.smoke:
-        return [("prepare", [*command, "--smoke"])]
-    return [("prepare", [*command, "--archives", str(archives_of(folder, wishes))])]
+        return [*words, "--smoke"]
+    return [*words, "--archives", str(archives_of(folder, wishes))]
 
 
 def check(folder: Path, wishes: Wishes) -> None:
@@ -67,4 +66,4 @@ def archives_of(folder: Path, wishes: Wishes) -> Path:
     return wishes.archives or folder.parent / "archives"
 
 
-IMAGENET = ImageFolders("imagenet", steps, check, [])
+IMAGENET = ImageFolders("imagenet", command, check, [])

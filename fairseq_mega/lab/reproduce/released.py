@@ -3,14 +3,13 @@
 import importlib.util
 import json
 from pathlib import Path
-from typing import List, Tuple
+from typing import List
 
 from fairseq_mega.lab.prepare.lra_archive import FOLDERS, TABLES, URL
 from fairseq_mega.lab.recipes.recipe import RecipeError
 
 from .wishes import Wishes
 
-Step = Tuple[str, List[str]]
 GENERATED_TOO = ("listops", "pathfinder32", "pathx")  # which have another folder for the released ones
 ARCHIVE = URL.rpartition("/")[2]
 
@@ -30,15 +29,10 @@ def archives_of(folder: Path, wishes: Wishes) -> Path:
     return wishes.archives or folder.parent / "archives"
 
 
-def released_steps(folder: Path, prepare: List[str], wishes: Wishes) -> List[Step]:
-    """Make the data set of the archive's files.
-
-    Args:
-        prepare: command that generates it.
-    """
+def released_options(folder: Path, wishes: Wishes) -> List[str]:
+    """Return the options of the command that generates a data set which make it of the archive's files."""
     no_download = [] if wishes.download else ["--no-download"]
-    released = ["--released", "--archives", str(archives_of(folder, wishes)), *no_download]
-    return [("prepare", [*prepare, *released])]
+    return ["--released", "--archives", str(archives_of(folder, wishes)), *no_download]
 
 
 def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:

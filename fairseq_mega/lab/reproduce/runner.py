@@ -150,14 +150,7 @@ def prepare(name: str, folder: Path, wishes: Wishes, run_command: Execute = exec
     with made_by_one(folder):
         if not data.is_there(folder):
             say(f"{folder} holds no data: making those of {name}")
-            state = folder.parent / f".{folder.name}"
-            for title, words in data.steps(folder, wishes):
-                stage(
-                    state,
-                    title,
-                    lambda words=words: run_command(words, state / "prepare.log", {}),  # type: ignore[misc]
-                    f"{name}.{title}",
-                )
+            run_command(data.command(folder, wishes), folder.parent / f".{folder.name}" / "prepare.log", {})
         found = data.examine(folder)
         for remark in () if wishes.smoke else found.remarks:
             say(remark)
