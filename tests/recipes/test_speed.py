@@ -9,6 +9,8 @@ import torch
 from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.report.papers import PAPER_TABLES
+from fairseq_mega.lab.reproduce import tables
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations_measured
 from fairseq_mega.lab.reproduce.evaluating import results_of, speed
@@ -100,3 +102,16 @@ def test_the_list_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().out.splitlines()[1:-1]
     assert [line.split()[0] for line in lines] == [recipe.name for recipe in RECIPES] and len(lines) == 6
     assert all("not begun" in line and " plot " in line for line in lines)
+
+
+def test_speed_beside_a_table_is_measured_with_the_recipes_that_it_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MEGA's Table 2 has the speed of trainings on Text."""
+    columns, commands = PAPER_TABLES["table2"].speed, []
+    assert columns is not None
+    monkeypatch.setattr(tables, "execute", lambda words, *others: commands.append(words))
+    for name, measured in (("listops/mega", 0), ("text/mega_chunk", 1), ("text/mega", 1)):
+        tables.speed(columns, Wishes(tmp_path), find(f"mega/table2/{name}"), left_out=False)
+        assert len(commands) == measured
+    assert commands[0][-5:] == ["4096", "--json", str(tmp_path / "speed.json"), "--device", "cpu"]

@@ -17,7 +17,7 @@ from fairseq_mega.lab.report.lra_cells import (
     run_table,
     speech_rows,
 )
-from fairseq_mega.lab.report.paper_table import PaperTable, Rows
+from fairseq_mega.lab.report.paper_table import PaperTable, Rows, SpeedColumns
 from fairseq_mega.lab.runs.report import add_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import read_result
 
@@ -191,6 +191,7 @@ TABLE2 = PaperTable(
     {**BASELINES, **SPEED_NAMES},
     table2_rows,
     {title: recipe.values_from for title, model in BASELINES.items() for recipe in find(f"mega/table2/text/{model}")},
+    speed=SpeedColumns({"task": "text"}, ["lra-speed", "--length", "4096"]),
     add_options=add_speed,
     run=partial(run, runs=table2_runs, settings=["speed"]),
 )

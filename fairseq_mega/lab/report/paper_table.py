@@ -2,7 +2,7 @@
 
 import argparse
 from dataclasses import dataclass, field
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.published import row_title
 from fairseq_mega.lab.runs.report import Report, add_results, benchmark_read, given_results, show, warn_of_smoke
@@ -25,6 +25,13 @@ def print_table(table: "PaperTable", options: argparse.Namespace) -> None:
     warn_of_smoke(options)
 
 
+class SpeedColumns(NamedTuple):
+    """Columns of training speed and memory: the cells of the recipes that they are of, and the benchmark's words."""
+
+    cell: Mapping[str, Any]
+    benchmark: Sequence[str]
+
+
 @dataclass(frozen=True)
 class PaperTable:
     """A table of a paper.
@@ -40,6 +47,7 @@ class PaperTable:
         measured: makes the rows under a trained one, from the results and what ``trained`` has for it.
         values_from: rows to the paper that the values are of, where it is another one.
         notes: lines below the table.
+        speed: columns that a benchmark fills, whose result file the option --speed names.
         add_options: adds the options of its report.
         run: prints it.
     """
@@ -53,6 +61,7 @@ class PaperTable:
     measured: Callable[..., Rows]
     values_from: Mapping[str, str] = field(default_factory=dict)
     notes: Tuple[str, ...] = ()
+    speed: Optional[SpeedColumns] = None
     add_options: Callable[[argparse.ArgumentParser], None] = add_results
     run: "Callable[[PaperTable, argparse.Namespace], None]" = print_table
 

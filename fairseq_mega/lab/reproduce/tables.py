@@ -10,6 +10,8 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.recipes.smoke import shrink_evaluation
 from fairseq_mega.lab.report.command import REPORTS
 from fairseq_mega.lab.report.command import main as report
+from fairseq_mega.lab.report.paper_table import SpeedColumns
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.commands import PYTHON, execute
 from fairseq_mega.lab.runs.stages import stage
 
@@ -53,8 +55,9 @@ def print_report(runs: Sequence[Run], options: argparse.Namespace, wishes: Wishe
     chunks = [run.recipe.cell["chunk"] for run in runs if "model.encoder_chunk_size" in wishes.settings_of(run.recipe)]
     if chunks:
         known["--chunk"] = chunks[0]
-    if "--speed" in options_of(recipe.report):
-        known.update(speed(wishes, [run.recipe for run in runs], options.no_speed))
+    columns = PAPER_TABLES[recipe.report].speed if recipe.report in PAPER_TABLES else None
+    if columns is not None:
+        known.update(speed(columns, wishes, [run.recipe for run in runs], options.no_speed))
     smoke = ["--smoke"] if wishes.smoke and "--smoke" in options_of(recipe.report) else []
     return report([recipe.report, str(table_folder(runs, wishes)), *smoke, *taken(recipe.report, known)])
 
@@ -101,12 +104,13 @@ def draws_one_model(recipe: Recipe) -> bool:
     return is_drawn(recipe) and "--label" in options_of(recipe.report)
 
 
-def speed(wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
-    """Measure training speed and memory on 4K tokens beside the Transformer's, if Text is among the tasks."""
+def speed(columns: SpeedColumns, wishes: Wishes, recipes: Sequence[Recipe], left_out: bool) -> Dict[str, Path]:
+    """Measure training speed and memory for a table, if a recipe that they are of is among those that are run."""
     result = wishes.out / "speed.json"
-    if any(recipe.cell["task"] == "text" for recipe in recipes) and not left_out and not wishes.smoke:
+    own = any(columns.cell.items() <= recipe.cell.items() for recipe in recipes)
+    if own and not left_out and not wishes.smoke:
         where = "cuda" if wishes.gpus else "cpu"
-        words = [*PYTHON, "fairseq_mega.lab.benchmarks", "lra-speed", "--length", "4096", "--json", str(result)]
+        words = [*PYTHON, "fairseq_mega.lab.benchmarks", *columns.benchmark, "--json", str(result)]
         nothing: Dict[str, str] = {}
         log = wishes.out / "speed.log"
         stage(wishes.out, f"speed.{where}", lambda: execute([*words, "--device", where], log, nothing))
