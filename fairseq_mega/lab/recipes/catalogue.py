@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
-from .recipe import FOLDER, PARTS, Recipe, RecipeError, load
+from .recipe import FOLDER, PARTS, PRESETS, Recipe, RecipeError, load
 
 ORDER = (  # of tasks and models in the paper's tables; others follow by their numbers and names
     *("listops", "text", "retrieval", "image", "pathfinder", "pathx", "wikitext103", "enwik8", "en-de", "de-en"),
@@ -32,7 +32,8 @@ def place(path: Path) -> List[Tuple[int, int, str]]:
 @lru_cache(maxsize=None)
 def catalogue() -> Dict[str, Recipe]:
     """Every recipe of the package by its name, in the order of the tables."""
-    paths = sorted((path for path in FOLDER.rglob("*.yaml") if path.parent not in (FOLDER, FOLDER / PARTS)), key=place)
+    folders = [FOLDER, FOLDER / PARTS, FOLDER / PRESETS]
+    paths = sorted((path for path in FOLDER.rglob("*.yaml") if path.parent not in folders), key=place)
     return {recipe.name: recipe for recipe in map(load, paths)}
 
 

@@ -2,7 +2,8 @@
 
 Below ``recipe`` stands what fairseq does not know: which number it is, what the paper found, how it is evaluated. All
 other groups are fairseq's, with every option that is not at fairseq's own default. A file holds what differs from the
-files that its ``defaults`` name, as hydra merges them: tables entry by entry, the later file first.
+files that its ``defaults`` name, as hydra merges them: tables entry by entry, the later file first. One of these files
+is the preset of its model.
 """
 
 import re
@@ -23,6 +24,7 @@ FAIRSEQ = "fairseq"  # the file with fairseq's own defaults, which ours need not
 HYDRA = {"run": {"dir": "."}, "output_subdir": None}  # without it fairseq-hydra-train works in a folder of its own
 LINE = 120  # characters of a line that is printed
 PARTS = "base"  # folder of files that several recipes share
+PRESETS = "model"  # group of fairseq, and link to the folder of the presets, where hydra finds them
 EVALUATIONS = (
     *("classifier", "images", "language-model", "translation"),
     "script",  # trains and evaluates by itself
@@ -45,7 +47,7 @@ class Recipe:
         cell: the settings that tell it from the other numbers of the report.
         source: where its settings are published.
         paper: metrics to the paper's values; empty, or null in the file, where the paper has a plot only.
-        preset: architecture whose values its model repeats or revises.
+        preset: architecture whose values its model has or revises; the one that ``defaults`` name is not said again.
         seeds: of the trainings whose mean the number is.
         machine: what the paper's authors trained on.
         precision: what they computed with, where it is known.
@@ -114,14 +116,17 @@ def _merged(path: Path, within: Tuple[Path, ...]) -> Dict[str, Any]:
     if not isinstance(inherited, list) or inherited[-1:] != ["_self_"]:
         raise RecipeError(f"{path}: 'defaults' is {inherited}: give a list of files that ends with _self_")
     for entry in inherited[:-1]:
-        name = re.fullmatch(r"/([\w/.-]+)@_global_", str(entry))
+        name = re.fullmatch(rf"/([\w/.-]+)@_global_|/{PRESETS}/(?P<preset>[\w.-]+)@{PRESETS}", str(entry))
         if name is None:
-            raise RecipeError(f"{path}: 'defaults' has {entry!r}: give /NAME@_global_, a file of {FOLDER}")
-        parent = FOLDER / f"{name[1]}.yaml"
+            either = f"/NAME@_global_, a file of {FOLDER}, or /{PRESETS}/PRESET@{PRESETS}"
+            raise RecipeError(f"{path}: 'defaults' has {entry!r}: give {either}")
+        parent = FOLDER / (f"{PRESETS}/{name['preset']}.yaml" if name["preset"] else f"{name[1]}.yaml")
         if parent in within or not parent.is_file():
             problem = "inherits from itself" if parent in within else f"does not exist in {FOLDER}"
             raise RecipeError(f"{path}: 'defaults' has {entry}: this {problem}")
-        if name[1] != FAIRSEQ:
+        if name["preset"]:
+            result = merge(result, {"recipe": {"preset": name["preset"]}, "model": _read(parent)})
+        elif name[1] != FAIRSEQ:
             result = merge(result, _merged(parent, (*within, parent)))
     return merge(result, found)
 
