@@ -21,6 +21,7 @@ from fairseq_mega.lab.report.documents import (
     shared_sequences,
 )
 from fairseq_mega.lab.report.language_models import BENCHMARK
+from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.ops.common import native
 from tests.support.helpers import REPOSITORY
@@ -33,7 +34,7 @@ def test_the_tables_of_this_repository() -> None:
     assert filling.differences(REPOSITORY) == []
     assert pictures.outdated(REPOSITORY) == [] and len(list(pictures.drawn(REPOSITORY))) == 1
     used = {place.call.name for place in filling.places_of(REPOSITORY)}
-    assert used == set(registry.TABLES)
+    assert set(registry.TABLES) - used <= {f"paper-{name}" for name in PAPER_TABLES}
 
 
 def made_by_hand(text: str) -> List[str]:
