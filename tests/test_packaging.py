@@ -96,6 +96,12 @@ def test_presets_in_the_wheel_are_read(site: Path, tmp_path: Path) -> None:
     assert Path(folder) == site / "fairseq_mega" / "presets" / "model" and "'decoder_layers': 2" in options
 
 
+def test_recipes_in_the_wheel_find_their_presets(site: Path, tmp_path: Path) -> None:
+    program = "from fairseq_mega.lab.recipes.catalogue import find; print(find('mega/table2/text/mega')[0].preset)"
+    assert run(sys.executable, "-B", "-c", program, cwd=tmp_path, path=site).strip() == "mega_lra_imdb"
+    assert (site / "fairseq_mega" / "lab" / "recipes" / "model" / "mega_lra_imdb.yaml").is_file()
+
+
 def build_without_compiler(sources: Path, folder: Path, build: str) -> "subprocess.CompletedProcess[str]":
     missing = {"CC": "/nonexistent", "CXX": "/nonexistent", "FAIRSEQ_MEGA_BUILD": build}
     folders = ["--build-lib", str(folder), "--build-temp", str(folder / "temp")]
