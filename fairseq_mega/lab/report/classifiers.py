@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
         where = ", ".join(map(str, options.results))
         raise ResultError(f"no result of {options.benchmark} in {where}: run scripts/compare_classifiers.sh")
     show(options, [table_of(list(map(row, results)))])
-    warn_of_smoke(argparse.Namespace(smoke=options.benchmark.endswith("-smoke")))
+    warn_of_smoke(options.benchmark.endswith("-smoke"))
     if options.plot:
         plot(results, options.plot)
 

@@ -53,7 +53,7 @@ def run(table: PaperTable, options: argparse.Namespace, script: str) -> None:
     if any(map(incomparable, results)):
         notes.append("* fewer updates than in the paper, or other images: not comparable with the paper's numbers")
     show(options, [table.of(results)], results, notes)
-    warn_of_smoke(options)
+    warn_of_smoke(options.smoke)
 
 
 # MEGA (Ma et al., ICLR 2023), Table 6: parameters and top-1 accuracy.

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     if not results:
         raise ValueError(f"{options.results} holds no result of {options.benchmark!r}")
     show(options, [table(results)])
-    warn_of_smoke(argparse.Namespace(smoke=options.benchmark.endswith("-smoke")))
+    warn_of_smoke(options.benchmark.endswith("-smoke"))
 
 
 REPORT = Report("Print the scores of language models over contexts and chunks.", add_options, run)

@@ -28,6 +28,6 @@ def figure_report(description: str, draw: Draw, chunk_help: str) -> Report:
     def run(options: argparse.Namespace) -> None:
         lines, used = draw(given_results(options, BENCHMARK), options.chunk, options.output)
         print("\n".join([*lines, *run_lines(used), *notes(used), f"plot: {options.output}"]))
-        warn_of_smoke(options)
+        warn_of_smoke(options.smoke)
 
     return Report(description, add_options, run)

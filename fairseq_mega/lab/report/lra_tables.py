@@ -161,7 +161,7 @@ def run(
     print("paper: mean of 5 seeds; measured: test accuracy of the checkpoint of best validation accuracy")
     if any(row[0].endswith("quoted") for row in tables[0].rows):
         print("quoted: from the paper; no recipe trains this row")
-    warn_of_smoke(options)
+    warn_of_smoke(options.smoke)
     for note in table.notes:
         print(note)
 

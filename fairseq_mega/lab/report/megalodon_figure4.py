@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
     show(options, [table(results)], results)
     plot(results, options.output)
     print(f"plot: {options.output}")
-    warn_of_smoke(options, "tiny models")
+    warn_of_smoke(options.smoke, "tiny models")
 
 
 REPORT = Report("Plot MEGALODON's Figure 4: training speed over the context.", add_options, run)

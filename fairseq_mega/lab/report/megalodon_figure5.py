@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     show(options, [Table(["MEGALODON, Figure 5, context", "test perplexity"], rows)], results)
     axes = {"xlabel": "context (tokens)", "ylabel": "test perplexity", "xscale": "log"}
     draw_panels([Panel([Line(points, style={"marker": "o"})], axes)], options.output, (6, 4))
-    warn_of_smoke(options)
+    warn_of_smoke(options.smoke)
 
 
 REPORT = Report("Plot MEGALODON's Figure 5: perplexity over the context.", add_options, run)

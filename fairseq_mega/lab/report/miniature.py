@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
-from fairseq_mega.lab.runs.report import Report, add_results, show
+from fairseq_mega.lab.runs.report import Report, add_results, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError, read_results
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -83,8 +83,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the table."""
     results = results_in(options.results)
     show(options, [table(results)], (), notes(results))
-    if any(result["settings"]["data"] == "made up" for result in results):
-        print("SMOKE RUN on made-up data: these numbers mean nothing")
+    warn_of_smoke(any(result["settings"]["data"] == "made up" for result in results))
 
 
 REPORT = Report("Print the Long Range Arena in miniature.", add_options, run)

@@ -22,7 +22,7 @@ def print_table(table: "PaperTable", options: argparse.Namespace) -> None:
     """Print a table, its notes, and where the results in it come from."""
     results = table.read(options)
     show(options, [table.of(results)], results, table.notes)
-    warn_of_smoke(options)
+    warn_of_smoke(options.smoke)
 
 
 class SpeedColumns(NamedTuple):

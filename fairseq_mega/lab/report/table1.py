@@ -72,7 +72,7 @@ def run(table: PaperTable, options: argparse.Namespace) -> None:
     if any(shortened(result) for result in results if result["benchmark"].startswith(BENCHMARK)):
         notes.append("* fewer updates than in the paper: not comparable with the paper's numbers")
     show(options, [table.of(results)], results, notes)
-    warn_of_smoke(options)
+    warn_of_smoke(options.smoke)
 
 
 TABLE1 = PaperTable(

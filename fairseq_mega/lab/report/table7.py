@@ -62,7 +62,7 @@ def run(table: PaperTable, options: argparse.Namespace) -> None:
         f"paper: mean of 5 seeds; measured: seeds {', '.join(map(str, seeds))}; "
         f"{results[0]['examples']} sentences; tokenised = compounds split"
     )
-    warn_of_smoke(options, "invented text")
+    warn_of_smoke(options.smoke, "invented text")
 
 
 # MEGA (Ma et al., ICLR 2023), Table 7: mean of 5 seeds.

@@ -51,9 +51,9 @@ def benchmark_read(options: argparse.Namespace, benchmark: str) -> str:
     return benchmark + ("-smoke" if options.smoke else "")
 
 
-def warn_of_smoke(options: argparse.Namespace, data: str = "made-up data") -> None:
+def warn_of_smoke(smoke: bool, data: str = "made-up data") -> None:
     """Say below the numbers of a --smoke run that they mean nothing."""
-    if options.smoke:
+    if smoke:
         print(f"SMOKE RUN on {data}: these numbers mean nothing")
 
 
