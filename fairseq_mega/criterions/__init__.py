@@ -4,6 +4,4 @@ from fairseq_mega.compat.patches.imports import import_fairseq
 
 import_fairseq()
 
-from . import adaptive_loss, cross_entropy, lra_cross_entropy  # noqa: E402
-
-__all__ = ["adaptive_loss", "cross_entropy", "lra_cross_entropy"]
+from . import adaptive_loss, cross_entropy, lra_cross_entropy  # noqa: E402, F401

@@ -4,7 +4,7 @@ from fairseq_mega.compat.patches.imports import import_fairseq
 
 import_fairseq()
 
-from . import (  # noqa: E402
+from . import (  # noqa: E402, F401
     llama_lm,
     mega,
     mega_classifier,
@@ -21,18 +21,3 @@ from . import (  # noqa: E402
 from .presets import register_presets  # noqa: E402
 
 register_presets()
-
-__all__ = [
-    "llama_lm",
-    "mega",
-    "mega_classifier",
-    "mega_image",
-    "mega_lm",
-    "mega_masked_lm",
-    "megalodon_classifier",
-    "megalodon_image",
-    "megalodon_lm",
-    "s4d_classifier",
-    "transformer_classifier",
-    "vit_image",
-]

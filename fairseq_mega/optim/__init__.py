@@ -4,6 +4,4 @@ from fairseq_mega.compat.patches.imports import import_fairseq
 
 import_fairseq()
 
-from . import adam_selective_decay, epoch_cosine, linear_decay, timed_decay  # noqa: E402
-
-__all__ = ["adam_selective_decay", "epoch_cosine", "linear_decay", "timed_decay"]
+from . import adam_selective_decay, epoch_cosine, linear_decay, timed_decay  # noqa: E402, F401

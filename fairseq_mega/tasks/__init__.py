@@ -7,7 +7,7 @@ import_fairseq()
 from fairseq_mega.compat.patches.interactive import clean_as_in_training  # noqa: E402
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder, steps_of_model  # noqa: E402
 
-from . import (  # noqa: E402
+from . import (  # noqa: E402, F401
     image_classification,
     lra_image,
     lra_text,
@@ -17,12 +17,3 @@ from . import (  # noqa: E402
 )
 
 clean_as_in_training(clean, steps_of_model, steps_of_folder)
-
-__all__ = [
-    "image_classification",
-    "lra_image",
-    "lra_text",
-    "mega_language_modeling",
-    "megalodon_pretrain",
-    "speech_commands",
-]
