@@ -13,6 +13,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.commands import PYTHON, environment, run_command
 
 PREPROCESS = [*PYTHON, "fairseq_cli.preprocess"]
+FILES = ("dict.txt", *(f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx")))  # of a folder
 SCAN_TOKENS = 1 << 22
 EVERY = 15.0  # seconds between signs of life
 

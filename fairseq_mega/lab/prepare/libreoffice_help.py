@@ -1,9 +1,15 @@
 """The pages of the LibreOffice help, from packages of Debian, as paragraphs of text."""
 
+import argparse
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from fairseq_mega.lab.prepare.checksums import Records
+from fairseq_mega.lab.prepare.debian import obtain_packages
+from fairseq_mega.lab.prepare.shared_options import exactly_one
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
 HELP = Path("usr/share/libreoffice/help")
@@ -19,10 +25,29 @@ _VOID_TAGS = frozenset(
 )
 
 
-def check_unpacked(packages: Optional[Path]) -> None:
-    """Raise ValueError where a folder that was given holds no unpacked packages."""
-    if packages is not None and not (packages / HELP).is_dir():
-        raise ValueError(f"--packages {packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+def add_packages(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the packages' copies."""
+    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")
+    parser.add_argument("--packages", type=Path, metavar="DIR", help="folder that they are unpacked in (holds usr/)")
+
+
+def check_packages(args: argparse.Namespace) -> None:
+    """Raise ValueError where two sources are given, or a folder that holds no unpacked packages."""
+    exactly_one(args, "--deb", "--packages")
+    if args.packages is not None and not (args.packages / HELP).is_dir():
+        raise ValueError(f"--packages {args.packages}: {HELP} is not there; unpack with dpkg-deb -x PACKAGE.deb DIR")
+
+
+def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:
+    """Return the folder that packages are unpacked in, and their entries in SOURCE.json.
+
+    Raises:
+        DownloadError: when one cannot be had.
+    """
+    if args.packages is not None:
+        return args.packages, {}
+    folder = work.scratch / "packages"
+    return folder, obtain_packages(names, args.deb, work.raw, folder)
 
 
 class _Node:

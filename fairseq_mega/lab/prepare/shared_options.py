@@ -54,6 +54,11 @@ def parse_limit(text: str) -> List[int]:
     return values * 3 if len(values) == 1 else values
 
 
+def add_archive(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add --archive, for a published archive of this name."""
+    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {name}, not downloaded")
+
+
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add --limit."""
     parser.add_argument(

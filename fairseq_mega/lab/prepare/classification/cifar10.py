@@ -16,7 +16,7 @@ from fairseq_mega.lab.prepare.classification.image_output import ImageSplit, wri
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.download import DownloadError
-from fairseq_mega.lab.prepare.shared_options import add_limit, exactly_one, need_files
+from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one, need_files
 from fairseq_mega.lab.prepare.unpacking import DAMAGE, check_zip
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -36,7 +36,7 @@ airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Image."""
-    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {ARCHIVE.name}, not downloaded")
+    add_archive(parser, ARCHIVE.name)
     for split in ("train", "test"):
         parser.add_argument(
             f"--npz-{split}",

@@ -7,12 +7,19 @@ from typing import Dict, List, Tuple
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.checksums import Records
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import LABELLED, Dataset, Report
-from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.libreoffice_help import HELP, PACKAGES, UNPACKED, check_unpacked, pages_of, read_page
+from fairseq_mega.lab.prepare.libreoffice_help import (
+    HELP,
+    PACKAGES,
+    UNPACKED,
+    add_packages,
+    check_packages,
+    pages_of,
+    read_page,
+    unpacked,
+)
 from fairseq_mega.lab.prepare.progress import Progress
 from fairseq_mega.lab.prepare.shared_options import (
     add_length,
@@ -20,7 +27,6 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_seed,
     check_length,
     check_seed,
-    exactly_one,
 )
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -43,17 +49,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", choices=("class", "retrieval"), required=True, help="the meaning of the labels")
     add_seed(parser, "splits")
     add_length(parser)
-    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")
-    parser.add_argument("--packages", type=Path, metavar="DIR", help="folder that they are unpacked in (holds usr/)")
+    add_packages(parser)
     add_limit(parser)
 
 
 def check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together."""
-    exactly_one(args, "--deb", "--packages")
+    check_packages(args)
     check_length(args)
     check_seed(args)
-    check_unpacked(args.packages)
 
 
 def read_pages(root: Path, language: str) -> Pages:
@@ -117,11 +121,7 @@ def retrieval_examples(source: Pages, target: Pages, seed: int) -> Dict[str, Pai
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the pages, make the examples and write them."""
     languages = list(PACKAGES)[: 1 if args.task == "class" else 2]
-    inputs: Records = {}
-    root = args.packages
-    if root is None:
-        root = work.scratch
-        inputs = obtain_packages([PACKAGES[language] for language in languages], args.deb, work.raw, root)
+    root, inputs = unpacked(args, work, [PACKAGES[language] for language in languages])
     pages = [read_pages(root, language) for language in languages]
     if args.task == "class":
         parts = class_examples(pages[0], args.seed)

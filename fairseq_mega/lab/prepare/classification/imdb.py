@@ -13,7 +13,14 @@ from fairseq_mega.lab.prepare.classification import toy_data
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit
 from fairseq_mega.lab.prepare.classification.text_output import BYTE_SYMBOLS, byte_note, byte_split, write_text_task
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
-from fairseq_mega.lab.prepare.shared_options import add_length, add_limit, check_length, exactly_one, need_files
+from fairseq_mega.lab.prepare.shared_options import (
+    add_archive,
+    add_length,
+    add_limit,
+    check_length,
+    exactly_one,
+    need_files,
+)
 from fairseq_mega.lab.prepare.text_files import read_table
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
@@ -33,7 +40,7 @@ Every UTF-8 byte is a symbol, and of every review the first 4000 are taken."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Text."""
-    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {ARCHIVE.name}, not downloaded")
+    add_archive(parser, ARCHIVE.name)
     for split in ("train", "test"):
         parser.add_argument(
             f"--tsv-{split}",

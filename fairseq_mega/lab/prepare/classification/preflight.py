@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Dict, List
 
+from fairseq_mega.lab.prepare.binarised import FILES as BINARISED
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import UNFINISHED
 
 
 def binarised(*folders: str) -> List[str]:
     """Files of texts and labels that fairseq-preprocess made."""
-    names = ["dict.txt", *(f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx"))]
-    return [f"{folder}/{name}" for folder in folders for name in names]
+    return [f"{folder}/{name}" for folder in folders for name in BINARISED]
 
 
 TEXTS = binarised("src-bin", "label-bin")

@@ -19,7 +19,7 @@ from fairseq_mega.lab.prepare.classification.sound_files import RATE, WAVES, rea
 from fairseq_mega.lab.prepare.classification.subsets import limited, note_on_limit
 from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_limit, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_archive, add_limit, exactly_one
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
 
@@ -48,7 +48,7 @@ near 1."""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Speech Commands."""
-    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {ARCHIVE.name}, not downloaded")
+    add_archive(parser, ARCHIVE.name)
     parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of the unpacked archive: WORD/NAME.wav")
     parser.add_argument("--any-count", action="store_true", help=f"accept another number of clips than {CLIPS}")
     parser.add_argument(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
-from fairseq_mega.lab.prepare.binarised import binarised_counts
+from fairseq_mega.lab.prepare.binarised import FILES, binarised_counts
 from fairseq_mega.lab.prepare.language_modeling.published import Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS
 from fairseq_mega.lab.prepare.progress import say
@@ -45,7 +45,7 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     """
     from fairseq.data import Dictionary
 
-    for name in ("dict.txt", *(f"{split}.{kind}" for split in SPLITS for kind in ("bin", "idx"))):
+    for name in FILES:
         if not (data / name).is_file():
             raise FileNotFoundError(f"{data / name} does not exist; binarise the text again")
     dictionary = Dictionary.load(str(data / "dict.txt"))

@@ -11,10 +11,9 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
-from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, check_unpacked
+from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, exactly_one
+from fairseq_mega.lab.prepare.shared_options import add_workers, at_least
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
@@ -185,28 +184,17 @@ def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 def add_help(parser: argparse.ArgumentParser) -> None:
     """Add the options of the help pages."""
-    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")
-    parser.add_argument("--packages", type=Path, metavar="DIR", help="folder that they are unpacked in (holds usr/)")
+    add_packages(parser)
     for side, usual in (("source", "en-US"), ("target", "de")):
         folder = f"folder of the {side} language in the packages (default: %(default)s)"
         parser.add_argument(f"--{side}-folder", default=usual, metavar="NAME", help=folder)
     add_shared(parser, source="en", target="de")
 
 
-def check_help(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
-    exactly_one(args, "--deb", "--packages")
-    check_unpacked(args.packages)
-
-
 def make_help(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Make data of the pages that both languages have."""
     folders = (args.source_folder, args.target_folder)
-    packages, inputs = args.packages, {}
-    if packages is None:
-        packages = work.scratch / "packages"
-        names = [f"libreoffice-help-{folder.lower()}" for folder in folders]
-        inputs = obtain_packages(names, args.deb, work.raw, packages)
+    packages, inputs = unpacked(args, work, [f"libreoffice-help-{folder.lower()}" for folder in folders])
     languages = (args.source_lang, args.target_lang)
     write = partial(write_help_pairs, packages, languages=languages, folders=folders, limit=args.limit)
     report = write_data(args, work, write, "LibreOffice help")
@@ -231,7 +219,7 @@ DATASETS = (
         "LibreOffice help, from Debian packages",
         PAGES,
         add_help,
-        check_help,
+        check_packages,
         make_help,
         members=UNPACKED,
     ),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
 
+from fairseq_mega.data.text_cleaning import SENTENCES, clean
+
 
 class Pair(NamedTuple):
     """A source text and its translation."""
@@ -30,8 +32,6 @@ LEARNT_RULES = replace(HELP_RULES, min_source_words=1)  # for training, the shor
 
 def clean_text(text: str) -> str:
     """Compose characters (NFC), remove control and invisible ones, and make white space single spaces."""
-    from fairseq_mega.data.text_cleaning import SENTENCES, clean  # needs fairseq, which options are read without
-
     return clean(text, SENTENCES)
 
 
