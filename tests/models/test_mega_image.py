@@ -1,20 +1,11 @@
 """MEGA's image classifiers: sizes, options, errors, and what their parts do."""
 
-import re
-from argparse import Namespace
-
 import pytest
 import torch
 
 from fairseq_mega.compat.patches.undecayed import is_undecayed
 from fairseq_mega.convert.tensors import publish_state_dict
-from fairseq_mega.models.mega_image import MegaImageModel
-from fairseq_mega.modules.dropout import StochasticDepth
 from tests.support.tiny_images import build
-
-
-def images(count=2, size=12):
-    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize(
@@ -25,51 +16,6 @@ def test_published_sizes(arch, total, layer):
         model = build(arch)
     assert sum(parameter.numel() for parameter in model.parameters()) == total
     assert sum(parameter.numel() for parameter in model.encoder.layers[0].parameters()) == layer
-
-
-def test_the_defaults_are_the_base_model():
-    with torch.device("meta"):
-        free, base = MegaImageModel.build_model(Namespace()), build("mega_image_base")
-    ours, theirs = ([line for line in str(model).splitlines() if "(stoch" not in line] for model in (free, base))
-    assert ours == theirs and "shift=True" in str(free)
-    for model, most in ((free, 0.2), (base, 0.3)):
-        rates = [part.p for part in model.modules() if isinstance(part, StochasticDepth)]
-        assert rates[::2] == rates[1::2] == pytest.approx([most * index / 11 for index in range(12)])
-
-
-def test_each_parameter_learns_and_each_patch_counts():
-    model = build(drop_path=0.5)
-    batch = images(4).requires_grad_()
-    logits = model(batch)
-    assert logits.shape == (4, 5)
-    logits.square().sum().backward()
-    assert all(torch.isfinite(p.grad).all() and p.grad.abs().max() > 0 for p in model.parameters())
-    assert batch.grad.abs().amin() > 0
-
-
-def test_stochastic_depth_is_for_training():
-    plain, deep = build(drop_path=0.0), build(drop_path=0.9)
-    assert plain.train()(images()).equal(plain.eval()(images()))
-    assert deep.eval()(images()).equal(plain(images()))
-    outputs = [deep.train()(images()) for _ in range(20)]
-    assert len({tuple(output.flatten().tolist()) for output in outputs}) > 1
-
-
-def test_recomputing_layers_changes_nothing():
-    found = []
-    for recomputed in (False, True):
-        model = build(checkpoint_activations=recomputed, drop_path=0.0).double()
-        model(images().double()).square().sum().backward()
-        found.append([parameter.grad for parameter in model.parameters()])
-    for plain, again in zip(*found):
-        torch.testing.assert_close(again, plain)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 13, 12), (2, 3, 8, 8), (2, 1, 12, 12), (3, 12, 12)])
-def test_other_shapes_are_refused(shape):
-    message = f"input of shape {shape}: this model reads images (batch, 3, 12, 12), see --image-size; resize or crop"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        build()(torch.zeros(shape))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,14 @@ TINY = {
 }
 
 
+VIT = {  # of timm, which has neither of MEGA's widths
+    **{name: TINY[name] for name in ("encoder_embed_dim", "encoder_ffn_embed_dim", "image_size", "patch_size")},
+    "encoder_attention_heads": 2,
+    "encoder_layers": 2,
+    "image_class_num": TINY["image_class_num"],
+}
+
+
 def write(folder: Path, size: int = SIZE) -> Path:
     draw = np.random.default_rng(3)
     for name in ("input", "label"):
@@ -58,7 +66,8 @@ def write_files(folder: Path, counts=None, size: int = 12) -> Path:
 
 def build(arch="mega_image", seed=0, **options):
     torch.manual_seed(seed)
-    values = Namespace(**{**(TINY if arch in ("mega_image", "megalodon_image") else {}), **options})
+    tiny = {"mega_image": TINY, "megalodon_image": TINY, "vit_image": VIT}
+    values = Namespace(**{**tiny.get(arch, {}), **options})
     if arch in ARCH_CONFIG_REGISTRY:
         ARCH_CONFIG_REGISTRY[arch](values)
     return ARCH_MODEL_REGISTRY[arch].build_model(values, None)
