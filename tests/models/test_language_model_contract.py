@@ -1,12 +1,15 @@
 """The contract of all language models: streams in pieces, causality, padding, rows, search, gradients."""
 
+from argparse import Namespace
 from typing import Any, Dict
 
 import pytest
 import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_mega.models.carry import Carry
+from fairseq_mega.models.presets import preset_names
 from tests.support import tiny_llama, tiny_lm, tiny_megalodon
 from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, log_probs, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively
@@ -36,6 +39,18 @@ def model(kind: str, request: pytest.FixtureRequest) -> Any:
 
 def build(kind: str, softmax: str = "plain", **options: Any) -> Any:
     return BUILDERS[kind](**SOFTMAXES[softmax], **OTHERS.get((kind, softmax), {}), **options)
+
+
+@pytest.mark.parametrize("arch", [arch for name in BUILDERS for arch in (f"{name}_lm", *preset_names(f"{name}_lm"))])
+def test_every_architecture_is_built_from_its_defaults(arch: str) -> None:
+    options = Namespace(decoder_layers=1, adaptive_softmax_cutoff="6,13")
+    if arch in ARCH_CONFIG_REGISTRY:
+        ARCH_CONFIG_REGISTRY[arch](options)
+    if not getattr(options, "adaptive_input", False):
+        options.adaptive_softmax_cutoff = None
+    with torch.device("meta"):
+        positions = ARCH_MODEL_REGISTRY[arch].build_model(options, tiny_lm.task()).max_positions()
+    assert positions > 10**8 or arch.startswith("mega_")  # whose simple bias may limit them
 
 
 @pytest.mark.parametrize("length", [1, 2, 4, 5, 6, 11, 20, LENGTH])

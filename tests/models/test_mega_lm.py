@@ -1,14 +1,9 @@
 """MEGA's language model: counts, checkpoints, options."""
 
-from argparse import Namespace
-
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_mega.models.mega_lm import MegaLanguageModel
-from fairseq_mega.models.presets import preset_names
-from tests.support.tiny_lm import ADAPTIVE, build, task, tokens
+from tests.support.tiny_lm import ADAPTIVE, build, tokens
 from tests.support.tiny_mega import lively
 
 
@@ -19,16 +14,6 @@ def test_parameter_counts_of_the_paper(arch, symbols, count):
     """MEGA, Table 9: 252M and 39M; the dictionary adds four symbols."""
     with torch.device("meta"):
         assert sum(parameter.numel() for parameter in build(arch=arch, symbols=symbols).parameters()) == count
-
-
-@pytest.mark.parametrize("arch", ["mega_lm", *preset_names("mega_lm")])
-def test_every_architecture_is_built_from_its_defaults(arch):
-    options = Namespace(decoder_layers=1, adaptive_softmax_cutoff="6,13")
-    if arch in ARCH_CONFIG_REGISTRY:
-        ARCH_CONFIG_REGISTRY[arch](options)
-    if not getattr(options, "adaptive_input", False):
-        options.adaptive_softmax_cutoff = None
-    assert MegaLanguageModel.build_model(options, task()).max_positions() > 0
 
 
 def test_checkpoints_of_simple_biases():
