@@ -345,3 +345,27 @@ def test_marks_of_other_tools_are_told_of_ones_own_text(unit: str, tmp_path: Pat
     done = prepare("text-lm", "--train", path, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
     told = [line for line in done.output.splitlines() if line.startswith("note: 400 of the 400 lines of")]
     assert [sum(kind in line for line in told) for kind in ("letters", "escapes", "tags")] == [1, 1, 1]
+
+
+ENGLISH = [f"the {number % 7} of the {number % 5} and\n" for number in range(400)]
+CHINESE = [f"\u6211\u4eec{chr(0x4E00 + number)}\n" for number in range(400)]  # each line is a word of its own
+MOSTLY_UNKNOWN = {  # lines to learn from and to validate with, the unit, and the splits that are told
+    "words": (ENGLISH, ENGLISH, "words", []),
+    "no spaces": (CHINESE, None, "words", ["train", "valid", "test"]),
+    "no spaces, as bytes": (CHINESE, None, "bytes", []),
+    "another language in validation": (ENGLISH, CHINESE, "words", ["valid"]),
+    "empty lines beside": ([line + "\n" for line in CHINESE], None, "words", ["train", "valid", "test"]),
+}
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("name", MOSTLY_UNKNOWN)
+def test_a_text_of_unknown_words_is_told(name: str, tmp_path: Path) -> None:
+    train, valid, unit, told = MOSTLY_UNKNOWN[name]
+    files = {split: lines for split, lines in (("train", train), ("valid", valid)) if lines is not None}
+    for split, lines in files.items():
+        (tmp_path / split).write_text("".join(lines), "utf-8")
+    given = [word for split in files for word in (f"--{split}", tmp_path / split)]
+    done = prepare("text-lm", *given, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
+    notes = [line for line in done.output.splitlines() if line.startswith("note: ") and "--unit subwords" in line]
+    assert [line.split()[1].rstrip(":") for line in notes] == told

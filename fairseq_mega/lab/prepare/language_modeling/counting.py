@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from fairseq_mega.data.text_units import MODEL_FILE, UNIT_FILE
 from fairseq_mega.lab.prepare.binarised import FILES, binarised_counts
@@ -12,6 +12,8 @@ from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import write_json
+
+MOST = 0.5  # of the words: a model that learns <unk> from so many has little else to learn
 
 
 def expected_counts(
@@ -27,6 +29,21 @@ def expected_counts(
     if published is not None:
         expected.append((f"{published.name} as published", published.counts(), published.dictionary))
     return expected
+
+
+def unknown_share(counts: Mapping[str, int]) -> float:
+    """Return the share of ``<unk>`` among the tokens of a split but for the ``</s>`` of each line."""
+    return counts["unknown"] / max(1, counts["tokens"] - counts["lines"])
+
+
+def note_unknown_words(splits: Mapping[str, Mapping[str, int]]) -> None:
+    """Print a note on each split of which most words are ``<unk>``: a low perplexity of it is worth nothing."""
+    for split, counts in splits.items():
+        if unknown_share(counts) > MOST:
+            say(
+                f"note: {split}: {100 * unknown_share(counts):.0f} % of the words are <unk>, and a perplexity of these "
+                f"is meaningless: give --unit subwords or --unit bytes"
+            )
 
 
 def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus] = None) -> Dict[str, Any]:
@@ -65,7 +82,7 @@ def count(data: Path, text: Path, threshold: int = 0, published: Optional[Corpus
     for split, found in splits.items():
         say(
             f"{split}: {found['lines']} lines, {found['tokens']} tokens with one </s> per line, "
-            f"{100 * found['unknown'] / found['tokens']:.2f} % <unk>"
+            f"{100 * unknown_share(found):.2f} % <unk> without these"
         )
     say(f"dictionary: {len(dictionary)} symbols, the special ones and fairseq's padding included")
     written = json.loads((text / COUNTS).read_text(encoding="utf-8"))

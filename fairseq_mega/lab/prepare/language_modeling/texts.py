@@ -8,7 +8,7 @@ from typing import Callable, List, Optional, Tuple
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import Records, records_of
 from fairseq_mega.lab.prepare.dataset import LANGUAGE, Dataset, Report
-from fairseq_mega.lab.prepare.language_modeling.counting import count
+from fairseq_mega.lab.prepare.language_modeling.counting import count, note_unknown_words
 from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
 from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
@@ -91,6 +91,7 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     report = write_data(args, work, cut, "a text of one's own", records_of(given), threshold_of(args, 2))
     if not args.smoke:
         tell_marks(*given.values())
+        note_unknown_words(report.splits)
     return report
 
 
