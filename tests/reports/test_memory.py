@@ -197,21 +197,57 @@ def test_context() -> None:
 def test_the_command(tmp_path, capsys) -> None:
     assert inspect_checkpoint.main(["mega_lm_enwik8_base", "--memory", "16", "80", "--symbols", "208"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith("39,137,792 parameters: 0.58 GiB of training state, ") and len(lines) == 2
+    assert first.startswith("39,137,792 parameters with 208 symbols: 0.58 GiB of training state, ") and len(lines) == 2
     model = tiny_lm.build(decoder_chunk_size=128)
     options = Namespace(**{**tiny_lm.TINY, "decoder_chunk_size": 128}, arch="mega_lm", task="mega_language_modeling")
     torch.save({"args": options, "model": model.state_dict()}, tmp_path / "model.pt")
     assert inspect_checkpoint.main([str(tmp_path / "model.pt"), "--memory", "1"]) == 0
     assert f"{sum(p.numel() for p in model.parameters()):,} parameters" in capsys.readouterr().out
-    assert inspect_checkpoint.main(["mega_lm_adaptive_big", "--memory", "80", "--symbols", "267744"]) == 0
-    assert capsys.readouterr().out.startswith("252,237,824 parameters: ")
-    assert inspect_checkpoint.main(["megalodon_lm_wiki103", "--memory", "80"]) == 1
-    assert "--symbols 32000: the adaptive tables of megalodon_lm_wiki103 are for more" in capsys.readouterr().err
-    for symbols in ("0", "1000000000"):
-        assert inspect_checkpoint.main(["mega_lm_enwik8_base", "--memory", "80", "--symbols", symbols]) == 1
-        assert f"--symbols {symbols}: give 1 to 10,000,000" in capsys.readouterr().err
-    assert inspect_checkpoint.main(["x.pt", "--memory", "1"]) == 1
-    assert "does not exist" in capsys.readouterr().err
+    assert inspect_checkpoint.main([str(tmp_path / "model.pt"), "--memory", "1", "--symbols", "9"]) == 1
+    assert "--symbols 9: the checkpoint " in capsys.readouterr().err
+
+
+SYMBOLS = {  # of architectures, and their parameters: published ones, or those of the usual dictionary
+    "mega_lm_enwik8_base": (208, 39_137_792),
+    "mega_lm_adaptive_big": (267_744, 252_237_824),
+    "megalodon_lm_11m": (260, None),
+    "megalodon_lm_1b3_pg19": (32_000, None),
+    "mega_lm_tiny": (32_000, None),
+    "mega_lm": (32_000, None),  # of recipes with several
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_an_architecture_has_the_symbols_of_its_recipes(name: str, capsys) -> None:
+    symbols, parameters = SYMBOLS[name]
+    assert inspect_checkpoint.main([name, "--memory", "80"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert f" parameters with {symbols:,} symbols: " in first
+    assert parameters is None or first.startswith(f"{parameters:,} ")
+
+
+REFUSED = [
+    ("mega_lm_enwik8_base --memory 80 --symbols 0", "--symbols 0: give 1 to 10,000,000"),
+    ("mega_lm_enwik8_base --memory 80 --symbols 1000000000", "--symbols 1000000000: give 1 to 10,000,000"),
+    (
+        "megalodon_lm_wiki103 --memory 80 --symbols 32000",
+        "--symbols 32000: the adaptive tables of megalodon_lm_wiki103",
+    ),
+    ("mega_lm_tiny --memory 80 nan", "--memory nan: give"),
+    ("mega_lm_tiny --memory 0", "--memory 0: give"),
+    ("mega_lm_tiny --memory inf", "--memory inf: give"),
+    ("mega_lm_tiny --memory 1e300", "--memory 1e+300: give"),
+    ("mega_wmt_en_de --memory 24", "mega_wmt_en_de: this architecture is no language model"),
+    ("mega_lra_listop --memory 24", "mega_lra_listop: this architecture is no language model"),
+    ("transformer_lm --memory 24", "transformer_lm: this architecture is no language model"),
+    ("x.pt --memory 1", "does not exist"),
+]
+
+
+@pytest.mark.parametrize("words, told", REFUSED)
+def test_what_has_no_answer_is_refused(words: str, told: str, capsys) -> None:
+    assert inspect_checkpoint.main(words.split()) == 1
+    assert told in capsys.readouterr().err
 
 
 @needs_kernels
@@ -221,6 +257,6 @@ def test_the_table_of_the_readme() -> None:
     assert len(rows) == 11
     for title, symbols, state, token, *contexts in rows:
         name, _, precision = title.partition(", ")
-        step, _ = model_of(name.strip("`"), int(symbols.replace(",", "")), precision == "bfloat16")
+        step = model_of(name.strip("`"), int(symbols.replace(",", "")), precision == "bfloat16").step
         assert (state, token) == (f"{step.state / GIB:.1f} GiB", f"{step.token / 1024:,.0f} KiB")
         assert contexts == [f"{step.context(memory * GIB):,}" for memory in (16, 24, 40, 80)]

@@ -30,7 +30,8 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
     what.add_argument("--compare", type=Path, metavar="OTHER", help="name what differs in another checkpoint")
     what.add_argument("--memory", type=float, nargs="+", metavar="GIB", help="how long a context a training step holds")
-    parser.add_argument("--symbols", type=int, default=32000, help="for --memory of an architecture (default: 32000)")
+    symbols = "for --memory of an architecture (default: those of its recipes, or 32000)"
+    parser.add_argument("--symbols", type=int, metavar="N", help=symbols)
     precision = "for --memory: of the training (default: fp32)"
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
     parser.add_argument("--layer", type=int, metavar="N", help="for --attention, from 1 (default: the last)")

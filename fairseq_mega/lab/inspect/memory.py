@@ -1,41 +1,66 @@
 """The context that a training step of a language model holds in a memory, see :mod:`fairseq_mega.models.cost`."""
 
+import math
 from pathlib import Path
-from typing import Any, List, Mapping, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
+from fairseq_mega.lab.inspect.symbols import symbols_of_preset
 from fairseq_mega.models.cost import GIB, Step, language_model, parameters, training_step
 from fairseq_mega.models.presets import preset
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
+USUAL_SYMBOLS = 32000
 MOST_SYMBOLS = 10_000_000  # of a dictionary, which is built to count parameters
 
 
-def model_of(name: str, symbols: int, bf16: bool = False) -> Tuple[Step, int]:
-    """The step and the number of parameters of a checkpoint, or of an architecture with so many symbols.
+class Needs(NamedTuple):
+    """The needs of a model: of a training step, and of its tables and parameters."""
+
+    step: Step
+    parameters: int
+    symbols: int
+
+
+def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Needs:
+    """The needs of a checkpoint, or of an architecture with so many symbols (default: as its recipes have).
 
     Raises:
         OSError: if there is neither.
-        ValueError: if it is no language model of this package.
+        ValueError: if it is no language model of this package, or has another number of symbols.
     """
     options: Mapping[str, Any] = {"_name": name}
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     if kind in MODELS:
-        values = {} if name == kind else preset(name)
-        if not 0 < symbols <= MOST_SYMBOLS:
-            raise ValueError(f"--symbols {symbols}: give 1 to {MOST_SYMBOLS:,}, the number of your dictionary")
-        borders = str(values.get("adaptive_softmax_cutoff") or 0).split(",")
-        if symbols <= int(borders[-1]):
-            raise ValueError(
-                f"--symbols {symbols}: the adaptive tables of {name} are for more than {borders[-1]}; give the number "
-                f"of your dictionary, for WikiText-103 267744"
-            )
+        if symbols is None:
+            symbols = symbols_of_preset(name) or USUAL_SYMBOLS
+        check_symbols(name, {} if name == kind else preset(name), symbols)
+    elif kind is not None and not Path(name).exists():
+        raise ValueError(
+            f"{name}: this architecture is no language model of this package: --memory is for checkpoints and "
+            f"architectures of {', '.join(MODELS)}"
+        )
     else:
+        given = symbols
         options, symbols = options_of(Path(name))
-    return training_step(options, symbols, bf16), parameters(language_model(options, symbols))
+        if given is not None:
+            raise ValueError(f"--symbols {given}: the checkpoint {name} has {symbols:,}; leave it out")
+    return Needs(training_step(options, symbols, bf16), parameters(language_model(options, symbols)), symbols)
+
+
+def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
+    """Raise ValueError for a number of symbols that an architecture with these values cannot have."""
+    if not 0 < symbols <= MOST_SYMBOLS:
+        raise ValueError(f"--symbols {symbols}: give 1 to {MOST_SYMBOLS:,}, the number of your dictionary")
+    borders = str(values.get("adaptive_softmax_cutoff") or 0).split(",")
+    if symbols <= int(borders[-1]):
+        raise ValueError(
+            f"--symbols {symbols}: the adaptive tables of {name} are for more than {borders[-1]}; give the number "
+            f"of your dictionary, for WikiText-103 267744"
+        )
 
 
 def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
@@ -55,9 +80,16 @@ def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
     return {**flat_options(checkpoint), "_name": name}, table.size(0)
 
 
-def lines_of(name: str, memories: List[float], symbols: int, bf16: bool = False) -> List[str]:
-    """The contexts of a model for memories in GiB, as lines of text."""
-    step, count = model_of(name, symbols, bf16)
+def lines_of(name: str, memories: List[float], symbols: Optional[int] = None, bf16: bool = False) -> List[str]:
+    """The contexts of a model for memories in GiB, as lines of text.
+
+    Raises:
+        OSError, ValueError: as :func:`model_of`, and for a memory that is no finite number above 0.
+    """
+    for memory in memories:
+        if not 0 < memory * GIB < math.inf:
+            raise ValueError(f"--memory {memory:g}: give a number of GiB above 0")
+    step, count, symbols = model_of(name, symbols, bf16)
     state, token = f"{step.state / GIB:.2f} GiB of training state", f"{step.token / 1024:,.1f} KiB for each token"
-    first = f"{count:,} parameters: {state}, {token}"
+    first = f"{count:,} parameters with {symbols:,} symbols: {state}, {token}"
     return [first, *(f"{memory:g} GiB: {step.context(memory * GIB):,} tokens" for memory in memories)]

@@ -68,6 +68,7 @@ CORPORA = {
                 "md5": "a1fa5ffddb56f4953e226637dabbb36a",
                 "sha1": "57b8363b814821dc9d47aa4d41f58733519076b2",
             },
+            dictionary=208,
             bytes=100_000_000,
             remedy=(
                 "The file looked for is enwik8.zip; unpacked it has 100000000 bytes, MD5 "

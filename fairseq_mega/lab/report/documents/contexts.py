@@ -15,7 +15,7 @@ def longest(folder: Path, words: Sequence[str]) -> Table:
     rows = []
     for word in words:
         name, symbols, *precision = word.split(":")
-        step, _ = model_of(name, int(symbols), precision == ["bf16"])
+        step = model_of(name, int(symbols), precision == ["bf16"]).step
         rows.append(
             {
                 "`--arch`": f"`{name}`" + (", bfloat16" if precision else ""),
