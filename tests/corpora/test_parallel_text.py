@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -316,6 +316,16 @@ def test_limit_keeps_a_little_of_every_split(tmp_path: Path) -> None:
     write_corpus(own_corpus(rows(5000), None, None), tmp_path / "out", "en", "de", limit=200)
     lengths = {name: len(read_pairs(str(tmp_path / "out" / name), "en", "de")) for name in SPLITS}
     assert lengths == {"train": 200, "valid": 10, "test": 10}
+
+
+@pytest.mark.parametrize("own", [(), ("valid",), ("test",), ("valid", "test")])
+def test_a_limit_leaves_splits_of_ones_own_as_they_are(own: Tuple[str, ...], tmp_path: Path) -> None:
+    write_pairs(str(tmp_path / "t"), "en", "de", rows(5000))
+    write_pairs(str(tmp_path / "given"), "en", "de", rows(60, 5000))
+    prefixes = {name: str(tmp_path / ("t" if name == "train" else "given")) for name in ("train", *own)}
+    write_own_pairs({name: prefixes.get(name) for name in SPLITS}, tmp_path / "out", ("en", "de"), limit=200)
+    lengths = {name: len(read_pairs(str(tmp_path / "out" / name), "en", "de")) for name in SPLITS}
+    assert lengths == {"train": 200, **{name: 60 if name in own else 10 for name in ("valid", "test")}}
 
 
 @pytest.mark.slow

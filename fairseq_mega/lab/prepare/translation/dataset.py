@@ -83,14 +83,14 @@ def write_own_pairs(
         prefixes: of the files of each split; valid and test are held out of train where they have none.
         output: folder for ``SPLIT.LANGUAGE``.
         held_out: pairs for each split without files; by default a twentieth, 1000 at most.
-        limit: training pairs to keep, and a twentieth of it in the other splits.
+        limit: training pairs to keep, and a twentieth of it in each split without files.
 
     Raises:
         OSError, ValueError: for text that cannot be taken, naming file, line and remedy.
     """
     given = {split: read_pairs(prefix, *languages) for split, prefix in prefixes.items() if prefix is not None}
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
-    write_corpus(corpus, output, *languages, limit=limit)
+    write_corpus(corpus, output, *languages, limit=limit, whole=[name for name in SPLITS[1:] if name in given])
     write_steps(output, SENTENCES)
     learnt = {leak_key(pair.source) for pair in corpus.splits["train"]}
     for name in SPLITS[1:]:

@@ -1,7 +1,7 @@
 """Files of parallel text: line n of the target file translates line n of the source file."""
 
 from pathlib import Path
-from typing import List, Optional
+from typing import Collection, List, Optional
 
 from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.data.json_lines import begins_object
@@ -77,18 +77,26 @@ def write_pairs(prefix: str, source_lang: str, target_lang: str, pairs: List[Pai
             file.writelines(f"{pair[side]}\n" for pair in pairs)
 
 
-def write_corpus(corpus: Corpus, folder: Path, source_lang: str, target_lang: str, limit: Optional[int] = None) -> None:
+def write_corpus(
+    corpus: Corpus,
+    folder: Path,
+    source_lang: str,
+    target_lang: str,
+    limit: Optional[int] = None,
+    whole: Collection[str] = (),
+) -> None:
     """Write every split to `folder` as `<split>.<lang>`.
 
     Args:
         limit: keep at most this many training pairs and a twentieth of it in the other splits.
+        whole: splits that the limit leaves as they are.
 
     Raises:
         ValueError: a split has too few pairs to learn from or to be scored.
     """
     for name in SPLITS:
         pairs = corpus.splits[name]
-        if limit is not None:
+        if limit is not None and name not in whole:
             kept = limit if name == "train" else max(limit // 20, MINIMUM_PAIRS[name])
             pairs = corpus.splits[name] = pairs[:kept]
         if len(pairs) < MINIMUM_PAIRS[name]:
