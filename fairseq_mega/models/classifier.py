@@ -1,5 +1,6 @@
 """Classifiers of sequences: the way from input to logits, and checks of checkpoints."""
 
+import logging
 from typing import Any, Dict, Iterable, List, Optional
 
 import torch
@@ -15,6 +16,8 @@ from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from .checkpoints import add_plain_norms, check_state_dict
 from .options.completion import check_at_least
 from .options.flags import naming_flags
+
+logger = logging.getLogger(__name__)
 
 SCALE = "sample_scale"  # buffer of models of speech: how often the samples of their data were divided by 32768
 SCALES = (None, "once", "twice")  # 0 where that is not known
@@ -65,7 +68,15 @@ def encoder_of(
 ) -> SequenceEncoder:
     """The encoder of a classifier with the options CLASSIFIER: pre-norm models end with a norm, named by ``norm``."""
     final_norm = build_norm(norm, cfg.encoder_embed_dim) if cfg.normalize_before else None
-    return SequenceEncoder(embedding, layers, final_norm, padding_index(task), chunk_size, cfg.checkpoint_activations)
+    return SequenceEncoder(
+        embedding, layers, final_norm, padding_index(task), chunk_size, cfg.checkpoint_activations, cfg.pad_batches
+    )
+
+
+def log_padding(encoder: SequenceEncoder) -> None:
+    """Log why an encoder of texts computes padding in training, if it does and nobody asked for it."""
+    if encoder.padding_idx is not None and encoder.needs_padding is not None and not encoder.pad:
+        logger.info(f"padding is computed in training, since {encoder.needs_padding}")
 
 
 class SequenceClassifier(BaseFairseqModel):
@@ -91,6 +102,7 @@ class SequenceClassifier(BaseFairseqModel):
         self.classes = int(cfg.sentence_class_num)
         self.documents = int(task.documents)
         self.encoder = encoder
+        log_padding(encoder)
         self.head = head or ClassifierHead(
             cfg.encoder_embed_dim * self.documents,
             cfg.classifier_out_dim,

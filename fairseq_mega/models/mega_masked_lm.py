@@ -13,11 +13,12 @@ from fairseq_mega.modules.sequence_encoder import SequenceEncoder
 from fairseq_mega.modules.symbol_head import SymbolHead
 
 from .checkpoints import check_state_dict
+from .classifier import log_padding
 from .options.completion import check_at_least, check_embedding_norm, complete
 from .options.flags import naming_flags
 from .options.layer_config import layer_config
 from .options.option import Option, of_side, with_options
-from .options.table import LONGEST, MEGA
+from .options.table import LONGEST, MEGA, PAD_BATCHES
 from .tables import plain_table, token_embedding
 
 
@@ -27,6 +28,7 @@ from .tables import plain_table, token_embedding
     Option("no_final_norm", bool, False, "pre-norm layers without a norm after the last one"),
     Option("no_hidden_layer", bool, False, "a head without its hidden layer"),
     Option("share_encoder_input_output_embed", bool, False, "one table for the input's embeddings and the output"),
+    PAD_BATCHES,
     Option("token_types", int, 0, "rows of a table whose first one is added to every embedding; 0 for none"),
 )
 class MegaMaskedLanguageModelConfig:
@@ -77,7 +79,9 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
             symbols.pad(),
             config.chunk_size,
             config.checkpoint_activations,
+            cfg.pad_batches,
         )
+        log_padding(encoder)
         shared = table.weight if cfg.share_encoder_input_output_embed else None
         head = SymbolHead(config.embed_dim, len(symbols), not cfg.no_hidden_layer, shared)
         return cls(encoder, head, cfg.max_positions)

@@ -7,7 +7,7 @@ projection before the mean, and features of products and differences where there
 """
 
 from argparse import Namespace
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, List, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.classifier_head import ClassifierHead
 from fairseq_mega.modules.embedding import TokenEmbedding
+from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.initialization import matrix
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -56,10 +57,11 @@ class ProjectedEncoder(SequenceEncoder):
         config: shape of each layer.
         layers: how many.
         padding_idx: token that marks padding, None for real numbers.
+        pad: compute the padding of texts.
     """
 
     def __init__(
-        self, embedding: nn.Module, config: MegalodonLayerConfig, layers: int, padding_idx: Optional[int]
+        self, embedding: nn.Module, config: MegalodonLayerConfig, layers: int, padding_idx: Optional[int], pad: bool
     ) -> None:
         super().__init__(
             embedding,
@@ -68,13 +70,14 @@ class ProjectedEncoder(SequenceEncoder):
             padding_idx,
             config.chunk_size,
             config.checkpoint_activations,
+            pad,
         )
         self.final_proj = matrix(config.embed_dim, config.embed_dim, mode=config.init_mode, bias=True)
 
-    def forward(self, inputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        """As :meth:`SequenceEncoder.forward`."""
-        x, padding_mask = super().forward(inputs)
-        return zero_padding(F.silu(self.final_proj(x) + x), padding_mask), padding_mask
+    def encode(self, inputs: Tensor, context: LayerContext, positions: Optional[Tensor] = None) -> Tensor:
+        """As :meth:`SequenceEncoder.encode`."""
+        x = super().encode(inputs, context, positions)
+        return zero_padding(F.silu(self.final_proj(x) + x), context.padding_mask)
 
 
 @register_model("megalodon_lra", dataclass=MegalodonClassifierConfig)
@@ -92,7 +95,7 @@ class MegalodonClassifier(SequenceClassifier):
         check_classifier(cfg, task)
         config = megalodon_layer_config(cfg, "encoder", "max_positions")
         embedding = TokenEmbedding(input_table(cfg, task), cfg.dropout, scale=task.input_type == "text")
-        encoder = ProjectedEncoder(embedding, config, cfg.encoder_layers, padding_index(task))
+        encoder = ProjectedEncoder(embedding, config, cfg.encoder_layers, padding_index(task), cfg.pad_batches)
         width = config.embed_dim * (1 if int(task.documents) == 1 else 4)
         classes, activation = int(cfg.sentence_class_num), str(cfg.classifier_activation_fn)
         head = ClassifierHead(width, cfg.classifier_out_dim, cfg.classifier_layers, classes, activation, cfg.dropout)

@@ -84,13 +84,21 @@ class PositionedEmbedding(nn.Module):
             nn.init.normal_(self.positions, std=dim**-0.5)
         self.dropout = Dropout(dropout)
 
-    def forward(self, inputs: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Embed inputs (B, L), right padded, as (B, L, d); ``padding_mask`` (B, L) bool, True = padding.
+    def forward(
+        self, inputs: Tensor, padding_mask: Optional[Tensor] = None, positions: Optional[Tensor] = None
+    ) -> Tensor:
+        """Embed inputs (B, L), right padded, as (B, L, d).
+
+        Args:
+            inputs: (B, L).
+            padding_mask: (B, L) bool, True = padding.
+            positions: (B, L) long, of each input; None: 0, 1, ... in each row.
 
         Raises:
-            FieldError: if L exceeds the table of positions.
+            FieldError: if a position exceeds the table of positions.
         """
-        length, longest = inputs.size(1), self.positions.size(0)
+        longest = self.positions.size(0)
+        length = inputs.size(1) if positions is None else int(positions.max()) + 1
         if length > longest:
             raise FieldError(
                 "max_positions",
@@ -99,5 +107,5 @@ class PositionedEmbedding(nn.Module):
                 length=length,
                 longest=longest,
             )
-        x = self.content(inputs) + self.positions[:length]
+        x = self.content(inputs) + (self.positions[:length] if positions is None else self.positions[positions])
         return zero_padding(self.dropout(x), padding_mask)

@@ -57,8 +57,10 @@ class TokenEmbedding(nn.Module):
         assert isinstance(self.tokens, nn.Embedding)
         return self.tokens.weight
 
-    def forward(self, tokens: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Embed tokens (B, L) long as (B, L, D); ``padding_mask`` (B, L) bool, True = padding."""
+    def forward(
+        self, tokens: Tensor, padding_mask: Optional[Tensor] = None, positions: Optional[Tensor] = None
+    ) -> Tensor:
+        """Embed tokens (B, L) long as (B, L, D); ``padding_mask`` (B, L) bool, True = padding, positions unused."""
         x = self.scale * self.tokens(tokens)
         if self.projection is not None:
             x = self.projection(x)

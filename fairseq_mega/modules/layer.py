@@ -24,7 +24,7 @@ class LayerContext(NamedTuple):
     encoder_padding_mask: Optional[Tensor] = None  # (B, S) bool, True = padding
     return_state: bool = False  # also return memory and cache, to read on from here; causal layers only
     need_weights: bool = False  # also return the cross-attention weights
-    documents: Optional[Documents] = None  # that begin within the rows of x; causal layers only
+    documents: Optional[Documents] = None  # that begin within the rows of x; of bidirectional layers PackedTexts
     relay: Optional[Relay] = None  # x is one process's piece of a sequence: memory arrives and leaves through it
     given_up: bool = False  # rows read on after padding are beams that a search has dropped: no refusal
     steps: Optional[StepFunctions] = None  # of x, if it is a single step; None: each sub-layer looks for them

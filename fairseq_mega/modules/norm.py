@@ -103,7 +103,7 @@ def step_norm(norm: nn.Module) -> Optional[StepNorm]:
     return norm.of_step() if type(norm) is LayerNorm else None
 
 
-class _BatchStatistics(nn.modules.batchnorm._BatchNorm):
+class BatchStatistics(nn.modules.batchnorm._BatchNorm):
     """Batch norm with features last, and float32 for the statistics whatever the module's precision.
 
     A running variance of float16 would be infinite from 65,504 on, and a running mean of bfloat16 would stop short of
@@ -130,11 +130,11 @@ class _BatchStatistics(nn.modules.batchnorm._BatchNorm):
         return self
 
 
-class BatchNorm(_BatchStatistics, nn.BatchNorm1d):
+class BatchNorm(BatchStatistics, nn.BatchNorm1d):
     """Batch norm per feature over batch and time, padded positions included as in the published code."""
 
 
-class SyncBatchNorm(_BatchStatistics, nn.SyncBatchNorm):
+class SyncBatchNorm(BatchStatistics, nn.SyncBatchNorm):
     """Batch norm whose statistics cover all devices of a distributed run."""
 
 

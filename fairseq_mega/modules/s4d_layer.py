@@ -90,6 +90,7 @@ class S4dLayer(nn.Module):
         """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and remembers nothing."""
         if context.padding_mask is not None:
             x = finite_padding(x, context.padding_mask)
-        inner = F.gelu(self.state_space(self.norm(x) if self.prenorm else x, context.padding_mask))
+        begins = None if context.documents is None else context.documents.begins
+        inner = F.gelu(self.state_space(self.norm(x) if self.prenorm else x, context.padding_mask, begins))
         out = x + self.dropout(F.glu(self.output_proj(self.inner_dropout(inner)), dim=-1))
         return LayerOutput(out if self.prenorm else self.norm(out))

@@ -94,12 +94,20 @@ class DiagonalStateSpace(nn.Module):
         """Coefficients of the recurrence from the present parameters."""
         return state_space_coefficients(self.log_step(), self.log_decay(), self.frequency(), self.projection)
 
-    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Run the system over x (B, L, D); padded inputs, ``padding_mask`` (B, L) bool, enter it as zero."""
+    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None, reset_mask: Optional[Tensor] = None) -> Tensor:
+        """Run the system over x (B, L, D).
+
+        Args:
+            x: (B, L, D).
+            padding_mask: (B, L) bool, True = padding, which enters the system as zero.
+            reset_mask: (B, L) bool, True at the first step of a document, which the steps before do not reach,
+                nor it them.
+        """
         y, _ = damped_ema(
             x,
             self.coefficients(),
             padding_mask=padding_mask,
+            reset_mask=reset_mask,
             bidirectional=self.bidirectional,
             shift=self.bidirectional,
         )

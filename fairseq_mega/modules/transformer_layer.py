@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activation import get_activation
+from .documents import Documents
 from .dropout import Dropout
 from .errors import FieldError, check_at_least, check_probability
 from .layer import PLAIN, LayerContext, LayerOutput
@@ -83,16 +84,26 @@ class TransformerLayer(nn.Module):
         padding_mask = context.padding_mask
         if padding_mask is not None:
             x = finite_padding(x, padding_mask)
-        attended = self.dropout(self.attend(self.attention_norm(x) if self.prenorm else x, padding_mask))
+        read = self.attention_norm(x) if self.prenorm else x
+        attended = self.dropout(self.attend(read, padding_mask, context.documents))
         x = x + attended if self.prenorm else self.attention_norm(x + attended)
         inner = self.fc1(self.feed_forward_norm(x) if self.prenorm else x)
         inner = self.dropout(self.fc2(self.activation_dropout(self.activation(inner))))
         return LayerOutput(x + inner if self.prenorm else self.feed_forward_norm(x + inner))
 
-    def attend(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-        """Multi-head self-attention of (B, L, d)."""
-        query, key, value = self.input_proj(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+    def attend(self, x: Tensor, padding_mask: Optional[Tensor], documents: Optional[Documents] = None) -> Tensor:
+        """Multi-head self-attention of (B, L, d), within documents where there are any."""
+        query, key, value = self.input_proj(x).chunk(3, dim=-1)
+        if documents is None:
+            attended = self._attend(query, key, value, padding_mask)
+        else:
+            attended = documents.attend(self._attend, query, key, value, padding_mask, -1)
+        return self.output_proj(attended)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """Attention of all heads side by side, each (B, L, d)."""
+        query, key, value = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, key, value))
         mask = None if padding_mask is None else ~padding_mask[:, None, None, :]
         dropout = self.attention_dropout.rate
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)  # (B, H, L, d / H)
-        return self.output_proj(out.transpose(1, 2).flatten(-2))
+        return out.transpose(1, 2).flatten(-2)

@@ -17,6 +17,7 @@ MODULES: Dict[str, str] = {
     "lm-length": "lm_length",
     "chunk-parallel": "chunk_parallel",
     "lra-speed": "lra_speed",
+    "padding": "padding",
     "device": "device",
 }
 

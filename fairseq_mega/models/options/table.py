@@ -221,6 +221,12 @@ IMAGES = (
     ),
 )
 LONGEST = Option("max_positions", int, 1024, "longest input")
+PAD_BATCHES = Option(
+    "pad_batches",
+    bool,
+    False,
+    "compute the padding behind shorter texts, too: slower, with the same results; only what dropout draws differs",
+)
 CLASSIFIER = (
     Option(
         "input_type",
@@ -239,6 +245,7 @@ CLASSIFIER = (
     Option("classifier_layers", int, 1, "hidden layers of the head"),
     Option("classifier_out_dim", int, 256, "width of the head's hidden layers"),
     Option("classifier_activation_fn", ActivationChoice, "gelu", "activation of the head's hidden layers"),
+    PAD_BATCHES,
 )
 DECODER_TABLES = (
     Option("decoder_embed_path", Optional[str], None, "pretrained embeddings"),

@@ -18,11 +18,12 @@ class Group(NamedTuple):
 class Parts:
     """The consecutive parts of the sequences of a batch.
 
-    Parts whose lengths lie between the same powers of two share a group, so that a group has less than twice as many
-    steps as its parts, and one long part does not widen the rows of many short ones.
+    Parts of similar length share a group, so that one long part does not widen the rows of many short ones.
 
     Args:
         begins: (B, L) bool, B and L at least 1, True at the first step of a part; step 0 begins one in any case.
+        ratio: of the longest part of a group to the shortest, at most.
+        least: parts of a group that share it whatever their lengths.
 
     Attributes:
         row: (P,) long, the sequence of each of the P parts, which are counted along the flattened batch.
@@ -30,7 +31,7 @@ class Parts:
         groups: one or more calls of an operator.
     """
 
-    def __init__(self, begins: Tensor) -> None:
+    def __init__(self, begins: Tensor, ratio: float = 2.0, least: int = 1) -> None:
         batch, length = begins.shape
         self.begins = begins
         every = torch.cat([torch.ones_like(begins[:, :1]), begins[:, 1:]], dim=1).flatten()
@@ -39,11 +40,9 @@ class Parts:
         self.row = first // length
         self.last = every.view(batch, length).sum(1).cumsum(0) - 1
         self.groups: List[Group] = []
-        doublings = torch.frexp((2 * lengths - 1).double()).exponent  # 1 for length 1, 2 for 2, 3 for 3 and 4, ...
-        for doubling in doublings.unique().tolist():
-            numbers = (doublings == doubling).nonzero().squeeze(1)
+        for numbers in alike(lengths, ratio, least):
             ends = lengths[numbers].unsqueeze(1)
-            offsets = torch.arange(int(ends.max()), device=begins.device)
+            offsets = torch.arange(int(ends[0]), device=begins.device)
             steps = first[numbers].unsqueeze(1) + torch.minimum(offsets, ends - 1)
             self.groups.append(Group(numbers, steps, offsets >= ends))
         present = torch.cat([~group.absent.flatten() for group in self.groups]).nonzero().squeeze(1)
@@ -75,3 +74,19 @@ class Parts:
         first = F.pad(torch.diff(self.row), (1, 0), value=1) > 0
         goes_on = first & ~self.begins[:, 0][self.row]
         return torch.where(goes_on.view(-1, *(1,) * (before.dim() - 1)), before[self.row], fresh[self.row])
+
+
+def alike(lengths: Tensor, ratio: float, least: int) -> List[Tensor]:
+    """Groups of parts of similar length: their numbers, the longest part first.
+
+    Args:
+        lengths: (P,) long.
+        ratio, least: as :class:`Parts` has them.
+    """
+    descending, order = lengths.sort(descending=True, stable=True)
+    known: List[int] = descending.tolist()
+    starts: List[int] = []
+    for index, length in enumerate(known):
+        if not starts or (index - starts[-1] >= least and length * ratio < known[starts[-1]]):
+            starts.append(index)
+    return list(order.tensor_split(starts[1:]))

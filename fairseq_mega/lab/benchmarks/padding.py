@@ -1,0 +1,127 @@
+"""Padding of batches of texts: what it costs to compute, and what is saved where it is not."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from fairseq.data import data_utils
+from torch import Tensor
+
+from fairseq_mega.compat.features.allocator import keep_freed_memory
+from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks.lra_speed import SYMBOLS, architecture, build
+from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+
+DESCRIPTION = """\
+Training of classifiers on batches of texts of unequal lengths, padded (--pad-batches) and packed in one row.
+
+The forward and backward pass of mega_lra_imdb, with full attention and in chunks, and of transformer_lra_imdb on the
+same batches of random symbols; peak memory is that on top of the model. Lengths are those of a data folder of --task
+lra-text, or drawn as those of IMDb's reviews: log-normal, of median 1,061 bytes and deviation 0.655, which are mean and
+deviation of the logarithms of its 25,000 training texts. Padded and packed runs take turns.
+"""
+MODELS = ("mega-chunk", "mega", "transformer")
+LAYOUTS = ("padded", "packed")
+MEAN, DEVIATION = 6.967, 0.655  # of the logarithms of the lengths of IMDb's training texts in bytes
+PAD = 1
+SMOKE = ("--longest=1500", "--batch=3", "--batches=1", "--repeat=1", "--models=mega-chunk")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``padding``."""
+    add = parser.add_argument
+    add("--data", type=Path, metavar="FOLDER", help="take the lengths of its training texts (default: as IMDb's)")
+    add("--longest", type=int, default=4000, help="tokens to which texts are cut (default: %(default)s)")
+    add("--batch", type=int, default=25, help="texts of a batch (default: %(default)s, as in the recipe of Text)")
+    add("--batches", type=int, default=4, help="batches of a timed run (default: %(default)s)")
+    add("--chunk", type=int, default=128, help="of mega-chunk (default: %(default)s)")
+    add("--seed", type=int, default=1, help="of the lengths and the symbols (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help=f"of: {', '.join(MODELS)} (default: all)")
+    add_common_options(parser, repeat=3)
+
+
+def draw_lengths(arguments: argparse.Namespace) -> np.ndarray:
+    """Lengths (batches, batch) of texts.
+
+    Raises:
+        ValueError: if the data folder has no training texts, or too few.
+    """
+    count, generator = arguments.batch * arguments.batches, np.random.default_rng(arguments.seed)
+    if arguments.data is None:
+        drawn = generator.lognormal(MEAN, DEVIATION, count)
+    else:
+        path = arguments.data / "src-bin" / "train"
+        texts = data_utils.load_indexed_dataset(str(path), None)
+        if texts is None or len(texts) < count:
+            found = 0 if texts is None else len(texts)
+            raise ValueError(f"--data {arguments.data}: {path} holds {found} texts, {count} are needed")
+        drawn = generator.permutation(np.asarray(texts.sizes))[:count]
+    lengths: np.ndarray = np.clip(drawn, 1, arguments.longest).astype(int).reshape(arguments.batches, -1)
+    return lengths
+
+
+def batches_of(lengths: np.ndarray, seed: int) -> List[Tensor]:
+    """Random symbols of these lengths, padded on the right, (B, L) for each batch."""
+    generator = torch.Generator().manual_seed(seed)
+    batches = []
+    for batch in lengths:
+        tokens = torch.randint(4, SYMBOLS, (len(batch), int(batch.max())), generator=generator)
+        batches.append(tokens.masked_fill(torch.arange(tokens.size(1)) >= torch.from_numpy(batch).unsqueeze(1), PAD))
+    return batches
+
+
+def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
+    """Measure seconds and memory of the passes over all batches by a model in a layout, such as ``mega/packed``."""
+    name, layout = part.split("/")
+    keep_freed_memory()  # as fairseq-mega-train does
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    options: Dict[str, Any] = {"pad_batches": layout == "padded"}
+    model = build(name, arguments.longest, arguments.chunk, **options).to(arguments.device).train()
+    batches = [tokens.to(arguments.device) for tokens in batches_of(draw_lengths(arguments), arguments.seed)]
+
+    def update(tokens: Tensor) -> None:
+        F.cross_entropy(model(tokens), torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)).backward()
+
+    update(batches[0][:, :32])  # the one-time work of torch is not charged to the texts
+
+    def work() -> None:
+        for tokens in batches:
+            update(tokens)
+
+    return measuring.time_and_memory(work, arguments.repeat, torch.device(arguments.device))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row per model, and write the result file."""
+    names = chosen_of(arguments.models, "--models", MODELS)
+    lengths = draw_lengths(arguments)
+    real = int(lengths.sum())
+    padded = int(lengths.max(axis=1).sum()) * arguments.batch
+    scores: Dict[str, float] = {"texts share": real / padded}
+    print(
+        f"{lengths.size} texts in batches of {arguments.batch}: {real / padded:.1%} of {padded:,} tokens are no padding"
+    )
+    print("| model | s padded | s packed | ratio | peak MiB padded | packed | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for name in names:
+        found: Dict[str, Dict[str, float]] = {}
+        for layout in (*LAYOUTS, *LAYOUTS):
+            print(f"measuring {name}, {layout}", file=sys.stderr)
+            row = measuring.run_apart(f"{name}/{layout}", arguments, f"{name}, {layout}")
+            found[layout] = measuring.keep_the_faster(found[layout], row) if layout in found else row
+        before, after = (found[layout] for layout in LAYOUTS)
+        speed, memory = (after[key] / before[key] for key in ("seconds", "memory_mib"))
+        scores.update({f"{name} {layout} {key}": value for layout in LAYOUTS for key, value in found[layout].items()})
+        scores.update({f"{name} seconds ratio": speed, f"{name} memory ratio": memory})
+        times = f"{before['seconds']:.2f} | {after['seconds']:.2f} | {speed:.2f}"
+        print(f"| {name} | {times} | {before['memory_mib']:.0f} | {after['memory_mib']:.0f} | {memory:.2f} |")
+    arguments.architectures = {name: architecture(name) for name in names}
+    measuring.write_measurements(arguments, scores, examples=lengths.size * arguments.repeat * len(names))
+
+
+BENCHMARK = Benchmark(DESCRIPTION, add_options, run, measure, SMOKE)

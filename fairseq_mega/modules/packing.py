@@ -1,0 +1,135 @@
+"""Texts of a padded batch behind one another in one row, so that bidirectional layers compute no padding."""
+
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mega.ops.common.parts import Parts
+from fairseq_mega.ops.common.recompute import recomputing
+
+from .documents import Attend, Documents
+from .dropout import Dropout, StochasticDepth
+from .norm import BatchStatistics
+
+WORTH = 0.9  # a batch is packed if that leaves fewer of its steps than this share; packing costs a few copies
+# Texts attended to in one call: the longest has at most RATIO times the steps of the shortest, unless fewer of them
+# would be left than a CPU has threads, or than fill a GPU.
+RATIO = 1.15
+FEW_FOR_A_GPU = 8
+
+
+class PackedTexts(Documents):
+    """Texts in one row, each of which is attended to from its own first step.
+
+    Args:
+        begins: (1, W) bool, True at the first step of a text.
+        aligned: each text begins at a multiple of the chunk, so that chunks hold one text each.
+    """
+
+    def __init__(self, begins: Tensor, aligned: bool) -> None:
+        super().__init__(begins)
+        self.aligned = aligned
+        self._alike: Optional[Parts] = None
+
+    @property
+    def alike(self) -> Parts:
+        """The texts, in groups of nearly equal lengths."""
+        if self._alike is None:
+            least = torch.get_num_threads() if self.begins.device.type == "cpu" else FEW_FOR_A_GPU
+            self._alike = Parts(self.begins, RATIO, least)
+        return self._alike
+
+    def attend(
+        self,
+        attend: Attend,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding_mask: Optional[Tensor],
+        chunk_size: int,
+    ) -> Tensor:
+        """Attention within texts and chunks, in both directions; arguments as :meth:`Documents.attend` has them."""
+        if self.aligned:
+            return recomputing(attend, query, key, value, padding_mask)
+        outputs: List[Tensor] = []
+        for group in self.alike.groups:
+            absent = group.absent
+            if padding_mask is not None:
+                absent = absent | self.alike.take(padding_mask, group)
+            outputs.append(attend(*(self.alike.take(part, group) for part in (query, key, value)), absent))
+        return self.alike.join(outputs)
+
+
+class Packing:
+    """Layout of the texts of a padded batch (B, L) in one row of W steps, without the padding behind each text.
+
+    Args:
+        padding_mask: (B, L) bool, True = padding.
+        lengths: (B,) long, the steps of each text up to its last one that is no padding; one of them at least 1.
+        chunk_size: of the attention, -1 for none. Longer batches than a chunk are laid so that each text begins a
+            chunk, and the rest of its last chunk is padding.
+
+    Attributes:
+        texts: what keeps the texts of the row apart.
+        padding_mask: (1, W) bool, or None where no step of the row is padding.
+        positions: (1, W) long, the position of each step in its text.
+    """
+
+    def __init__(self, padding_mask: Tensor, lengths: Tensor, chunk_size: int) -> None:
+        steps = torch.arange(padding_mask.size(1), device=padding_mask.device)
+        slots, aligned = slots_of(lengths, padding_mask.size(1), chunk_size)
+        present = steps < lengths.unsqueeze(1)  # (B, L)
+        first = slots.cumsum(0) - slots  # (B,) step of the row with which each text begins
+        self._shape = padding_mask.shape
+        self._from = present.flatten().nonzero().squeeze(1)  # (T,) places in the flattened batch
+        self._to = (first.unsqueeze(1) + steps)[present] if aligned else None  # (T,) in the row; None: 0, 1, ...
+        self._width = int(slots.sum())
+        begins = torch.zeros(1, self._width, dtype=torch.bool, device=padding_mask.device)
+        begins[0, first[slots > 0]] = True
+        self.texts = PackedTexts(begins, aligned)
+        mask = self.lay(padding_mask, fill=True)
+        self.padding_mask = mask if bool(mask.any()) else None
+        row = torch.arange(self._width, device=padding_mask.device)
+        self.positions = (row - row[begins[0]][self.texts.numbers]).unsqueeze(0)
+
+    def lay(self, x: Tensor, fill: float) -> Tensor:
+        """The row (1, W, ...) of x (B, L, ...), ``fill`` where it is padding that the batch does not have."""
+        taken = x.flatten(0, 1).index_select(0, self._from)
+        if self._to is not None:
+            taken = taken.new_full((self._width, *taken.shape[1:]), fill).index_copy(0, self._to, taken)
+        return taken.unsqueeze(0)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """The padded batch (B, L, ...) of a row (1, W, ...), zero behind the texts."""
+        taken = x[0] if self._to is None else x[0].index_select(0, self._to)
+        padded = taken.new_zeros(self._shape.numel(), *taken.shape[1:]).index_copy(0, self._from, taken)
+        return padded.unflatten(0, self._shape)
+
+
+def slots_of(lengths: Tensor, longest: int, chunk_size: int) -> Tuple[Tensor, bool]:
+    """Steps that each text takes in a row, and whether they are rounded up to whole chunks."""
+    if 0 < chunk_size < longest:
+        return (lengths + chunk_size - 1) // chunk_size * chunk_size, True
+    return lengths, False
+
+
+def packing_of(padding_mask: Optional[Tensor], chunk_size: int) -> Optional[Packing]:
+    """The packing of a batch with this mask (B, L), True = padding; None where it has little padding to lose."""
+    if padding_mask is None or torch.compiler.is_compiling():
+        return None
+    ends = torch.arange(1, padding_mask.size(1) + 1, device=padding_mask.device)
+    lengths = torch.where(padding_mask, 0, ends).amax(dim=1)
+    left = int(slots_of(lengths, padding_mask.size(1), chunk_size)[0].sum())
+    if not 0 < left < WORTH * padding_mask.numel():
+        return None
+    return Packing(padding_mask, lengths, chunk_size)
+
+
+def depends_on_rows(module: nn.Module) -> Optional[str]:
+    """Reason why a module in training computes something else for packed texts than for padded ones, or None."""
+    if isinstance(module, BatchStatistics):
+        return "batch norm counts padded positions, as published"
+    if isinstance(module, Dropout) and module.p > 0 and (module.feature or isinstance(module, StochasticDepth)):
+        return "dropout of whole features or samples is drawn once for each row"
+    return None
