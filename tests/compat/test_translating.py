@@ -223,10 +223,16 @@ DICTIONARIES = {
     [
         (["--path", "x", "--scoring", "sacrebleu"], "--post-process"),
         (["--path", "x"], "--post-process"),
-        (["--path", "x", "--remove-bpe"], None),
+        (["--path", "x", "--post-process", "letter"], "--post-process"),
+        (["--path", "x", "--post-process", "OWN"], None),
+        (["--path", "x", "--remove-bpe"], "--post-process but for subword_nmt"),
         (["--path", "x", "--bpe", "characters"], None),
         (["--arch", "transformer_tiny", "--eval-bleu"], "--eval-bleu-remove-bpe"),
-        (["--arch", "transformer_tiny", "--eval-bleu", "--eval-bleu-remove-bpe"], None),
+        (["--arch", "transformer_tiny", "--eval-bleu", "--eval-bleu-remove-bpe", "OWN"], None),
+        (
+            ["--arch", "transformer_tiny", "--eval-bleu", "--eval-bleu-remove-bpe"],
+            "--eval-bleu-remove-bpe but for subword_nmt",
+        ),
         (["--arch", "transformer_tiny"], None),
     ],
 )
@@ -234,7 +240,9 @@ DICTIONARIES = {
 def test_bleu_of_pieces(
     kind: str, words: List[str], remedy: Optional[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Warn where nothing joins the pieces of the data before they are scored."""
+    """Warn where nothing joins the pieces of the data before they are scored; OWN stands for what does."""
+    way = "subword_nmt" if kind == "subword_nmt" else "sentencepiece"
+    words = [way if word == "OWN" else word for word in words]
     (tmp_path / "dict.src.txt").write_text("a 1\n")
     (tmp_path / "dict.tgt.txt").write_text(DICTIONARIES[kind])
     parser = COMMANDS["train" if "--arch" in words else "generate"]()
@@ -242,11 +250,34 @@ def test_bleu_of_pieces(
     with caplog.at_level("WARNING"):
         fairseq.options.parse_args_and_arch(parser, given)
     warned = [message for message in caplog.messages if "are pieces" in message]
-    if kind == "words" or remedy is None:
+    option, _, exception = (remedy or "").partition(" but for ")
+    if kind == "words" or not option or kind == exception:
         assert not warned
     else:
-        way = "subword_nmt" if kind == "subword_nmt" else "sentencepiece"
-        assert (
-            len(warned) == 1
-            and f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU is theirs: give {remedy} {way}" in warned[0]
+        assert len(warned) == 1
+        assert f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU is theirs: give {option} {way}" in warned[0]
+
+
+@pytest.mark.parametrize(
+    ("language", "pieces", "words", "warned"),
+    [
+        ("zh", "\u2581ab 9\nc 9\n", ["--post-process", "sentencepiece"], True),  # by the code
+        ("tgt", "\u2581\u4f60 9\n\u597d 9\n", ["--post-process", "sentencepiece"], True),  # by the script
+        ("tgt", "\u2581\u0e2a\u0e27 9\n\u0e31\u0e2a 9\n", ["--bpe", "sentencepiece"], True),
+        ("ja", "\u2581a 9\nb 9\n", ["--post-process", "sentencepiece", "--scoring", "sacrebleu"], False),
+        ("ko", "\u2581\ud55c 9\n\uad6d 9\n", ["--post-process", "sentencepiece"], False),  # has spaces
+        ("de", "\u2581ab 9\nc 9\n", ["--post-process", "sentencepiece"], False),
+        ("zh", "\u4f60\u597d 9\n", [], False),  # words that somebody cut
+    ],
+)
+def test_sentences_without_spaces_are_no_words(
+    language: str, pieces: str, words: List[str], warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "dict.src.txt").write_text("a 1\n")
+    (tmp_path / f"dict.{language}.txt").write_text(pieces, encoding="utf-8")
+    pair = ["--source-lang", "src", "--target-lang", language]
+    with caplog.at_level("WARNING"):
+        fairseq.options.parse_args_and_arch(
+            COMMANDS["generate"](), [str(tmp_path), "--task", "translation", *pair, "--path", "x", *words]
         )
+    assert any("without them: give --scoring sacrebleu" in message for message in caplog.messages) is warned

@@ -73,7 +73,7 @@ def result(model: Any, pad: bool, *inputs: Any) -> List[Tensor]:
     return [out.detach(), *(parameter.grad for parameter in parameters.values() if parameter.grad is not None)]
 
 
-def compare(model: Any, *inputs: Any, **tolerance: float) -> None:
+def compare(model: Any, *inputs: Any, **tolerance: Any) -> None:
     for got, want in zip(result(model, False, *inputs), result(model, True, *inputs)):
         torch.testing.assert_close(got, want, **tolerance)
 

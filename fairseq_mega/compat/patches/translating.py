@@ -13,11 +13,12 @@ import numpy as np
 from fairseq_mega.compat.patching import wrap
 
 from . import paths, unread
-from .bleu_tokenizers import USUAL, tokenizer_for
+from .bleu_tokenizers import KOREAN, USUAL, language_of, tokenizer_for
 
 logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU
 PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
+JOINED_BY = {"subword_nmt": ("subword_nmt", "@@ "), "sentencepiece": ("sentencepiece",)}  # values of --post-process
 MANY = 0.01  # of the words of a text
 SAMPLE = 1000  # sentences whose script decides
 _language: "contextvars.ContextVar[typing.Optional[str]]" = contextvars.ContextVar("language", default=None)
@@ -193,29 +194,42 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
 
 
 def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
-    """Warn where BLEU would be that of pieces: nothing joins them, neither --post-process nor --bpe.
+    """Warn where BLEU would be that of pieces, as nothing joins them, or of sentences that have no spaces.
 
     Args:
         given: all options, as the parser names them.
     """
-    if unread.command_of(given) == "generate" and given["post_process"] is None and given["bpe"] is None:
-        option, way_out = "--post-process", ", or --bpe with the files of the training"
-    elif given.get("eval_bleu") and given["eval_bleu_remove_bpe"] is None:
-        option, way_out = "--eval-bleu-remove-bpe", ""
+    if unread.command_of(given) == "generate":
+        option, way_out, joined = "--post-process", ", or --bpe with the files of the training", given["post_process"]
+    elif given.get("eval_bleu"):
+        option, way_out, joined = "--eval-bleu-remove-bpe", "", given["eval_bleu_remove_bpe"]
     else:
         return
-    file = os.path.join(paths.split(given.get("data") or ".")[0], f"dict.{_target_language(given)}.txt")
-    way = _way_to_join(file) if os.path.isfile(file) else None
-    if way is not None:
+    code = _target_language(given)
+    file = os.path.join(paths.split(given.get("data") or ".")[0], f"dict.{code}.txt")
+    counts = _counts_of(file) if os.path.isfile(file) else {}
+    way = _way_to_join(counts)
+    if way is None:
+        return
+    if joined not in JOINED_BY[way] and not given.get("bpe"):
         logger.warning(f"the words of {file} are pieces, and BLEU is theirs: give {option} {way}{way_out}")
+    elif given.get("scoring") == "bleu" and language_of(code, counts) not in (None, KOREAN):
+        logger.warning(
+            "--scoring bleu, the default, takes for a word what stands between spaces, and the target language is "
+            "written without them: give --scoring sacrebleu"
+        )
 
 
-def _way_to_join(file: str) -> typing.Optional[str]:
-    """Return fairseq's name of the pieces that a dictionary holds; None for words."""
+def _counts_of(file: str) -> typing.Dict[str, int]:
+    """Return the symbols of a dictionary, fairseq's own left out, and how often each was counted."""
     from fairseq.data import Dictionary
 
     dictionary = Dictionary.load(file)
-    counts = {dictionary[number]: dictionary.count[number] for number in range(dictionary.nspecial, len(dictionary))}
+    return {dictionary[number]: dictionary.count[number] for number in range(dictionary.nspecial, len(dictionary))}
+
+
+def _way_to_join(counts: typing.Mapping[str, int]) -> typing.Optional[str]:
+    """Return fairseq's name of the pieces that a dictionary holds; None for words."""
     for way, has_mark in PIECES.items():
         if sum(count for symbol, count in counts.items() if has_mark(symbol)) > MANY * sum(counts.values()):
             return way
