@@ -1,6 +1,7 @@
 """The published batch on any number of GPUs; on numbers that do not divide it, on fewer of them."""
 
-from typing import Tuple
+import copy
+from typing import Any, Tuple
 
 import pytest
 
@@ -54,3 +55,14 @@ def test_per_step() -> None:
     assert share_out(config, 1, 5) == (5, 10, 1, False)
     with pytest.raises(RecipeError, match="--per-step is 4, which does not divide the 50 examples"):
         share_out(config, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("group", "option", "value"),
+    [("dataset", "batch_size", 0), ("dataset", "max_tokens", -1), ("optimization", "update_freq", [0])],
+)
+def test_batches_without_examples_are_refused(group: str, option: str, value: Any) -> None:
+    config = copy.deepcopy(catalogue()[TASKS["text"]].config)
+    config[group][option] = value
+    with pytest.raises(RecipeError, match=rf"^{group}.{option} .*: give at least 1$"):
+        share_out(config, 1)

@@ -1,5 +1,6 @@
 """The page with everything: whole, without other files, and as a browser shows it."""
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -10,7 +11,7 @@ import pytest
 
 from fairseq_mega.lab.report import command, curves
 from fairseq_mega.lab.report.documents import filling
-from fairseq_mega.lab.report.page import parts, writing
+from fairseq_mega.lab.report.page import figures, parts, writing
 from fairseq_mega.lab.report.recipe_states import find_results
 from fairseq_mega.lab.runs.results import make_result, write_result
 from fairseq_mega.lab.runs.text_tables import Table
@@ -198,6 +199,15 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
     assert command.main(["curves", str(log), "--output", str(image)]) == 0
     assert capsys.readouterr().out == f"run: 2 updates\nplot: {image}\n" and image.stat().st_size > 5000
+    failed = tmp_path / "failed & gone" / "train.log"
+    failed.parent.mkdir()
+    failed.write_text("nothing\n")
+    assert command.main(["curves", str(log), str(failed), "--output", str(image)]) == 0
+    assert f"run: 2 updates\n{failed} holds no training" in capsys.readouterr().out
+    with figures.readable_text():
+        page = "".join(figures.training_curves([tmp_path], tmp_path))
+    assert "<img" in page and f"Left out: {html.escape(str(failed))} holds no training" in page
     log.write_text("nothing\n")
     assert command.main(["curves", str(log), "--output", str(image)]) == 1
-    assert "train.log holds no training: give a log of fairseq-train" in capsys.readouterr().err
+    assert "train.log holds no training: it failed" in capsys.readouterr().err
+    assert figures.training_curves([tmp_path], tmp_path)[0].count("holds no training") == 2

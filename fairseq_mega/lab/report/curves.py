@@ -32,20 +32,24 @@ def add(points: Points, statistics: Dict[str, str], updates: str, key: str) -> N
         points[int(float(statistics[updates]))] = float(statistics[key])
 
 
-def draw(logs: Sequence[Path], output: Path) -> List[str]:
-    """Draw a curve for each log; returns a line about each.
+def draw(logs: Sequence[Path], output: Path) -> Tuple[List[str], List[str]]:
+    """Draw a curve for each log; returns a line about each that is drawn, and about each that holds no training.
 
     Raises:
         OSError: if a log cannot be read.
-        ValueError: if one holds no training.
+        ValueError: if none holds a training.
     """
     found: List[Tuple[str, Dict[str, Points]]] = []
+    empty: List[str] = []
     for log in logs:
         with log.open(encoding="utf-8", errors="replace") as lines:
             curves = read_curves(lines)
-        if not any(curves.values()):
-            raise ValueError(f"{log} holds no training: give a log of fairseq-train with --log-format json")
-        found.append((log.parent.name or log.stem, curves))
+        if any(curves.values()):
+            found.append((log.parent.name or log.stem, curves))
+        else:
+            empty.append(f"{log} holds no training: it failed, or was made without --log-format json")
+    if not found:
+        raise ValueError("; ".join(empty))
     panels: List[Panel] = []
     for title in PANELS:
         lines_of_logs = []
@@ -57,7 +61,8 @@ def draw(logs: Sequence[Path], output: Path) -> List[str]:
             legend = None if panels else {"fontsize": "x-small"}
             panels.append(Panel(lines_of_logs, {"xlabel": "updates", "ylabel": title}, legend=legend))
     draw_panels(panels, output, (5 * len(panels), 4))
-    return [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
+    drawn = [f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates" for name, curves in found]
+    return drawn, empty
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +73,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw the plot."""
-    print("\n".join([*draw(options.logs, options.output), f"plot: {options.output}"]))
+    drawn, left_out = draw(options.logs, options.output)
+    print("\n".join([*drawn, *left_out, f"plot: {options.output}"]))
 
 
 REPORT = Report("Plot training curves from fairseq's JSON logs.", add_options, run)

@@ -4,6 +4,8 @@ from typing import NamedTuple, Optional
 
 from fairseq_mega.lab.recipes.recipe import Config, RecipeError
 
+COUNTS = (("dataset", "batch_size"), ("dataset", "max_tokens"), ("optimization", "update_freq"))
+
 
 class Batch(NamedTuple):
     """How an update's examples are shared out.
@@ -27,8 +29,13 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
     A batch norm sees as many examples at a time as in the published recipe, wherever that can be.
 
     Raises:
-        RecipeError: if ``per_step`` does not divide the share of a place.
+        RecipeError: if a number is less than 1, or ``per_step`` does not divide the share of a place.
     """
+    for group, option in COUNTS:
+        value = config[group].get(option)
+        for number in value if isinstance(value, list) else [value]:
+            if number is not None and number < 1:
+                raise RecipeError(f"{group}.{option} {value}: give at least 1")
     published = int(config["distributed_training"]["distributed_world_size"])
     accumulated = int(config["optimization"]["update_freq"][0])
     step = config["dataset"].get("batch_size")

@@ -1,5 +1,6 @@
 """The papers' figures and training curves, drawn for the page where there are results for them."""
 
+import html
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
@@ -64,9 +65,12 @@ def training_curves(folders: Sequence[Path], work: Path) -> List[str]:
     if not logs:
         return ["<p>No log of a training was given (--runs FOLDER).</p>"]
     output = work / "curves.svg"
-    with readable_text():
-        curves.draw(logs, output)
-    return [picture(output, "Training curves")]
+    try:
+        with readable_text():
+            _, left_out = curves.draw(logs, output)
+    except ValueError as error:
+        return [f"<p>{html.escape(str(error))}.</p>"]
+    return [picture(output, "Training curves"), *(f"<p>Left out: {html.escape(line)}.</p>" for line in left_out)]
 
 
 def readable_text() -> Any:
