@@ -14,6 +14,7 @@ from fairseq_mega.compat.patches import training_options
 from tests.support import helpers, tiny_trainings
 
 POLYNOMIAL = ["--lr-scheduler", "polynomial_decay"]
+MANUAL = ["--lr-scheduler", "manual"]
 BLEU = ["--eval-bleu"]
 METRIC, MAXIMIZE = "--best-checkpoint-metric", "--maximize-best-checkpoint-metric"
 REFUSED = [
@@ -26,10 +27,14 @@ REFUSED = [
     (["--lr-scheduler", "tri_stage", "--warmup-steps", "5"], "--lr-scheduler tri_stage is impossible with --warmup-st"),
     (["--lr-scheduler", "tri_stage", "--phase-ratio", "[1,1,1]"], "phase ratios must add up to 1): change these"),
     (["--lr-scheduler", "inverse_sqrt", "--lr", "1,2"], "--lr-scheduler inverse_sqrt is impossible with"),
-    (
-        ["--lr-scheduler", "manual", "--update2lr", "{1: 0.1}"],
-        "--lr-scheduler manual is impossible with --epoch2lr {} ",
-    ),
+    ([*MANUAL, "--update2lr", "{1: 0.1}"], "--update2lr {1: 0.1}: give a dictionary of rates, for instance"),
+    ([*MANUAL, "--epoch2lr", "{1:0.01,2:0.001}"], "--epoch2lr {1:0.01,2:0.001}: give a dictionary of rates"),
+    ([*MANUAL, "--epoch2lr", "{'1-': 0.01}"], "--epoch2lr {'1-': 0.01}: give a dictionary of rates"),
+    ([*MANUAL, "--epoch2lr", "{'1': 'high'}"], "--epoch2lr {'1': 'high'}: give a dictionary of rates"),
+    ([*MANUAL, "--epoch2lr", "{'1': None}"], "--epoch2lr {'1': None}: give a dictionary of rates"),
+    ([*MANUAL, "--epoch2lr", "0.1"], "--epoch2lr 0.1: give a dictionary of rates"),
+    ([*MANUAL, "--epoch2lr", "{'1': 0.1"], "--epoch2lr {'1': 0.1: give a dictionary of rates"),
+    (MANUAL, "--lr-scheduler manual: give --epoch2lr or --update2lr a dictionary of rates"),
     (["--keep-interval-updates", "2"], "--keep-interval-updates 2: add --save-interval-updates, without which it does"),
     (["--patience", "2", "--disable-validation"], "--patience 2 acts after validations: leave --disable-validation"),
     (["--keep-best-checkpoints", "2", "--disable-validation"], "--keep-best-checkpoints 2 acts after validations"),
@@ -145,6 +150,7 @@ def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_
 @pytest.mark.parametrize(
     "options",
     [
+        [*MANUAL, "--update2lr", '{"1": 0.01, "2-3": 0.001, "4,6": 0.1}'],
         [*POLYNOMIAL],
         [*POLYNOMIAL, "--total-num-update", "5", "--warmup-updates", "4"],
         ["--lr-scheduler", "cosine", "--warmup-updates", "5", "--lr-period-updates", "5"],

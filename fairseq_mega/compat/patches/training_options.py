@@ -3,6 +3,7 @@
 import glob
 import json
 import logging
+import math
 import os
 import re
 import typing
@@ -10,9 +11,10 @@ import typing
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
 from . import ranges
-from .expressions import is_pair_of_shares
+from .expressions import is_pair_of_shares, literal
 
 logger = logging.getLogger("fairseq_mega.compat.patches.training_options")
+NUMBERS = re.compile(r"\d+(,\d+)*|\d+-\d+")  # of epochs or updates, in a key of --epoch2lr and --update2lr
 HIGHER_IS_BETTER = ("accuracy", "bleu")
 LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
 OF_EVERY_TRAINING = ("loss", "wps", "wpb", "bsz", "num_updates", "best_loss")
@@ -307,6 +309,8 @@ def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optio
 
 def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     kind = given.get("lr_scheduler")
+    if kind == "manual":
+        return _obstacle_of_manual(given)
     if kind not in ("polynomial_decay", "cosine"):
         return None
     option, name = ("--lr-period-updates", "lr_period_updates")
@@ -322,6 +326,27 @@ def _obstacle_of_schedule(given: typing.Mapping[str, typing.Any]) -> typing.Opti
     if warmup >= total:
         return f"--warmup-updates {warmup}: give fewer than {option}, {total:g}, or the rate never falls slowly"
     return None
+
+
+def _obstacle_of_manual(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    form = """a dictionary of rates, for instance '{"1": 0.01, "2-3": 0.001, "4,6": 0.1}'"""
+    rates = {option: given.get(option[2:]) or "{}" for option in ("--epoch2lr", "--update2lr")}
+    for option, text in rates.items():
+        if not _are_rates(literal(text.replace(" ", ""))):
+            return f"{option} {text}: give {form}"
+    if all(literal(text) == {} for text in rates.values()):
+        return f"--lr-scheduler manual: give --epoch2lr or --update2lr {form}; --lr-scheduler fixed keeps --lr"
+    return None
+
+
+def _are_rates(found: typing.Any) -> bool:
+    """Return whether a value holds rates by numbers of epochs or updates: texts such as "1", "2-3" and "4,6"."""
+    if not isinstance(found, dict) or not all(isinstance(key, str) and NUMBERS.fullmatch(key) for key in found):
+        return False
+    try:
+        return all(math.isfinite(float(rate)) for rate in found.values())
+    except (TypeError, ValueError):
+        return False
 
 
 def _obstacle_of_bleu(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
