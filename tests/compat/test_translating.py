@@ -1,6 +1,9 @@
 """Options of fairseq's task of translation: alignments, weights of training sets, and BLEU by the target's language."""
 
 import argparse
+import ast
+import inspect
+import logging
 import re
 import shutil
 from pathlib import Path
@@ -14,6 +17,7 @@ from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
+from fairseq_cli import generate
 from sacrebleu.metrics import BLEU
 
 from fairseq_mega.compat.patches import translating
@@ -44,6 +48,23 @@ def test_sacrebleu_is_that_of_the_language(code: str, named: bool, tmp_path: Pat
     scorer.add_string(REFERENCES[code[:2]], TRANSLATIONS[code[:2]])
     wanted, _ = sacre_bleu([TRANSLATIONS[code[:2]]], [REFERENCES[code[:2]]], code)
     assert scorer.score() == pytest.approx(wanted) and 20 < wanted < 100
+
+
+@pytest.mark.parametrize("name, warned", [("bleu", True), ("sacrebleu", False), ("chrf", False)])
+def test_fairseq_warns_of_its_own_bleu_alone(
+    name: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And its warnings name an option that fairseq-generate has."""
+    words = [str(tmp_path), "--path", "x", "--scoring", name, "--task", "translation"]
+    words += ["--source-lang", "en", "--target-lang", "de"]
+    parsed = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), words)
+    assert convert_namespace_to_omegaconf(parsed).generation.sacrebleu is not warned  # read for these warnings alone
+    tree = ast.walk(ast.parse(inspect.getsource(generate)))
+    texts = [part.value for part in tree if isinstance(part, ast.Constant) and "--sacrebleu" in str(part.value)]
+    for text in texts:
+        logging.getLogger("fairseq_cli.generate").warning(text)
+    assert len(texts) == len(caplog.messages) == 2
+    assert all("Use --scoring sacrebleu" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize(

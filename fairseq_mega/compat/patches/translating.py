@@ -117,6 +117,14 @@ def score_as_the_language_is_written() -> None:
     wrap(SacrebleuScorer, "_score", _score_text)
     wrap(TranslationTask, "_inference_with_bleu", _score_in_language)
     wrap(TranslationTask, "reduce_metrics", _reduce_with_bleu)
+    logging.getLogger("fairseq_cli.generate").addFilter(_name_scoring)
+
+
+def _name_scoring(record: logging.LogRecord) -> bool:
+    """Put the option that fairseq-generate has into its advice on BLEU of pieces."""
+    if isinstance(record.msg, str):
+        record.msg = record.msg.replace("Use --sacrebleu ", "Use --scoring sacrebleu ")
+    return True
 
 
 def _score_in_language(original: typing.Callable, self: typing.Any, *args: typing.Any) -> typing.Any:
@@ -187,7 +195,10 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
         words: of the command line.
     """
     given = vars(namespace)
-    if given.get("scoring") != "sacrebleu" or "gen_subset" not in given or "max_update" in given:
+    if "scoring" not in given or "gen_subset" not in given or "max_update" in given:
+        return
+    namespace.sacrebleu = given["scoring"] != "bleu"  # else fairseq warns of the BLEU of pieces, whatever the scoring
+    if given["scoring"] != "sacrebleu":
         return
     chosen = given["sacrebleu_char_level"] or any(word.startswith("--sacrebleu-tok") for word in words)
     _language.set(None if chosen else _target_language(given))
