@@ -369,3 +369,14 @@ def test_a_text_of_unknown_words_is_told(name: str, tmp_path: Path) -> None:
     done = prepare("text-lm", *given, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
     notes = [line for line in done.output.splitlines() if line.startswith("note: ") and "--unit subwords" in line]
     assert [line.split()[1].rstrip(":") for line in notes] == told
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("others, told", [("", 0), ("v", 0), ("vw", 0), ("t", 1), ("vt", 1), ("vv", 1), ("tt", 3)])
+def test_the_same_text_in_two_splits_is_told(others: str, told: int, text: Path, tmp_path: Path) -> None:
+    for number, name in enumerate("tvw"):
+        (tmp_path / name).write_text("".join(f"{line} {number}\n" for line in text.read_text().splitlines()))
+    given = [word for split, name in zip(SPLITS, "t" + others) for word in (f"--{split}", tmp_path / name)]
+    options = ("--unit", "bytes", "--workers", 1, "--out", tmp_path / "out")
+    output = prepare("text-lm", *given, *options).succeeded().output
+    assert sum(line.startswith("note: --") for line in output.splitlines()) == told

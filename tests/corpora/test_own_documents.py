@@ -14,6 +14,7 @@ from fairseq_mega.data.subword_vocabulary import SubwordVocabulary
 from fairseq_mega.data.text_marks import first_lines, told_marks
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit
 from fairseq_mega.lab.prepare.language_modeling.own_documents import DocumentFile
+from fairseq_mega.lab.prepare.splits import HELD_OUT
 from tests.support import json_texts
 from tests.support.prepare_runs import prepare, refusal
 
@@ -291,3 +292,13 @@ def test_documents_that_are_learnt_and_held_out_are_told(tmp_path: Path) -> None
         run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / str(times))
         note = "note: documents of valid that train holds as well, which makes its score better: "
         assert (note in run.succeeded().output) == told
+
+
+@pytest.mark.parametrize("copies, told", [(1, []), (2, ["18"])])
+def test_documents_that_are_learnt_twice_are_told(copies: int, told: List[str], tmp_path: Path) -> None:
+    """Of a file of HELD_OUT documents each split has both copies."""
+    (tmp_path / "x.jsonl").write_text(lines(TEXTS[:HELD_OUT]))
+    files = [tmp_path / "x.jsonl"] * copies
+    run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / "out").succeeded()
+    notes = [line for line in run.output.splitlines() if line.startswith("note: documents of")]
+    assert [line.rpartition(" ")[2] for line in notes] == told

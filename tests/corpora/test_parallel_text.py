@@ -360,6 +360,18 @@ def test_given_pairs_that_are_learnt_or_empty_are_told(tmp_path: Path, capsys: p
             assert re.search(f"note: .* of --{split}.*{told}", output) if split else "note: " not in output
 
 
+@pytest.mark.parametrize("shared, told", [(60, 60), (1, 1), (0, 0)])
+def test_a_test_set_that_validates_is_told(
+    shared: int, told: int, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    pairs = {"train": rows(300), "valid": rows(60, 300), "test": rows(60, 360 - shared)}
+    for split in SPLITS:
+        write_pairs(str(tmp_path / split), "en", "de", pairs[split])
+    write_own_pairs({split: str(tmp_path / split) for split in SPLITS}, tmp_path / "out", ("en", "de"))
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert [re.findall(r"of --test that --valid .*: (\d+)$", note) for note in notes] == ([[str(told)]] if told else [])
+
+
 def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"gr\xc3\xb6\xc3\x9fer\ngr\xf6\xdfer\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: .*other lines are UTF-8.*grep -naxv") as caught:

@@ -284,6 +284,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             f"part those of plain text"
         )
     trained = set(hashes["train"])
+    if len(trained) < len(hashes["train"]):
+        say(f"note: documents of train that it holds more than once: {len(hashes['train']) - len(trained):,}")
     for split in SPLITS[1:]:
         known = sum(document in trained for document in hashes[split])
         if known:

@@ -1,9 +1,11 @@
 """Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and a text of one's own."""
 
 import argparse
+import filecmp
+import itertools
 from functools import partial
 from pathlib import Path
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple
 
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.checksums import Records, records_of
@@ -15,6 +17,7 @@ from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.options import TEXTS
+from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -91,8 +94,18 @@ def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     report = write_data(args, work, cut, "a text of one's own", records_of(given), threshold_of(args, 2))
     if not args.smoke:
         tell_marks(*given.values())
+        note_same_texts(given)
         note_unknown_words(report.splits)
     return report
+
+
+def note_same_texts(files: Mapping[str, Path]) -> None:
+    """Print a note on each two splits whose files, by split, hold the same text."""
+    for first, second in itertools.combinations(files, 2):
+        if filecmp.cmp(files[first], files[second], shallow=False):
+            say(
+                f"note: --{first} {files[first]} and --{second} {files[second]} are the same: scores of it are too good"
+            )
 
 
 def threshold_of(args: argparse.Namespace, usual: int) -> int:

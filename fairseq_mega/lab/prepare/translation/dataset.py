@@ -92,12 +92,16 @@ def write_own_pairs(
     corpus = own_corpus(given["train"], given.get("valid"), given.get("test"), held_out)
     write_corpus(corpus, output, *languages, limit=limit, whole=[name for name in SPLITS[1:] if name in given])
     write_steps(output, SENTENCES)
-    learnt = {leak_key(pair.source) for pair in corpus.splits["train"]}
+    earlier = {"text": corpus.splits["train"]}
     for name in SPLITS[1:]:
-        known = sum(leak_key(pair.source) in learnt for pair in given.get(name, ()))
         empty = sum(not all(pair) for pair in given.get(name, ()))
-        if known:
-            say(f"note: sources of --{name} that --text holds as well, which makes the score better: {known:,}")
+        for other, pairs in earlier.items():
+            learnt = {leak_key(pair.source) for pair in pairs}
+            known = sum(leak_key(pair.source) in learnt for pair in given.get(name, ()))
+            if known:
+                say(f"note: sources of --{name} that --{other} holds as well, which makes the score better: {known:,}")
+        if name in given:
+            earlier[name] = given[name]
         if empty:
             say(f"note: pairs of --{name} that have an empty side, and are scored all the same: {empty:,}")
     say(f"pairs read: {len(given['train'])}; dropped: {describe_dropped(corpus)}")
