@@ -349,6 +349,14 @@ def test_marks_of_other_tools_are_told_of_ones_own_text(unit: str, tmp_path: Pat
 
 ENGLISH = [f"the {number % 7} of the {number % 5} and\n" for number in range(400)]
 CHINESE = [f"\u6211\u4eec{chr(0x4E00 + number)}\n" for number in range(400)]  # each line is a word of its own
+
+
+@pytest.mark.parametrize("option, value", [("--held-out", 0.3), ("--blocks", 3)])
+def test_nothing_is_held_out_where_all_splits_are_given(option: str, value: float, text: Path, tmp_path: Path) -> None:
+    given = ("text-lm", "--train", text, "--valid", text, "--test", text, "--out", tmp_path / "out")
+    assert f"{option} {value}: --valid and --test leave nothing to hold out" in refusal(*given, option, value)
+
+
 MOSTLY_UNKNOWN = {  # lines to learn from and to validate with, the unit, and the splits that are told
     "words": (ENGLISH, ENGLISH, "words", []),
     "no spaces": (CHINESE, None, "words", ["train", "valid", "test"]),

@@ -372,6 +372,17 @@ def test_a_test_set_that_validates_is_told(
     assert [re.findall(r"of --test that --valid .*: (\d+)$", note) for note in notes] == ([[str(told)]] if told else [])
 
 
+def test_options_without_effect_are_refused(tmp_path: Path) -> None:
+    write_pairs(str(tmp_path / "t"), "en", "de", rows(300))
+    run = ["own-pairs", "--text", tmp_path / "t", "--out", tmp_path / "out"]
+    run += ["--source-lang", "en", "--target-lang", "de"]
+    own = ("--valid", tmp_path / "t", "--test", tmp_path / "t", "--held-out", 7)
+    assert "--held-out 7: --valid and --test leave nothing to hold out" in refusal(*run, *own)
+    for size in (333, 8000):
+        with pytest.raises(SystemExit):
+            prepare(*run, "--model", tmp_path / "m.model", "--vocab-size", size)
+
+
 def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_bytes(b"gr\xc3\xb6\xc3\x9fer\ngr\xf6\xdfer\n")
     with pytest.raises(ValueError, match=r"t\.en, line 2: .*other lines are UTF-8.*grep -naxv") as caught:

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple
 
 from fairseq_mega.cli.usage import Parser
-from fairseq_mega.lab.prepare.shared_options import add_out, add_smoke, add_workers, at_least, exactly_one, need_files
+from fairseq_mega.lab.prepare.shared_options import (
+    add_out,
+    add_smoke,
+    add_workers,
+    at_least,
+    exactly_one,
+    need_files,
+    refuse_unused,
+)
 from fairseq_mega.lab.runs.options import add_environment, for_script
 
 WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
@@ -110,6 +118,9 @@ TEXT_LM = f"""\
 modelling. As bytes a text of 1 MB takes 2 MB there."""
 
 
+HELD_OUT_SHARE, BLOCKS = 0.05, 20
+
+
 def add_text_lm(parser: argparse.ArgumentParser) -> None:
     """Add the options of a text of one's own."""
     parser.add_argument("--train", type=Path, metavar="FILE", help="the text to learn from")
@@ -123,9 +134,9 @@ def add_text_lm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vocab-size", type=at_least(1), metavar="N", help=size)
     add_threshold(parser, 2)
     share = "of --train for valid and for test (default: %(default)s)"
-    parser.add_argument("--held-out", type=float, default=0.05, metavar="SHARE", help=share)
+    parser.add_argument("--held-out", type=float, default=HELD_OUT_SHARE, metavar="SHARE", help=share)
     blocks = "number of blocks that give a part of each (default: %(default)s; 1: the end of the text)"
-    parser.add_argument("--blocks", type=at_least(1), default=20, metavar="N", help=blocks)
+    parser.add_argument("--blocks", type=at_least(1), default=BLOCKS, metavar="N", help=blocks)
 
 
 def check_text_lm(args: argparse.Namespace) -> None:
@@ -135,6 +146,7 @@ def check_text_lm(args: argparse.Namespace) -> None:
     check_threshold(args)
     if not 0 < args.held_out < 1:
         raise ValueError(f"--held-out is {args.held_out}: a share between 0 and 1 is needed, for instance 0.05")
+    refuse_unused(args, ("--valid", "--test"), {"--held-out": HELD_OUT_SHARE, "--blocks": BLOCKS})
     if args.train is None and not args.smoke:
         raise ValueError("--train is missing: give the text to learn from; see --help")
     for name in ("train", "valid", "test"):

@@ -3,7 +3,7 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 
 def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
@@ -99,6 +99,16 @@ def need_files(option: str, *paths: Optional[Path], remedy: str = "") -> None:
             problem = "is empty"
         if problem:
             raise ValueError(f"{option}: {path} {problem}" + (f": {remedy}" if remedy else ""))
+
+
+def refuse_unused(args: argparse.Namespace, given: Sequence[str], defaults: Mapping[str, object]) -> None:
+    """Raise ValueError for an option that differs from its default where all of ``given``, which replace it, are."""
+    if any(value_of(args, option) is None for option in given):
+        return
+    for option, usual in defaults.items():
+        if value_of(args, option) != usual:
+            names = " and ".join(given)
+            raise ValueError(f"{option} {value_of(args, option)}: {names} leave nothing to hold out; leave it out")
 
 
 def exactly_one(args: argparse.Namespace, *groups: str) -> None:

@@ -13,7 +13,7 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
 from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_workers, at_least
+from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, refuse_unused
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
@@ -140,8 +140,10 @@ def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
     keep = "keep so many training pairs only (a twentieth of it held out)"
     add("--limit", type=at_least(1), metavar="N", help=keep)
     size = "number of pieces, fewer for a small text (default: %(default)s)"
-    add("--vocab-size", type=at_least(1), default=8000, metavar="N", help=size)
-    add("--model", type=Path, metavar="FILE", help="a sentencepiece model in place of a new one")
+    pieces = parser.add_mutually_exclusive_group()
+    pieces.add_argument("--vocab-size", type=at_least(1), default=8000, metavar="N", help=size)
+    model = "a sentencepiece model in place of a new one"
+    pieces.add_argument("--model", type=Path, metavar="FILE", help=model)
     longest = "leave training pairs of more pieces out (default: %(default)s)"
     add("--max-train-pieces", type=at_least(1), default=250, metavar="N", help=longest)
     held_out = "longest line of valid and test (default: %(default)s)"
@@ -171,9 +173,10 @@ def files_of(args: argparse.Namespace) -> Dict[str, Path]:
 
 
 def check_own(args: argparse.Namespace) -> None:
-    """Refuse one language twice."""
+    """Refuse one language twice, and pairs to hold out for splits that are given."""
     if args.source_lang == args.target_lang:
         raise ValueError(f"--source-lang and --target-lang are both '{args.source_lang}': they must differ")
+    refuse_unused(args, ("--valid", "--test"), {"--held-out": None})
 
 
 def make_own(args: argparse.Namespace, work: WorkFolder) -> Report:
