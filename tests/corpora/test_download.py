@@ -11,7 +11,7 @@ from typing import Any, Iterator, List, Optional
 import pytest
 
 from fairseq_mega.lab.prepare import archives, download
-from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.checksums import records_of, sha256_of
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
 
@@ -162,3 +162,13 @@ def test_a_spoilt_list_of_checksums_is_named(tmp_path: Path) -> None:
         (tmp_path / "checksums.json").write_text(text)
         with pytest.raises(download.DownloadError, match="is no list of checksums"):
             archives.read_records(tmp_path / "checksums.json")
+
+
+def test_files_that_share_a_name_are_recorded_apart(tmp_path: Path) -> None:
+    files = {"train": tmp_path / "a" / "text", "valid": tmp_path / "b" / "text", "test": tmp_path / "b" / "more"}
+    for number, path in enumerate(files.values()):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x" * number)
+    found = {name: record["bytes"] for name, record in records_of(files).items()}
+    assert found == {str(files["train"]): 0, str(files["valid"]): 1, "more": 2}
+    assert set(records_of({"train": files["test"], "test": files["test"]})) == {"more"}

@@ -1,6 +1,7 @@
 """Checksums of files: compared with the published ones, and recorded in SOURCE.json."""
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -44,5 +45,6 @@ def record_of(path: Path, **more: str) -> Dict[str, Any]:
 
 
 def records_of(paths: Dict[str, Path]) -> Records:
-    """Return the entries of files in SOURCE.json."""
-    return {path.name: record_of(path) for path in paths.values()}
+    """Return the entries of files in SOURCE.json: by name, and by path those that share one."""
+    names = Counter(path.name for path in set(paths.values()))
+    return {path.name if names[path.name] == 1 else str(path): record_of(path) for path in paths.values()}
