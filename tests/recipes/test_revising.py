@@ -1,7 +1,7 @@
 """Other values of recipes: where they stand, which results they tell apart, and that a tiny form keeps them."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -10,7 +10,6 @@ from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.evaluating import generated, results_of
 from fairseq_mega.lab.reproduce.recording import about
 from fairseq_mega.lab.reproduce.revising import (
-    Setting,
     at_each_rate,
     check_by_fairseq,
     choose,
@@ -112,8 +111,19 @@ def test_recipes_are_chosen_by_name_and_cell() -> None:
     assert choose([*table, *find("mega/table5")], "chunk=128") == choose(table, "chunk=128")
 
 
-def test_fairseq_knows_the_choices() -> None:
-    good, bad = (Setting("*", "model", "attention_activation_fn", text) for text in ("laplace", "gelu"))
-    check_by_fairseq([revise(catalogue()[TEXT], [good])])
-    with pytest.raises(RecipeError, match=f"{TEXT} with --set: .*gelu"):
-        check_by_fairseq([revise(catalogue()[TEXT], [bad])])
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("model.attention_activation_fn=laplace", None),
+        ("model.attention_activation_fn=gelu", "gelu"),  # fairseq's parser knows the choices
+        ("model.dropout=2", "--dropout 2.0"),  # the model its ranges
+        ("lr_scheduler.warmup_updates=999999", "--warmup-updates 999999"),  # the schedule what goes together
+    ],
+)
+def test_settings_are_checked_before_anything_is_made(setting: str, found: Optional[str]) -> None:
+    recipe = revise(catalogue()[TEXT], [parse_setting(setting)])
+    if found is None:
+        check_by_fairseq([recipe])
+        return
+    with pytest.raises(RecipeError, match=f"{TEXT} with --set: .*{found}"):
+        check_by_fairseq([recipe])

@@ -2,14 +2,17 @@
 
 import copy
 import re
+from argparse import Namespace
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Dict, List, NamedTuple, Sequence
 
+import torch
 import yaml
 
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import GROUPS, Recipe, RecipeError
+from fairseq_mega.lab.reproduce.sizes import model_of
 from fairseq_mega.lab.runs.options import whole_number
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
@@ -218,7 +221,9 @@ def check_chunk(recipe: Recipe, chunk: int) -> None:
 
 
 def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
-    """Raise a RecipeError unless fairseq takes the configuration of each recipe: it knows the choices of an option."""
+    """Raise a RecipeError unless a training could begin by each recipe: fairseq takes its options, and its model and
+    its schedule can be built of them.
+    """
     from fairseq import options  # which takes seconds
 
     import fairseq_mega  # noqa: F401
@@ -230,4 +235,20 @@ def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
             raise RecipeError(f"{name} with --set: {message}")
 
         parser.error = refuse
-        options.parse_args_and_arch(parser, without_user_dir(arguments(recipe.config, recipe.preset)))
+        given = options.parse_args_and_arch(parser, without_user_dir(arguments(recipe.config, recipe.preset)))
+        try:
+            model_of(recipe)
+            build_schedule(given)
+        except ValueError as error:
+            refuse(str(error))
+
+
+def build_schedule(options: Namespace) -> None:
+    """Build the schedule of a training, as options of fairseq-train describe it; raises ValueError."""
+    from fairseq import optim
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq.optim import lr_scheduler
+
+    plain = Namespace(optimizer="sgd", lr=options.lr, momentum=0.0, weight_decay=0.0)  # of whose rates it is
+    optimizer = optim.build_optimizer(plain, [torch.nn.Parameter(torch.zeros(1))])
+    lr_scheduler.build_lr_scheduler(convert_namespace_to_omegaconf(options).lr_scheduler, optimizer)
