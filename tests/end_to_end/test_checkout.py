@@ -23,7 +23,9 @@ def tracked_files() -> List[str]:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     if done.returncode != 0:
         pytest.skip(f"no git checkout: {done.stderr.strip()}")
-    return [name for name in done.stdout.split("\0") if (REPOSITORY / name).is_file()]
+    return [
+        name for name in done.stdout.split("\0") if (REPOSITORY / name).is_file() or (REPOSITORY / name).is_symlink()
+    ]
 
 
 @pytest.fixture
@@ -32,13 +34,14 @@ def clone(tmp_path: Path) -> Iterator[Path]:
     clone = tmp_path / "a b" / "fairseq_mega"
     for name in tracked_files():
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / name, clone / name)
+        shutil.copy(REPOSITORY / name, clone / name, follow_symlinks=False)
     if native.PROBLEM is None:
         shutil.copy(native.LIBRARY, clone / "fairseq_mega")
-    for path in [clone, *clone.rglob("*")]:
+    paths = [path for path in (clone, *clone.rglob("*")) if not path.is_symlink()]
+    for path in paths:
         path.chmod(path.stat().st_mode & ~0o222)
     yield clone
-    for path in [clone, *clone.rglob("*")]:
+    for path in paths:
         path.chmod(path.stat().st_mode | 0o200)
 
 
