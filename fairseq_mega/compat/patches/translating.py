@@ -67,11 +67,16 @@ def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str
 
 
 def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
-    """Return the one pair of a folder, (None, None) where there is none; raises ValueError where there are several."""
+    """Return the one pair of a folder, (None, None) where there is none.
+
+    Raises:
+        OSError: if there is no folder.
+        ValueError: if it has several pairs.
+    """
     problem = several_pairs({"data": path, "source_lang": None})
     if problem is not None:
         raise ValueError(problem)
-    pairs = pairs_of(path) if os.path.isdir(path) else []
+    pairs = pairs_of(path)
     return pairs[0] if pairs else (None, None)
 
 
