@@ -1,5 +1,6 @@
 """Documents within the rows of a batch, between which layers let nothing pass."""
 
+from functools import cached_property
 from typing import Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -24,20 +25,21 @@ class Documents:
     def __init__(self, begins: Tensor) -> None:
         self.begins = begins
         self._parts: Dict[Tuple[int, int], Parts] = {}
-        self._numbers: Optional[Tensor] = None
 
-    @property
+    @cached_property
     def numbers(self) -> Tensor:
         """Number of the document of each step, (B L,) long, counted along the flattened batch."""
-        if self._numbers is None:
-            first = F.pad(self.begins[:, 1:], (1, 0), value=True)
-            self._numbers = first.flatten().cumsum(0) - 1
-        return self._numbers
+        return F.pad(self.begins[:, 1:], (1, 0), value=True).flatten().cumsum(0) - 1
+
+    @cached_property
+    def count(self) -> int:
+        """Number of documents in the batch; a GPU waits for it."""
+        return int(self.numbers[-1]) + 1
 
     def totals(self, x: Tensor) -> Tensor:
         """Sums of x (B, L, ...) over the steps of each document, at each of its steps (B, L, ...); added in float64."""
         flat = x.flatten(0, 1)
-        totals = flat.new_zeros(int(self.numbers[-1]) + 1, *flat.shape[1:], dtype=torch.float64)
+        totals = flat.new_zeros(self.count, *flat.shape[1:], dtype=torch.float64)
         totals = totals.index_add(0, self.numbers, flat.double())
         return totals.to(x.dtype).index_select(0, self.numbers).view_as(x)
 

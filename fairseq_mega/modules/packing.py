@@ -1,6 +1,7 @@
 """Texts of a padded batch behind one another in one row, so that bidirectional layers compute no padding."""
 
-from typing import List, Optional, Tuple
+from functools import cached_property
+from typing import List, Optional
 
 import torch
 from torch import Tensor, nn
@@ -30,15 +31,12 @@ class PackedTexts(Documents):
     def __init__(self, begins: Tensor, aligned: bool) -> None:
         super().__init__(begins)
         self.aligned = aligned
-        self._alike: Optional[Parts] = None
 
-    @property
+    @cached_property
     def alike(self) -> Parts:
         """The texts, in groups of nearly equal lengths."""
-        if self._alike is None:
-            least = torch.get_num_threads() if self.begins.device.type == "cpu" else FEW_FOR_A_GPU
-            self._alike = Parts(self.begins, RATIO, least)
-        return self._alike
+        least = torch.get_num_threads() if self.begins.device.type == "cpu" else FEW_FOR_A_GPU
+        return Parts(self.begins, RATIO, least)
 
     def attend(
         self,
@@ -67,8 +65,8 @@ class Packing:
     Args:
         padding_mask: (B, L) bool, True = padding.
         lengths: (B,) long, the steps of each text up to its last one that is no padding; one of them at least 1.
-        chunk_size: of the attention, -1 for none. Longer batches than a chunk are laid so that each text begins a
-            chunk, and the rest of its last chunk is padding.
+        slots: (B,) long, the steps that each text takes in the row, at least its own; the others are padding.
+        aligned: each slot is of whole chunks of the attention.
 
     Attributes:
         texts: what keeps the texts of the row apart.
@@ -76,9 +74,8 @@ class Packing:
         positions: (1, W) long, the position of each step in its text.
     """
 
-    def __init__(self, padding_mask: Tensor, lengths: Tensor, chunk_size: int) -> None:
+    def __init__(self, padding_mask: Tensor, lengths: Tensor, slots: Tensor, aligned: bool) -> None:
         steps = torch.arange(padding_mask.size(1), device=padding_mask.device)
-        slots, aligned = slots_of(lengths, padding_mask.size(1), chunk_size)
         present = steps < lengths.unsqueeze(1)  # (B, L)
         first = slots.cumsum(0) - slots  # (B,) step of the row with which each text begins
         self._shape = padding_mask.shape
@@ -107,23 +104,20 @@ class Packing:
         return padded.unflatten(0, self._shape)
 
 
-def slots_of(lengths: Tensor, longest: int, chunk_size: int) -> Tuple[Tensor, bool]:
-    """Steps that each text takes in a row, and whether they are rounded up to whole chunks."""
-    if 0 < chunk_size < longest:
-        return (lengths + chunk_size - 1) // chunk_size * chunk_size, True
-    return lengths, False
-
-
 def packing_of(padding_mask: Optional[Tensor], chunk_size: int) -> Optional[Packing]:
-    """The packing of a batch with this mask (B, L), True = padding; None where it has little padding to lose."""
+    """The packing of a batch with this mask (B, L), True = padding; None where it has little padding to lose.
+
+    In batches longer than a chunk each text begins a chunk.
+    """
     if padding_mask is None or torch.compiler.is_compiling():
         return None
     ends = torch.arange(1, padding_mask.size(1) + 1, device=padding_mask.device)
     lengths = torch.where(padding_mask, 0, ends).amax(dim=1)
-    left = int(slots_of(lengths, padding_mask.size(1), chunk_size)[0].sum())
-    if not 0 < left < WORTH * padding_mask.numel():
+    aligned = 0 < chunk_size < padding_mask.size(1)
+    slots = (lengths + chunk_size - 1) // chunk_size * chunk_size if aligned else lengths
+    if not 0 < int(slots.sum()) < WORTH * padding_mask.numel():
         return None
-    return Packing(padding_mask, lengths, chunk_size)
+    return Packing(padding_mask, lengths, slots, aligned)
 
 
 def depends_on_rows(module: nn.Module) -> Optional[str]:

@@ -135,28 +135,22 @@ class GroupNorm(TimestepNorm):
         if padding_mask is None and documents is None:
             variance, mean = torch.var_mean(grouped, dim=(1, 3), correction=0, keepdim=True)
         else:
-            if padding_mask is not None:
-                grouped = grouped.masked_fill(padding_mask[:, :, None, None], 0.0)
-            mean = average_of_steps(grouped.mean(3, keepdim=True), padding_mask, documents)
-            centred = grouped - mean
-            if padding_mask is not None:
-                centred = centred.masked_fill(padding_mask[:, :, None, None], 0.0)
-            variance = average_of_steps(centred.square().mean(3, keepdim=True), padding_mask, documents)
+            absent = None if padding_mask is None else padding_mask[:, :, None, None]
+            present = torch.ones_like(grouped[..., :1, :1]) if absent is None else (~absent).to(grouped.dtype)
+
+            def total(steps: Tensor) -> Tensor:
+                """Sums over a sequence (B, 1, ...), or at each step of a document over it, of values (B, L, ...)."""
+                return steps.sum(1, keepdim=True) if documents is None else documents.totals(steps)
+
+            def present_alone(values: Tensor) -> Tensor:
+                return values if absent is None else values.masked_fill(absent, 0.0)
+
+            count = total(present).clamp(min=1)
+            grouped = present_alone(grouped)
+            mean = total(grouped.mean(3, keepdim=True)) / count
+            variance = total(present_alone(grouped - mean).square().mean(3, keepdim=True)) / count
         assert self.scale is not None and self.bias is not None
         y = ((grouped - mean) * torch.rsqrt(variance + EPS)).flatten(2) * self.scale + at_least_float32(self.bias)
         if padding_mask is not None:
             y = y.masked_fill(padding_mask.unsqueeze(-1), 0.0)
         return y.to(x.dtype), None
-
-
-def average_of_steps(x: Tensor, padding_mask: Optional[Tensor], documents: Optional[Documents]) -> Tensor:
-    """Average of x (B, L, ...), zero where padded, over the other steps of each sequence or of each document.
-
-    Returns:
-        (B, 1, ...); where there are documents (B, L, ...), at each step the average of its document.
-    """
-    present = x.new_ones(x.shape[:2]) if padding_mask is None else (~padding_mask).to(x.dtype)
-    counts = present.view(*present.shape, *(1,) * (x.dim() - 2))
-    if documents is None:
-        return x.sum(1, keepdim=True) / counts.sum(1, keepdim=True).clamp(min=1)
-    return documents.totals(x) / documents.totals(counts).clamp(min=1)
