@@ -59,11 +59,12 @@ def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str
     if "source_lang" not in given or given["source_lang"] or given.get("target_lang") or not os.path.isdir(folder):
         return None
     pairs = pairs_of(folder)
-    if len(pairs) < 2:
-        return None
-    return (
-        f"{folder} has data of {' and '.join('-'.join(pair) for pair in pairs)}: give --source-lang and --target-lang"
-    )
+    return None if len(pairs) < 2 else _unnamed(folder, pairs)
+
+
+def _unnamed(folder: str, pairs: typing.Iterable[typing.Tuple[str, str]]) -> str:
+    found = " and ".join("-".join(pair) for pair in pairs)
+    return f"{folder} has data of {found}: give --source-lang and --target-lang"
 
 
 def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
@@ -73,10 +74,9 @@ def _infer_pair(original: typing.Callable, path: str) -> typing.Tuple[typing.Opt
         OSError: if there is no folder.
         ValueError: if it has several pairs.
     """
-    problem = several_pairs({"data": path, "source_lang": None})
-    if problem is not None:
-        raise ValueError(problem)
     pairs = pairs_of(path)
+    if len(pairs) > 1:
+        raise ValueError(_unnamed(path, pairs))
     return pairs[0] if pairs else (None, None)
 
 
@@ -200,7 +200,7 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
         words: of the command line.
     """
     given = vars(namespace)
-    if "scoring" not in given or "gen_subset" not in given or "max_update" in given:
+    if unread.command_of(given) != "generate":
         return
     namespace.sacrebleu = given["scoring"] != "bleu"  # else fairseq warns of the BLEU of pieces, whatever the scoring
     if given["scoring"] != "sacrebleu":
