@@ -86,7 +86,7 @@ def test_fairseq_warns_of_its_own_bleu_alone(
     ],
 )
 def test_the_references_decide(code: str, script: str, options: List[str], tokenizer: str) -> None:
-    """Where neither an option nor the code of the language says how text is cut."""
+    """The script of the references decides if neither an option nor the code of the language says how text is cut."""
     words = ["x", "--path", "x", "--scoring", "sacrebleu", "--task", "translation"]
     words += ["--source-lang", "src", "--target-lang", code, *options]
     parsed = fairseq.options.parse_args_and_arch(fairseq.options.get_generation_parser(), words)

@@ -170,7 +170,7 @@ def test_the_middle_of_a_long_table_counts(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_read_do_not_count(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a data set says which it reads; and those that downloads go to."""
+    """Files count that the data set reads, by its own list; those in the folder of downloads do not."""
     toy.dataset = dataclasses.replace(toy.dataset, members={"file": ("train.tsv", "deep/*.txt")})
     monkeypatch.setitem(command.DATASETS, "toy", toy.dataset)
     (tmp_path / "in" / "deep").mkdir(parents=True)

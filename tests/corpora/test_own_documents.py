@@ -296,7 +296,7 @@ def test_documents_that_are_learnt_and_held_out_are_told(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("copies, told", [(1, []), (2, ["18"])])
 def test_documents_that_are_learnt_twice_are_told(copies: int, told: List[str], tmp_path: Path) -> None:
-    """Of a file of HELD_OUT documents each split has both copies."""
+    """Each split has both copies of a document, from a file of HELD_OUT documents."""
     (tmp_path / "x.jsonl").write_text(lines(TEXTS[:HELD_OUT]))
     files = [tmp_path / "x.jsonl"] * copies
     run = prepare("own-documents", "--texts", *files, "--vocab-size", 300, "--out", tmp_path / "out").succeeded()

@@ -119,7 +119,7 @@ def test_baselines_of_fairseq_are_said_in_full(name: str) -> None:
 
 @pytest.mark.parametrize("name", catalogue())
 def test_a_recipe_is_complete(name: str) -> None:
-    """Of its preset it changes nothing but what tells it from others of its table or figure."""
+    """A recipe changes nothing of its preset but what tells it from others of its table or figure."""
     recipe = catalogue()[name]
     values = {} if recipe.preset in (*FAIRSEQS, *PLAIN) else preset(recipe.preset)
     model = recipe.config["model"]

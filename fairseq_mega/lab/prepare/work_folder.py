@@ -206,9 +206,9 @@ class WorkFolder:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether two values of a setting agree, in what both know: earlier versions know files by less than their content.
+    """Return whether two values of a setting agree in what both know.
 
-    Of a file that is gone by now the name alone is known.
+    Earlier versions know files by less than their content; of a file that is gone by now the name alone is known.
     """
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_same, old, new))

@@ -22,7 +22,7 @@ def opener() -> Callable[[Path], Any]:
 
 
 def places_of(size: int) -> Tuple[str, ...]:
-    """Where the images of a size may lie in a folder: directly, which is that of the size then, or in those below."""
+    """Return where the images of a size may lie in a folder: directly, if it is that of the size, or in those below."""
     name = f"pathfinder{size}"
     return tuple(f"{before}{HARD}" for before in ("", f"{name}/", f"{FOLDER}/{name}/", f"{FOLDER}/{FOLDER}/{name}/"))
 
