@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,20 @@ def test_prompts(tmp_path):
     drawn = [draw_shots(lines, 2, seed, asked) for seed in (1, 1, 2, 3)]
     assert drawn[0] == drawn[1] and len({tuple(one) for one in drawn}) == 3
     assert all(first != second for first, second in drawn)
+
+
+@pytest.mark.parametrize("references", [1, 3])
+def test_the_question_is_no_example_of_itself(references: int, tmp_path: Path) -> None:
+    """Draw from a file that holds the question, each of its references too, and nobody sees its answer."""
+    items = [item(str(n), f"q{n}", f"d{n % 3}", f"a{n}") for n in range(6) for _ in range(references)]
+    lines = Lines(write(tmp_path / "q.jsonl", items))
+    for asked in map(lines.__getitem__, range(len(lines))):
+        for seed in range(20):
+            drawn = draw_shots(lines, 2, seed, asked)
+            assert len(drawn) == 2 and asked.text not in [shot.text for shot in drawn]
+    few = Lines(write(tmp_path / "few.jsonl", items[: 2 * references]))
+    with pytest.raises(ValueError, match=f"few.jsonl holds {references} questions beside '0', which is asked"):
+        draw_shots(few, references + 1, 1, few[0])
 
 
 def test_answers_survive_a_kill(tmp_path):

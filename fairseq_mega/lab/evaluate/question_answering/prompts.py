@@ -1,13 +1,14 @@
 """What a model reads before it answers: worked examples, the document, the question."""
 
 import random
+from itertools import islice
 from typing import List, Sequence
 
 from .questions import Lines, Question
 
 
 def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> str:
-    """The text that an answer continues.
+    """Return the text that an answer continues.
 
     ``shots`` come first, each as document, question and answer, then the document and the question without it::
 
@@ -32,6 +33,18 @@ def prompt_of(question: Question, shots: Sequence[Question], one_line: bool) -> 
 
 
 def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> List[Question]:
-    """``count`` worked examples for a question: others for each, and the same ones whenever it is asked."""
-    drawn = random.Random(f"{seed} {question.number}").sample(range(len(examples)), count)
-    return [examples[number] for number in drawn]
+    """Draw ``count`` worked examples for a question: others for each, and the same ones whenever it is asked.
+
+    The question itself is none of them, should it be among the examples; ValueError if then too few are left.
+    """
+    draw, numbers = random.Random(f"{seed} {question.number}"), range(len(examples))
+    drawn = [examples[number] for number in draw.sample(numbers, count)]
+    if any(map(question.is_same, drawn)):
+        shuffled = (examples[number] for number in draw.sample(numbers, len(numbers)))
+        drawn = list(islice((example for example in shuffled if not question.is_same(example)), count))
+    if len(drawn) < count:
+        raise ValueError(
+            f"--shots {count}: {examples.path} holds {len(drawn)} questions beside {question.number!r}, which is asked: "
+            f"give other --examples, or fewer --shots"
+        )
+    return drawn

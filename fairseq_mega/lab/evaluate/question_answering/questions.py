@@ -15,6 +15,10 @@ class Question(NamedTuple):
     text: str
     answer: str
 
+    def is_same(self, other: "Question") -> bool:
+        """Whether the other asks the same of the same document, with whatever answer."""
+        return (self.text, self.document) == (other.text, other.document)
+
 
 class Questions:
     """The questions of a file, each with all of its reference answers.
