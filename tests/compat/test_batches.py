@@ -103,8 +103,8 @@ def test_a_place_behind_the_end_of_an_epoch() -> None:
         iterator.load_state_dict(state)
 
 
-@pytest.mark.parametrize(("seed", "steps", "warned"), [(2, 6, True), (1, 6, False), (2, 0, False)])
-def test_another_seed_within_an_epoch(caplog: pytest.LogCaptureFixture, seed: int, steps: int, warned: bool) -> None:
+@pytest.mark.parametrize(("seed", "steps", "warned"), [(2, 6, True), (1, 6, False), (2, 0, True)])
+def test_another_seed_is_named(caplog: pytest.LogCaptureFixture, seed: int, steps: int, warned: bool) -> None:
     (first,) = iterators(48, 4, 1)
     read([first], steps)
     second = EpochBatchIterator(first.dataset, list, first.batch_sampler, seed)

@@ -114,6 +114,19 @@ def test_a_finished_training_again_is_a_success(
     assert (finished / "checkpoint_last.pt").read_bytes() == before
 
 
+def test_another_seed_is_another_training(train: Trainer) -> None:
+    for seed, options in ((1, []), (7, ["--seed", 7])):
+        train(f"{seed}", "--max-epoch", 1, *options)
+        other: List[object] = ["--seed", 8 - seed]
+        with pytest.raises(
+            ValueError, match=f"was trained with --seed {seed}, not {8 - seed}. Give another --save-dir"
+        ):
+            train(f"{seed}", "--max-epoch", 1, *other)
+        assert "nothing to train: the next epoch" in train(f"{seed}", "--max-epoch", 1, *options)
+        said = f"--seed changed ({seed}, now {8 - seed}): from epoch 2 on"
+        assert said in train(f"{seed}", "--max-epoch", 2, *other)
+
+
 def test_a_first_training_without_an_update_is_an_error(train: Trainer) -> None:
     with pytest.raises(ValueError, match="nothing to train: .*--stop-min-lr"):
         train("a", "--stop-min-lr", 0.5)

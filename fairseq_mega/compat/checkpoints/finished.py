@@ -8,6 +8,7 @@ import re
 import typing
 
 from fairseq_mega.compat.checkpoints.validations import is_reset, restored_file
+from fairseq_mega.compat.patches.batches import SEED
 from fairseq_mega.compat.patching import globals_of_training, wrap, wrapped
 
 logger = logging.getLogger("fairseq_mega.compat.checkpoints.finished")
@@ -117,6 +118,13 @@ def _load_and_look(
         raise ValueError(
             f"nothing to train: {reason}, but {restored} was trained with other validation data. Give another "
             f"--save-dir, and {anew}"
+        )
+    asked = trainer.cfg.common.seed
+    seed = loaded[0].get("train_iterator", {}).get(SEED, asked)
+    if seed != asked:
+        raise ValueError(
+            f"nothing to train: {reason}, but {restored} was trained with --seed {seed}, not {asked}. Give another "
+            f"--save-dir for a training with --seed {asked}, or the former seed"
         )
     logger.info(f"nothing to train: {reason}")
     trainer.finished = True

@@ -91,7 +91,7 @@ def go_on_at_the_same_place() -> None:
     """Resume an epoch where it was when it has more or fewer batches now, as with another number of processes.
 
     fairseq leaves out as many batches as each process had: with fewer processes it repeats a part of the epoch, with
-    more it skips one, or ends in a traceback. With another seed, whose order is another, it warns.
+    more it skips one, or ends in a traceback. With another seed it warns.
     """
     from fairseq.data.iterators import EpochBatchIterator
 
@@ -122,10 +122,14 @@ def _load_at_the_same_place(
             f"batch size that it was trained with"
         )
     seed = state.get(SEED, self.seed)
-    if place > 0 and seed != self.seed:
+    if seed != self.seed:
+        if place > 0:
+            effect = f"of epoch {state['epoch']}, whose order is another now, some samples are read twice, others not"
+        else:
+            effect = f"from epoch {state['epoch']} on, batches and dropout are drawn from it"
         logger.warning(
-            f"--seed changed ({seed}, now {self.seed}): epoch {state['epoch']}, of which {place} batches were read, is "
-            f"drawn in another order; some of its samples are read twice, others not; the former seed goes on exactly"
+            f"--seed changed ({seed}, now {self.seed}): {effect}. The former seed goes on exactly; a second training "
+            f"needs another --save-dir"
         )
     return original(self, state)
 

@@ -44,7 +44,7 @@ def draw_shots(examples: Lines, count: int, seed: int, question: Question) -> Li
         drawn = list(islice((example for example in shuffled if not question.is_same(example)), count))
     if len(drawn) < count:
         raise ValueError(
-            f"--shots {count}: {examples.path} holds {len(drawn)} questions beside {question.number!r}, which is asked: "
-            f"give other --examples, or fewer --shots"
+            f"--shots {count}: {examples.path} holds {len(drawn)} questions beside {question.number!r}, which is "
+            f"asked: give other --examples, or fewer --shots"
         )
     return drawn
