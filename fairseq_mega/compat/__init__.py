@@ -12,6 +12,7 @@ from .patches import (
     architectures,
     arguments,
     batches,
+    composing,
     distributed,
     expressions,
     generating,
@@ -56,6 +57,7 @@ def apply() -> None:
     architectures.look_names_up()
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
+    composing.keep_one_store()
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()
