@@ -39,8 +39,9 @@ PUBLISHED = {arch: values for archs in TASKS.values() for arch, values in archs.
 FREE = {"mega", "mega_lm"}  # whose sizes are no architecture's: fairseq's names of the models
 
 
+@lru_cache(maxsize=None)
 def parse(*arguments):
-    """A configuration of fairseq-train, with a criterion that adaptive tables can have."""
+    """A configuration of fairseq-train, with a criterion that adaptive tables can have; nobody changes it."""
     given = ["data", "--criterion", "adaptive_loss", *arguments]
     return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), given))
 
