@@ -128,6 +128,8 @@ class Step(NamedTuple):
 
     state: int  # whatever the length
     token: int  # for each token of the sequence
+    recomputed: int  # the same with ``--checkpoint-activations``
+    parameters: int
 
     def context(self, memory: float) -> int:
         """Tokens of the longest sequence whose step fits into ``memory`` bytes; 0 where not even the state does."""
@@ -159,11 +161,12 @@ def training_step(
         raise ValueError("--precision bf16: adaptive tables are in float32, give fp32")
     bare = {**options, "checkpoint_activations": False}
     first, second = (_bytes_of_token(language_model({**bare, "decoder_layers": n}, symbols), bf16) for n in (1, 2))
-    kept = WIDE * _width(decoder) if decoder.checkpoint_activations else second - first
     tables = _adaptive_input_bytes(decoder.embedding.tokens, shares) if adaptive[0] else 0.0
     tables += _adaptive_softmax_bytes(decoder.adaptive_softmax, shares) if adaptive[1] else 0.0
-    state = (STATE + (NARROW if bf16 else 0)) * parameters(decoder)
-    return Step(state, round(first + (len(decoder.layers) - 1) * kept + tables))
+    others, count = len(decoder.layers) - 1, parameters(decoder)
+    kept, recomputed = (round(first + others * layer + tables) for layer in (second - first, WIDE * _width(decoder)))
+    state = (STATE + (NARROW if bf16 else 0)) * count
+    return Step(state, recomputed if decoder.checkpoint_activations else kept, recomputed, count)
 
 
 def _width(decoder: LanguageModelDecoder) -> int:

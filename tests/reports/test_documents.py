@@ -31,9 +31,12 @@ MEASURED = re.compile(r"\| [^|]*\d (ms|s|MiB|tokens/s)[ ,|(]|\| \*{0,2}[\d.]+x")
 
 @pytest.mark.skipif(native.PROBLEM is not None, reason=f"two tables count what kernels keep: {native.PROBLEM}")
 def test_the_tables_of_this_repository() -> None:
-    assert filling.differences(REPOSITORY) == []
+    """And its numbers in sentences."""
+    filled = [filling.fill(document) for document in filling.documents(REPOSITORY)]
+    assert [difference for document in filled for difference in filling.differences_in(document, REPOSITORY)] == []
+    assert any(document.numbers for document in filled)
     assert pictures.outdated(REPOSITORY) == [] and len(list(pictures.drawn(REPOSITORY))) == 1
-    used = {place.call.name for place in filling.places_of(REPOSITORY)}
+    used = {place.call.name for document in filled for place in document.places}
     assert set(registry.TABLES) - used <= {f"paper-{name}" for name in PAPER_TABLES}
 
 

@@ -8,7 +8,6 @@ import pytest
 from fairseq_mega.lab.report import command
 from fairseq_mega.lab.report.documents import filling
 from fairseq_mega.lab.runs.results import make_result, write_result
-from tests.support.helpers import REPOSITORY
 
 SCORES = {"a L=1 seconds": 0.0894, "b L=1 seconds": 0.4162, "a bytes": 3.5 * 2**20, "bleu": 36.06, "c, d bleu": -2.0}
 
@@ -80,8 +79,3 @@ def test_a_number_that_differs_is_named(checkout: Path) -> None:
     (checkout / "examples" / "README.md").write_text("It is <!-- n: results/r.json bleu -->36.0.\n")
     where = Path("examples") / "README.md"
     assert filling.differences(checkout) == [f"{where}: bleu of results/r.json: 36.0, not 36.1"]
-
-
-def test_the_numbers_of_this_repository() -> None:
-    numbers = [number for document in filling.documents(REPOSITORY) for number in filling.fill(document).numbers]
-    assert numbers and not [number for number in numbers if number.stands != number.should]

@@ -173,7 +173,9 @@ def test_recomputed_layers_keep_their_inputs() -> None:
     options = {**SHAPE, "_name": "mega_lm", "decoder_layers": 4}
     one, two, four = (training_step({**options, "decoder_layers": layers}, 500).token for layers in (1, 2, 4))
     assert four - two == 2 * (two - one) > 0
-    assert training_step({**options, "checkpoint_activations": True}, 500).token == one + 3 * 4 * 48
+    recomputed = training_step({**options, "checkpoint_activations": True}, 500)
+    assert recomputed.token == recomputed.recomputed == one + 3 * 4 * 48
+    assert training_step(options, 500)[1:3] == (four, recomputed.token)
 
 
 @needs_kernels
@@ -190,7 +192,7 @@ def test_zipf() -> None:
 
 
 def test_context() -> None:
-    step = Step(state=1000, token=10)
+    step = Step(state=1000, token=10, recomputed=5, parameters=50)
     assert [step.context(memory) for memory in (999, 1000, 1009, 1010, 2000)] == [0, 0, 0, 1, 100]
 
 

@@ -9,7 +9,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.inspect.symbols import symbols_of_preset
-from fairseq_mega.models.cost import GIB, Step, language_model, parameters, training_step
+from fairseq_mega.models.cost import GIB, Step, training_step
 from fairseq_mega.models.presets import preset
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
@@ -18,10 +18,9 @@ MOST_SYMBOLS = 10_000_000  # of a dictionary, which is built to count parameters
 
 
 class Needs(NamedTuple):
-    """The needs of a model: of a training step, and of its tables and parameters."""
+    """The needs of a training step of a model, and the size of its dictionary."""
 
     step: Step
-    parameters: int
     symbols: int
 
 
@@ -48,7 +47,7 @@ def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Ne
         options, symbols = options_of(Path(name))
         if given is not None:
             raise ValueError(f"--symbols {given}: the checkpoint {name} has {symbols:,}; leave it out")
-    return Needs(training_step(options, symbols, bf16), parameters(language_model(options, symbols)), symbols)
+    return Needs(training_step(options, symbols, bf16), symbols)
 
 
 def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
@@ -89,7 +88,7 @@ def lines_of(name: str, memories: List[float], symbols: Optional[int] = None, bf
     for memory in memories:
         if not 0 < memory * GIB < math.inf:
             raise ValueError(f"--memory {memory:g}: give a number of GiB above 0")
-    step, count, symbols = model_of(name, symbols, bf16)
+    step, symbols = model_of(name, symbols, bf16)
     state, token = f"{step.state / GIB:.2f} GiB of training state", f"{step.token / 1024:,.1f} KiB for each token"
-    first = f"{count:,} parameters with {symbols:,} symbols: {state}, {token}"
+    first = f"{step.parameters:,} parameters with {symbols:,} symbols: {state}, {token}"
     return [first, *(f"{memory:g} GiB: {step.context(memory * GIB):,} tokens" for memory in memories)]

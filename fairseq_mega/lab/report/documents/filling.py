@@ -96,18 +96,22 @@ def write(root: Path) -> List[Path]:
 
 def differences(root: Path) -> List[str]:
     """A line for every row and every number that differs from its results."""
+    return [line for document in documents(root) for line in differences_in(fill(document), root)]
+
+
+def differences_in(filled: Filled, root: Path) -> List[str]:
+    """A line for every row and every number of a document below `root` that differs from its results."""
     found = []
-    for filled in map(fill, documents(root)):
-        name = filled.document.relative_to(root)
-        for place in filled.places:
-            wanted = markdown(place.table).splitlines()
-            for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
-                if stands != should:
-                    where = f"table '{place.call.name}', {row_title(row, should)}"
-                    found.append(f"{name}: {where}: {said(stands)}, not {said(should)}")
-        for number in filled.numbers:
-            if number.stands != number.should:
-                found.append(f"{name}: {number.key} of {number.file}: {number.stands}, not {number.should}")
+    name = filled.document.relative_to(root)
+    for place in filled.places:
+        wanted = markdown(place.table).splitlines()
+        for row, (stands, should) in enumerate(zip_longest(place.text.splitlines(), wanted)):
+            if stands != should:
+                where = f"table '{place.call.name}', {row_title(row, should)}"
+                found.append(f"{name}: {where}: {said(stands)}, not {said(should)}")
+    for number in filled.numbers:
+        if number.stands != number.should:
+            found.append(f"{name}: {number.key} of {number.file}: {number.stands}, not {number.should}")
     return found
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Dict, Sequence
 
 from fairseq_mega.lab.runs.text_tables import Table, table_of
-from fairseq_mega.models.cost import GIB, language_model, operations, parameters, training_step
+from fairseq_mega.models.cost import GIB, language_model, operations, training_step
 
 SIZES = {"11m": 260, "200m": 32000, "1b3": 32000, "1b3_pg19": 32000, "7b": 32000}  # presets to symbols
 DEVICE = 100e12  # operations per second that a device sustains
@@ -15,14 +15,13 @@ def row(size: str, symbols: int) -> Dict[str, str]:
     options = {"_name": f"megalodon_lm_{size}"}
     model = language_model(options, symbols)
     step = training_step(options, symbols)
-    recomputed = training_step({**options, "checkpoint_activations": True}, symbols)
     work = 3.0 * operations(model, model.chunk_size)  # a backward pass is two
     return {
         "": size,
-        "parameters": f"{parameters(model):,}",
+        "parameters": f"{step.parameters:,}",
         "training state": f"{step.state / GIB:,.1f} GiB",
         "activations per token": f"{step.token / 1024:,.0f} KiB",
-        "the same, recomputed": f"{recomputed.token / 1024:,.0f} KiB",
+        "the same, recomputed": f"{step.recomputed / 1024:,.0f} KiB",
         "GFLOP per token": f"{work / 1e9:.2g}",
         "tokens/s at 100 TFLOP/s": f"{float(f'{DEVICE / work:.2g}'):,.0f}",
     }
