@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, layer, measuring
+from fairseq_mega.lab.benchmarks import apart, command, layer, measuring
 from fairseq_mega.lab.report.documents.classification import speed
 from fairseq_mega.lab.runs.results import read_result, write_result
 from fairseq_mega.ops.common import native
@@ -67,7 +67,7 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
 def test_settings_are_those_of_the_models(given, said, unsaid, tmp_path, monkeypatch, capsys):
     """Recipes have sizes of their own; architectures are recorded where a benchmark chooses them."""
     found = {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1}
-    monkeypatch.setattr(measuring, "run_apart", lambda *unused: found)
+    monkeypatch.setattr(apart, "run_apart", lambda *unused: found)
     command.main([*given, "--smoke", "--json", str(tmp_path / "found.json")])
     settings = read_result(tmp_path / "found.json")["settings"]
     assert all(settings[key] == value or value.items() <= settings[key].items() for key, value in said.items())
@@ -76,7 +76,7 @@ def test_settings_are_those_of_the_models(given, said, unsaid, tmp_path, monkeyp
 
 def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsys):
     """A file from before architectures were recorded names none."""
-    monkeypatch.setattr(measuring, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})
+    monkeypatch.setattr(apart, "run_apart", lambda *unused: {"seconds": 1.0, "memory_mib": 1.0, "parameters": 1})
     command.main(["lra-speed", "--smoke", "--json", str(tmp_path / "speed.json")])
     titles = [row[0] for row in speed(tmp_path, ["speed.json"]).rows]
     assert titles[0] == "Transformer, attention written out (`transformer_lra_imdb`)"
@@ -90,10 +90,12 @@ def test_the_table_of_speed_names_what_was_measured(tmp_path, monkeypatch, capsy
 def test_a_layer_is_measured_without_what_takes_long_to_import():
     """Every measurement is a process of its own: neither fairseq nor torch's compiler is loaded for it."""
     program = (
-        "import sys; from fairseq_mega.lab.benchmarks import command; command.main(sys.argv[1:]); print(*sys.modules)"
+        "import json, sys; from fairseq_mega.lab.benchmarks import apart, command; "
+        "found = command.find('layer').measure('mega:16', command.parse(sys.argv[1:])); "
+        "print(json.dumps(found)); print(*sys.modules)"
     )
-    given = ["layer", "--smoke", "--measure", "mega:16"]
-    done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=True)
+    given = [sys.executable, "-c", program, "layer", "--smoke"]
+    done = subprocess.run(given, capture_output=True, text=True, check=True)
     measured, loaded = done.stdout.splitlines()
     assert json.loads(measured)["kept_mib"] > 0
     assert "fairseq_mega.lab.benchmarks.layer" in loaded.split() and not {"fairseq", "torch._dynamo"} & set(

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, measuring
+from fairseq_mega.lab.benchmarks import apart, command, measuring
 from fairseq_mega.lab.benchmarks.kernels import cases, measurements, shapes
 from fairseq_mega.lab.report.documents import operators
 from fairseq_mega.lab.runs.results import read_result
@@ -152,7 +152,7 @@ def test_a_gpu_is_measured_in_this_process(monkeypatch):
     """A process of its own for each of some hundred measurements would take longer than they do."""
     arguments = command.parse(["kernels", "--device", "cuda"])
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(measuring, "run_apart", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(apart, "run_apart", lambda *_: pytest.fail("a process was started"))
     monkeypatch.setattr(measurements, "measure", lambda what, _: {"seconds": 1.0, "what": what})
     assert measurements.measure_apart("bandwidth", arguments) == {"seconds": 1.0, "what": "bandwidth"}
 

@@ -15,7 +15,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.models.process_wire import ProcessWire
 from fairseq_mega.modules.relay import Relay
@@ -74,7 +74,7 @@ def build(name: str, arguments: argparse.Namespace) -> Any:
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure MODEL:N with N processes; the largest memory and time of them."""
     name, size = part.split(":")[0], int(part.split(":")[1])
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # of a process that has computed nothing yet
     with tempfile.TemporaryDirectory() as folder:
         given = [(name, piece, size, folder, arguments) for piece in range(size)]
         processes = [context.Process(target=measure_piece, args=one) for one in given]
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> None:
     for name in chosen_of(arguments.models, "--models", list(MODELS)):
         first = 0.0
         for size in sizes:
-            found = measuring.run_apart(f"{name}:{size}", arguments, f"{name} with {size} processes")
+            found = apart.run_apart(f"{name}:{size}", arguments, f"{name} with {size} processes")
             memory, seconds = found["memory_mib"], found["seconds"]
             first = first or memory
             scores.update({f"{name} N={size} {key}": value for key, value in found.items()})

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import json
 import sys
 from typing import Dict, Optional, Sequence
 
@@ -22,9 +21,14 @@ MODULES: Dict[str, str] = {
 }
 
 
+def module_of(name: str) -> str:
+    """Return the module of the benchmark of this name, a key of ``MODULES``."""
+    return f"fairseq_mega.lab.benchmarks.{MODULES[name]}"
+
+
 def find(name: str) -> Benchmark:
     """Import the benchmark of this name, a key of ``MODULES``."""
-    found = importlib.import_module(f"fairseq_mega.lab.benchmarks.{MODULES[name]}").BENCHMARK
+    found = importlib.import_module(module_of(name)).BENCHMARK
     assert isinstance(found, Benchmark)
     return found
 
@@ -53,13 +57,8 @@ def main(given: Optional[Sequence[str]] = None) -> None:
     """Run a benchmark; SystemExit where it cannot be measured, or is to be continued."""
     arguments = parse(sys.argv[1:] if given is None else given)
     benchmark = find(arguments.benchmark)
-    part = getattr(arguments, "measure", None)
-    if part is None:
-        check_options(arguments)
-        try:
-            benchmark.run(arguments)
-        except (OSError, ValueError) as error:
-            raise SystemExit(f"benchmarks {arguments.benchmark}: error: {error}") from error
-    else:
-        assert benchmark.measure is not None, f"{arguments.benchmark} measures nothing in a process of its own"
-        print(json.dumps(benchmark.measure(part, arguments)))
+    check_options(arguments)
+    try:
+        benchmark.run(arguments)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"benchmarks {arguments.benchmark}: error: {error}") from error

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import lm_pair, measuring
+from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 
@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> None:
     measured: Dict[str, Any] = {}
     for title, (name, chunk) in variants.items():
         print(f"measuring {title}", file=sys.stderr)
-        measured[title] = measuring.run_apart(f"{name}:{chunk}", arguments, title)["rows"]
+        measured[title] = apart.run_apart(f"{name}:{chunk}", arguments, title)["rows"]
     print(table(measured, arguments))
     labels = {title: name if "," not in arguments.chunk else title for title, (name, _) in variants.items()}
     rows = [(labels[title], row) for title in measured for row in measured[title]]

@@ -7,7 +7,7 @@ from typing import Any, Dict
 import torch
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.layer_models import MODELS, build, check, output, paths_of, products
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, add_sweep_options, chosen_of
 from fairseq_mega.lab.benchmarks.rows import Rows
@@ -77,7 +77,7 @@ def measure_apart(model: str, length: int, arguments: argparse.Namespace) -> Dic
     """Run :func:`measure` in a fresh process, or on a GPU in this one."""
     part = f"{model}:{length}"
     if arguments.device == "cpu":
-        return measuring.run_apart(part, arguments, f"{model} at L = {length}")
+        return apart.run_apart(part, arguments, f"{model} at L = {length}")
     try:
         return measure(part, arguments)
     finally:
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> None:
         check(model, arguments)
     print("the measured paths agree with the reference, outputs and gradients", file=sys.stderr)
     measured: Dict[str, Dict[int, Dict[str, float]]] = {model: {} for model in models}
-    left_out = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "measure", "smoke", "benchmark", "given"}
+    left_out = {"lengths", "models", "sweeps", "json", "rows", "stop_after", "smoke", "benchmark", "given"}
     settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
     kept = Rows(arguments.rows, settings, arguments.stop_after)
     for sweep in range(arguments.sweeps):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import lm_pair, measuring
+from fairseq_mega.lab.benchmarks import apart, lm_pair, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
             if seconds * growth > arguments.time_limit:
                 print(f"| {name} | {length:,} | left out: would take about {seconds * growth:.0f} s a run | | |")
                 continue
-            found = measuring.run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
+            found = apart.run_apart(f"{name}:{length}", arguments, f"{name} at L = {length}")
             seconds, before, tokens = found["seconds"], length, tokens + length
             scores.update({f"{name} L={length} {key}": value for key, value in found.items()})
             title = f"{name}, chunk {arguments.chunk}" if name in LINEAR else name

@@ -12,7 +12,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 
 DESCRIPTION = """\
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     found: Dict[str, Dict[str, float]] = {}
     for name in names:
         print(f"measuring {name}", file=sys.stderr)
-        found[name] = measuring.run_apart(name, arguments, name)
+        found[name] = apart.run_apart(name, arguments, name)
     base = found[names[0]]
     scores: Dict[str, float] = {}
     print(f"| model | parameters | examples/s | peak MiB | speed and memory against {names[0]} | MEGA, Table 2 |")

@@ -1,12 +1,8 @@
-"""Time and peak memory of some work, in a process of its own, and the result file."""
+"""Time and peak memory of some work, and the result file."""
 
 import argparse
-import json
-import os
 import re
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
@@ -103,25 +99,11 @@ def float32_peak(threads: int) -> Optional[float]:
     return threads * max(rates)
 
 
-def run_apart(part: str, arguments: argparse.Namespace, title: str) -> Dict[str, Any]:
-    """Run this benchmark once more with ``--measure part`` in a fresh process; return the JSON object it prints last.
-
-    Raises:
-        SystemExit: where it fails, with the messages of the process.
-    """
-    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-m", MODULE, *arguments.given, "--measure", part]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"measuring {title} failed (exit status {done.returncode}):\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def write_measurements(arguments: argparse.Namespace, scores: Dict[str, float], examples: int, **details: Any) -> None:
     """Write the measurements to ``--json``, if it is given, with the other options as the settings."""
     if arguments.json is None:
         return
-    left_out = ("json", "plot", "measure", "rows", "stop_after", "benchmark", "given")
+    left_out = ("json", "plot", "rows", "stop_after", "benchmark", "given")
     settings = {name: value for name, value in vars(arguments).items() if name not in left_out}
     command = " ".join(["python", "-m", MODULE, *arguments.given])
     benchmark = arguments.benchmark

@@ -20,7 +20,7 @@ class Benchmark(NamedTuple):
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    # Measures one part in a process of its own, see :func:`fairseq_mega.lab.benchmarks.measure.run_apart`.
+    # Measures one part in a process of its own, see :func:`fairseq_mega.lab.benchmarks.apart.run_apart`.
     measure: Optional[Callable[[str, argparse.Namespace], Dict[str, Any]]] = None
     smoke: Sequence[str] = ()  # stands for --smoke; options that are given beside it win
 
@@ -33,7 +33,6 @@ def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
-    add("--measure", help=argparse.SUPPRESS)
     add("--smoke", action="store_true", help="tiny sizes, to see that it works")
 
 

@@ -12,7 +12,7 @@ from fairseq.data import data_utils
 from torch import Tensor
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.lra_speed import SYMBOLS, architecture, build
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
 
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
         found: Dict[str, Dict[str, float]] = {}
         for layout in (*LAYOUTS, *LAYOUTS):
             print(f"measuring {name}, {layout}", file=sys.stderr)
-            row = measuring.run_apart(f"{name}/{layout}", arguments, f"{name}, {layout}")
+            row = apart.run_apart(f"{name}/{layout}", arguments, f"{name}, {layout}")
             found[layout] = measuring.keep_the_faster(found[layout], row) if layout in found else row
         before, after = (found[layout] for layout in LAYOUTS)
         speed, memory = (after[key] / before[key] for key in ("seconds", "memory_mib"))

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
-from fairseq_mega.lab.benchmarks import measuring
+from fairseq_mega.lab.benchmarks import apart, measuring
 from fairseq_mega.lab.benchmarks.kernels.cases import OPS, missing
 from fairseq_mega.lab.benchmarks.kernels.operators import leaves
 from fairseq_mega.lab.benchmarks.kernels.shapes import Shape
@@ -48,7 +48,7 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
 def measure_apart(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
     """Run :func:`measure` in a fresh process; on a GPU and with --in-process in this one."""
     if arguments.device == "cpu" and (not arguments.in_process or part == "bandwidth"):
-        return measuring.run_apart(part, arguments, part)
+        return apart.run_apart(part, arguments, part)
     try:
         return measure(part, arguments)
     except torch.cuda.OutOfMemoryError:
