@@ -14,7 +14,7 @@ from typing import Iterator, List, NamedTuple, Optional
 import pytest
 import torch
 
-from tests.support import grids, helpers, memory, overrides, parallel
+from tests.support import compositions, grids, helpers, memory, parallel
 from tests.support.renamed_data import renamed  # noqa: F401 (a fixture)
 from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--device cuda: torch sees no CUDA device here; leave the option out")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     memory.prepare_meta()
-    overrides.keep_parsed()
+    compositions.keep()
     if not torch.cuda.is_available():  # whose driver asks for more than it uses
         memory.limit()
 
