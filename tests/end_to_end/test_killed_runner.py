@@ -9,8 +9,10 @@ from typing import Any, Dict, List
 
 import pytest
 
+from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import REPOSITORY
+from tests.support.in_process import call, in_process  # noqa: F401
 
 RECIPE = ["mega/table2/listops/mega_chunk", "--smoke", "--seeds", "3", "--workers", "1"]
 MOMENTS = ["train: begins", "validation after update", "evaluate: begins"]
@@ -51,10 +53,11 @@ def scores(out: Path) -> Dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_it_goes_on(tmp_path: Path) -> None:
     for moment in MOMENTS:
         killed_at(tmp_path / "killed", moment)
     for out in ("killed", "alone"):
-        printed, said = start(tmp_path / out).communicate()
-        assert "Table 2" in printed, said
+        done = call(main, *RECIPE, "--out", tmp_path / out)
+        assert "Table 2" in done.stdout, done.stderr
     assert scores(tmp_path / "alone") == scores(tmp_path / "killed") != {}
