@@ -3,15 +3,20 @@
 import multiprocessing
 import os
 import socket
-import subprocess
 import sys
+import threading
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
+from fairseq_mega.cli import console
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Imported before the first training is started: imports take longer than all that a training of a few updates does.
+TRAINING = ["tests.support.processes", "fairseq_cli.train"]
 
 
 def free_port() -> int:
@@ -47,19 +52,54 @@ def _run(work: Any, rank: int, processes: int, init: str, folder: Path, *argumen
     torch.save(work(rank, *arguments), folder / str(rank))
 
 
-def start_trainings(argv: Sequence[object], processes: int, ddp_backend: str = "legacy_ddp") -> List[subprocess.Popen]:
+class Training:
+    """A process of fairseq-mega-train: a copy of one that has imported fairseq and done nothing else."""
+
+    def __init__(self, arguments: List[str]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(TRAINING)
+        mine, its = context.Pipe(duplex=False)
+        self.process = context.Process(target=_train, args=(arguments, dict(os.environ), its))
+        self.process.start()
+        its.close()
+        self.stdout = os.fdopen(os.dup(mine.fileno()), encoding="utf-8")  # and its stderr
+        mine.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def communicate(self, timeout: Optional[float] = None) -> Tuple[str, None]:
+        """Return what it has printed since, when it has ended; killed where it has not after `timeout` seconds."""
+        clock = threading.Timer(timeout or 600.0, self.kill)
+        clock.start()
+        with self.stdout:
+            printed = self.stdout.read()
+        self.process.join()
+        clock.cancel()
+        return printed, None
+
+    @property
+    def returncode(self) -> Optional[int]:
+        return self.process.exitcode
+
+
+def _train(arguments: List[str], environment: Dict[str, str], output: Connection) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(output.fileno(), stream.fileno())
+    output.close()
+    sys.argv = ["fairseq-mega-train", *arguments]
+    sys.exit(console.train())
+
+
+def start_trainings(argv: Sequence[object], processes: int, ddp_backend: str = "legacy_ddp") -> List[Training]:
     """Start fairseq-mega-train on the CPU as processes that share the work."""
     port = free_port()
-    program = "import sys; from fairseq_mega.cli.console import train; sys.exit(train())"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}
-    environment.update(OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT="0")
     started = []
     for rank in range(processes):
         options = ["--cpu", "--ddp-backend", ddp_backend, "--distributed-world-size", processes]
         options += ["--distributed-rank", rank, "--distributed-no-spawn", "--distributed-backend", "gloo"]
         options += ["--distributed-init-method", f"tcp://localhost:{port}"]
-        command = [sys.executable, "-c", program, *map(str, [*argv, *options])]
-        started.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
+        started.append(Training([*map(str, [*argv, *options])]))
     return started
