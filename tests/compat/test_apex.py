@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Callable, Dict, Iterator
 
 import pytest
 import torch
 
 from fairseq_mega.compat.patches import apex
 from tests.support import helpers
+from tests.support.prepared import Prepared
 
 STAND_IN = helpers.REPOSITORY / "tests" / "apex_stand_in"
 
@@ -43,15 +45,24 @@ def steps(params, optimizer, numbers):
 """
 
 
-def run(program: str, path: Path = STAND_IN) -> str:
-    """Run a program whose imports look into a folder first; returns both outputs."""
-    environment = {**os.environ, "PYTHONPATH": f"{path}:{helpers.REPOSITORY}", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+def environment(path: Path) -> Dict[str, str]:
+    """In which imports look into a folder first."""
+    return {**os.environ, "PYTHONPATH": f"{path}:{helpers.REPOSITORY}", "PYTHONWARNINGS": "ignore"}
 
 
-def test_adam_takes_fused_adam() -> None:
+@pytest.fixture(scope="module")
+def with_apex() -> Iterator[Callable[[str], None]]:
+    """What runs a program after the prelude, beside the stand-in; an error in it is one of the test."""
+    with Prepared(PRELUDE, environment(STAND_IN)) as prepared:
+
+        def run(program: str) -> None:
+            done = prepared.run(program)
+            assert done.returncode == 0, done.output
+
+        yield run
+
+
+def test_adam_takes_fused_adam(with_apex: Callable[[str], None]) -> None:
     program = """
 import amp_C
 params, fused = build(True)
@@ -61,22 +72,22 @@ assert amp_C.USED == [2] * 4
 want = steps(*build(True, use_old_adam=True), range(4))
 torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
 """
-    run(PRELUDE + program)
+    with_apex(program)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_adam_where_fused_adam_cannot_step(dtype: str) -> None:
+def test_adam_where_fused_adam_cannot_step(dtype: str, with_apex: Callable[[str], None]) -> None:
     """With --cpu, or parameters in bfloat16, beside a GPU."""
     program = f"""
 params, plain = build(False, dtype=torch.{dtype})
 assert type(plain.optimizer) is Adam, plain.optimizer
 steps(params, plain, range(2))
 """
-    run(PRELUDE + program)
+    with_apex(program)
 
 
 @pytest.mark.parametrize("first, second", [(True, False), (False, True)])
-def test_each_goes_on_from_the_other(first: bool, second: bool) -> None:
+def test_each_goes_on_from_the_other(first: bool, second: bool, with_apex: Callable[[str], None]) -> None:
     """A training that is resumed with or without apex goes on as if nothing had changed."""
     program = f"""
 import copy
@@ -89,10 +100,10 @@ resumed.load_state_dict(state)
 got = steps(*pair, range(3, 6))
 torch.testing.assert_close(got, steps(params, begun, range(3, 6)), rtol=1e-5, atol=1e-6)
 """
-    run(PRELUDE + program)
+    with_apex(program)
 
 
-def test_fused_adam_with_decay_of_some_parameters() -> None:
+def test_fused_adam_with_decay_of_some_parameters(with_apex: Callable[[str], None]) -> None:
     """As without apex, and each goes on from the other's checkpoint."""
     program = """
 import copy
@@ -113,14 +124,18 @@ torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
 plain = steps(*build(True), range(6))
 assert (ends[0][0] - plain[0]).abs().max() > 0.01 and torch.allclose(ends[0][1], plain[1], rtol=1e-5, atol=1e-6)
 """
-    run(PRELUDE + program)
+    with_apex(program)
 
 
 def test_the_namesake_is_refused(tmp_path: Path) -> None:
     """The web toolkit is not even imported (it is written in Python 2), and the message says what to do."""
     (tmp_path / "apex").mkdir()
     (tmp_path / "apex" / "__init__.py").write_text("print 'velruse'\n")
-    output = run("import fairseq_mega; from fairseq.optim.adam import get_fused_adam_class as g; print(g())", tmp_path)
+    program = "import fairseq_mega; from fairseq.optim.adam import get_fused_adam_class as g; print(g())"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path))
+    assert done.returncode == 0, done.stderr
+    output = done.stdout + done.stderr
     assert output.count("is not NVIDIA's apex but the web toolkit") == 1
     assert f"{tmp_path}/apex/__init__.py" in output and "pip uninstall apex" in output
     assert output.splitlines()[-1] == "None" or "\nNone\n" in output or output.startswith("None\n")
