@@ -1,17 +1,17 @@
 """A published checkpoint, converted, gives the published outputs."""
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.convert import convert_checkpoint, convert_name
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.models.mega import MegaModel
 from fairseq_mega.models.mega_lm import MegaLanguageModel
+from tests.support.in_process import call
 from tests.support.tiny_mega import dictionary
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -30,11 +30,10 @@ def expected():
 def model(tmp_path_factory):
     """The published translator, through the command and a file."""
     output = tmp_path_factory.mktemp("converted") / "converted.pt"
-    command = [sys.executable, "-m", "fairseq_mega.cli.convert_checkpoint"]
-    command += ["--input", str(GOLDENS / "translator.official.pt"), "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    words = ["--input", GOLDENS / "translator.official.pt", "--output", output]
+    done = call(command.main, *words)
     assert done.returncode == 0, done.stderr
-    again = subprocess.run(command, capture_output=True, text=True)
+    again = call(command.main, *words)
     assert again.returncode == 2 and f"--output {output} exists" in again.stderr
     saved = torch.load(output)
     symbols = dictionary(26)
