@@ -175,7 +175,8 @@ def test_commands(tiny_corpus, products, scored, tmp_path):
         helpers.run_fairseq("validate", [*common, *path, *options_given])
         assert set(products) == {dtype}
     for chosen, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        translating = [*common, *path, "--gen-subset", "valid", "--max-tokens", 800, "--precision", chosen]
+        translating = [*common, *path, "--gen-subset", "valid", "--max-tokens", 800, "--max-len-b", 5]
+        translating += ["--precision", chosen]
         for command in ([], ["--score-reference"]):
             scored.clear()
             helpers.run_fairseq("generate", [*translating, *command])
