@@ -59,7 +59,7 @@ class Training:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(TRAINING)
         mine, its = context.Pipe(duplex=False)
-        self.process = context.Process(target=_train, args=(arguments, dict(os.environ), its))
+        self.process = context.Process(target=_train, args=(arguments, os.getcwd(), dict(os.environ), its))
         self.process.start()
         its.close()
         self.stdout = os.fdopen(os.dup(mine.fileno()), encoding="utf-8")  # and its stderr
@@ -83,7 +83,8 @@ class Training:
         return self.process.exitcode
 
 
-def _train(arguments: List[str], environment: Dict[str, str], output: Connection) -> None:
+def _train(arguments: List[str], folder: str, environment: Dict[str, str], output: Connection) -> None:
+    os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     for stream in (sys.stdout, sys.stderr):
