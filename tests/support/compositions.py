@@ -4,13 +4,14 @@ import copy
 from functools import lru_cache
 from typing import Any, Dict, List, Sequence, Tuple
 
-from fairseq.dataclass import utils
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.experimental import compose
 from omegaconf import DictConfig, OmegaConf
+
+from fairseq_mega.compat.patches.imports import import_fairseq
 
 
 @lru_cache(maxsize=None)
@@ -50,4 +51,7 @@ class Compositions:
 
 def keep() -> None:
     """Let this process compose so."""
+    import_fairseq()  # quietly, and without what takes long
+    from fairseq.dataclass import utils
+
     utils.compose = Compositions().compose
