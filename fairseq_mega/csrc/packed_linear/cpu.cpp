@@ -1,9 +1,10 @@
 // Linear maps of a few rows on the CPU; see packed_linear.h.
 //
-// Weights are read as words of 32 bits, each of one of float32, two of bfloat16 or four of int8, and the first of all words of a vector,
-// the second ones and so on widened by shifts: one or two instructions, at every CPU level. The inputs are put in the
-// same order once for all outputs. bfloat16's own products (vdpbf16ps) are of no use: they would round the inputs, or
-// take as long for inputs in two parts as products of float32 do.
+// Weights are read as words of 32 bits, of one of float32, two of bfloat16 or four of int8 each, and the first of all
+// words of a vector, the second ones and so on widened by shifts: one or two instructions, at every CPU level. The
+// inputs are put in the same order once for all outputs. AVX2 widens int8 as it reads it, and keeps the order.
+// bfloat16's own products (vdpbf16ps) are of no use: they would round the inputs, or take as long for inputs in two
+// parts as products of float32 do.
 #include "packed_linear/packed_linear.h"
 
 #include <algorithm>
@@ -30,36 +31,60 @@ FM_INLINE Vector<float, kWidth> load(const float* from) {
   return x;
 }
 
-// Rows of a matrix are too short for the processor to see which one is next: this many bytes ahead are fetched early,
-// into the second level of the cache, which has more requests under way at once than the first (measured; 16 to 64 KiB
-// do equally well).
+constexpr int width_of(CpuLevel level) { return level >= CpuLevel::kAvx512 ? 16 : 8; }
+
+// Rows of a matrix are too short for the processor to see which one is next. At the levels of AVX-512, rows read side by
+// side are neighbours, and this many bytes ahead are fetched early, into the second level of the cache, which has more
+// requests under way at once than the first (measured; 16 to 64 KiB do equally well). Elsewhere each of the rows side by
+// side begins a part of the matrix of its own, which is read from end to end: the processor fetches four long streams
+// 1.6 times as fast as one, and faster than it follows our requests (measured at the level AVX2).
+constexpr bool are_neighbours(CpuLevel level) { return level >= CpuLevel::kAvx512; }
 constexpr int kAhead = 16384;
 
 template <class T>
 constexpr int kParts = 4 / static_cast<int>(sizeof(T));  // weights of a word, the first in its lowest bits
 
-// The weights number `part` of all words.
-template <int kWidth>
-FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int part, const uint16_t*) {
-  const Vector<uint32_t, kWidth> bits = part == 0 ? words << 16 : words & 0xffff0000u;
-  Vector<float, kWidth> x;
+// Whether a vector of weights holds the same part of several words, not neighbours.
+template <class T>
+constexpr bool splits_words(CpuLevel level) {
+  return sizeof(T) == 2 || (sizeof(T) == 1 && level != CpuLevel::kAvx2);
+}
+
+// Vector number `part` of as many words as it has places.
+template <CpuLevel kLevel>
+FM_INLINE Vector<float, width_of(kLevel)> widen(const float* weights, int) {
+  return load<width_of(kLevel)>(weights);
+}
+
+template <CpuLevel kLevel>
+FM_INLINE Vector<float, width_of(kLevel)> widen(const uint16_t* weights, int part) {
+  Vector<uint32_t, width_of(kLevel)> words;
+  std::memcpy(&words, weights, sizeof words);
+  const Vector<uint32_t, width_of(kLevel)> bits = part == 0 ? words << 16 : words & 0xffff0000u;
+  Vector<float, width_of(kLevel)> x;
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
 
-template <int kWidth>
-FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int part, const int8_t*) {
-  const Vector<uint32_t, kWidth> highest = words << (24 - 8 * part);
-  Vector<int32_t, kWidth> signed_words;
-  std::memcpy(&signed_words, &highest, sizeof highest);
-  return __builtin_convertvector(signed_words >> 24, Vector<float, kWidth>);
-}
-
-template <int kWidth>
-FM_INLINE Vector<float, kWidth> widen(Vector<uint32_t, kWidth> words, int, const float*) {
-  Vector<float, kWidth> x;
-  std::memcpy(&x, &words, sizeof x);
-  return x;
+template <CpuLevel kLevel>
+FM_INLINE Vector<float, width_of(kLevel)> widen(const int8_t* weights, int part) {
+  constexpr int kWidth = width_of(kLevel);
+  Vector<int32_t, kWidth> numbers;
+  if constexpr (splits_words<int8_t>(kLevel)) {
+    Vector<uint32_t, kWidth> words;
+    std::memcpy(&words, weights, sizeof words);
+    const Vector<uint32_t, kWidth> highest = words << (24 - 8 * part);
+    std::memcpy(&numbers, &highest, sizeof highest);
+    numbers >>= 24;
+  } else {
+#if FM_X86  // as text, because the intrinsic cannot be inlined into what is compiled for several levels
+    struct Bytes {
+      int8_t values[kWidth];
+    };
+    asm("vpmovsxbd %1, %0" : "=v"(numbers) : "m"(*reinterpret_cast<const Bytes*>(weights + part * kWidth)));
+#endif
+  }
+  return __builtin_convertvector(numbers, Vector<float, kWidth>);
 }
 
 template <int kWidth>
@@ -74,8 +99,9 @@ FM_INLINE float sum(Vector<float, kWidth> x) {
 }
 
 // One task: some outputs of a map, with the inputs in the order of the weights.
-template <int kWidth, class T>
+template <CpuLevel kLevel, class T>
 struct Task {
+  static constexpr int kWidth = width_of(kLevel);
   static constexpr int kBlock = kWidth * kParts<T>;  // weights of a vector of words
 
   const PackedLinear& m;
@@ -87,6 +113,10 @@ struct Task {
     for (int64_t row = 0; row < m.rows; ++row) {
       const float* from = m.x + row * m.inputs;
       float* to = x.data() + row * width;
+      if constexpr (!splits_words<T>(kLevel)) {
+        std::copy(from, from + m.inputs, to);
+        continue;
+      }
       int64_t block = 0;
       for (; block + kBlock <= m.inputs; block += kBlock) {
         for (int part = 0; part < kParts<T>; ++part) {
@@ -103,9 +133,7 @@ struct Task {
   template <int kRows, int kOutputs>
   FM_INLINE void multiply(const T* w, int64_t stride, const float* inputs,
                           Vector<float, kWidth> (&sums)[kRows][kOutputs]) const {
-    Vector<uint32_t, kWidth> words[kOutputs];
-    for (int o = 0; o < kOutputs; ++o) {
-      std::memcpy(&words[o], w + o * stride, sizeof words[o]);
+    for (int o = 0; are_neighbours(kLevel) && o < kOutputs; ++o) {
       __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w + o * stride) + kAhead), 0, 2);
     }
 #pragma GCC unroll 4
@@ -113,58 +141,79 @@ struct Task {
       Vector<float, kWidth> numbers[kRows];
       for (int r = 0; r < kRows; ++r) numbers[r] = load<kWidth>(inputs + r * width + part * kWidth);
       for (int o = 0; o < kOutputs; ++o) {
-        const Vector<float, kWidth> weights = widen<kWidth>(words[o], part, w);
+        const Vector<float, kWidth> weights = widen<kLevel>(w + o * stride, part);
         for (int r = 0; r < kRows; ++r) sums[r][o] += weights * numbers[r];
       }
     }
   }
 
-  // Inner products of kRows rows of x with kOutputs rows of the matrix, each of which is widened once.
+  // Inner products of kRows rows of x with kOutputs rows of the matrix, `apart` from one to the next, each of which is
+  // widened once.
   template <int kRows, int kOutputs>
-  FM_INLINE void block(int64_t row, int64_t output) const {
+  FM_INLINE void block(int64_t row, int64_t output, int64_t apart) const {
     const float* inputs = x.data() + row * width;
+    const int64_t stride = apart * m.inputs;
     const T* w = static_cast<const T*>(m.weight) + output * m.inputs;
-    Vector<float, kWidth> sums[kRows][kOutputs] = {};
-    int64_t i = 0;
-    for (; i + kBlock <= m.inputs; i += kBlock) multiply<kRows, kOutputs>(w + i, m.inputs, inputs + i, sums);
-    if (i < m.inputs) {
-      T rest[kOutputs * kBlock] = {};
-      for (int o = 0; o < kOutputs; ++o) std::copy(w + o * m.inputs + i, w + (o + 1) * m.inputs, rest + o * kBlock);
-      multiply<kRows, kOutputs>(rest, kBlock, inputs + i, sums);
+    const int64_t whole = m.inputs / kBlock * kBlock;
+    T rest[kOutputs * kBlock];
+    if (whole < m.inputs) {  // before the sums are begun: a call in between would send them all to memory
+      std::fill(rest, rest + kOutputs * kBlock, T{});
+      for (int o = 0; o < kOutputs; ++o) std::copy(w + o * stride + whole, w + o * stride + m.inputs, rest + o * kBlock);
     }
+    Vector<float, kWidth> sums[kRows][kOutputs] = {};
+    if (whole < m.inputs) multiply<kRows, kOutputs>(rest, kBlock, inputs + whole, sums);
+    for (int64_t i = 0; i < whole; i += kBlock) multiply<kRows, kOutputs>(w + i, stride, inputs + i, sums);
     for (int o = 0; o < kOutputs; ++o) {
-      const float scale = m.scale ? m.scale[output + o] : 1.f, bias = m.bias ? m.bias[output + o] : 0.f;
-      for (int r = 0; r < kRows; ++r) {
-        m.y[(row + r) * m.outputs + output + o] = scale * sum<kWidth>(sums[r][o]) + bias;
-      }
+      const int64_t at = output + o * apart;
+      const float scale = m.scale ? m.scale[at] : 1.f, bias = m.bias ? m.bias[at] : 0.f;
+      for (int r = 0; r < kRows; ++r) m.y[(row + r) * m.outputs + at] = scale * sum<kWidth>(sums[r][o]) + bias;
     }
   }
 
   // All rows of x for kOutputs outputs, whose rows of the matrix stay in the cache after the first block.
   template <int kOutputs>
-  FM_INLINE void rows(int64_t output) const {
+  FM_INLINE void rows(int64_t output, int64_t apart) const {
     int64_t row = 0;
-    for (; row + 4 <= m.rows; row += 4) block<4, kOutputs>(row, output);
-    for (; row + 2 <= m.rows; row += 2) block<2, kOutputs>(row, output);
-    for (; row < m.rows; ++row) block<1, kOutputs>(row, output);
+    for (; row + 4 <= m.rows; row += 4) block<4, kOutputs>(row, output, apart);
+    for (; row + 2 <= m.rows; row += 2) block<2, kOutputs>(row, output, apart);
+    for (; row < m.rows; ++row) block<1, kOutputs>(row, output, apart);
+  }
+
+  // Calls visit(output, apart) for outputs [begin, end), kOutputs at a time; returns the first of those left over.
+  template <int kOutputs, class Visit>
+  FM_INLINE static int64_t several(int64_t begin, int64_t end, Visit visit) {
+    const int64_t count = (end - begin) / kOutputs;
+    for (int64_t i = 0; i < count; ++i) {
+      if constexpr (are_neighbours(kLevel)) {
+        visit(begin + i * kOutputs, 1);
+      } else {
+        visit(begin + i, count);
+      }
+    }
+    return begin + count * kOutputs;
   }
 
   FM_INLINE void run(int64_t begin, int64_t end) const {
-    int64_t output = begin;
-    if (m.rows == 1) {  // as many sums at work as several rows have
-      for (; output + 8 <= end; output += 8) block<1, 8>(0, output);
+    if (m.rows == 1) {  // as many sums at work as several rows have, or as many streams as are fastest
+      constexpr int kOutputs = are_neighbours(kLevel) ? 8 : 4;
+      begin = several<kOutputs>(begin, end, [&](int64_t output, int64_t apart) __attribute__((always_inline)) {
+        block<1, kOutputs>(0, output, apart);
+      });
     }
     if constexpr (kWidth == 16) {  // AVX-512 has twice as many registers
-      for (; output + 4 <= end; output += 4) rows<4>(output);
+      begin = several<4>(begin, end, [&](int64_t output, int64_t apart) __attribute__((always_inline)) {
+        rows<4>(output, apart);
+      });
     }
-    for (; output + 2 <= end; output += 2) rows<2>(output);
-    for (; output < end; ++output) rows<1>(output);
+    begin = several<2>(begin, end, [&](int64_t output, int64_t apart) __attribute__((always_inline)) {
+      rows<2>(output, apart);
+    });
+    for (; begin < end; ++begin) rows<1>(begin, 1);
   }
 };
 
 template <CpuLevel kLevel>
 FM_INLINE void packed_linear(const PackedLinear& m, int64_t begin, int64_t end) {
-  constexpr int kWidth = kLevel >= CpuLevel::kAvx512 ? 16 : 8;
 #if FM_X86
   if constexpr (kLevel >= CpuLevel::kAvx512Bf16) {
     if (m.type == WeightType::kInt8 && m.rows == 1) {
@@ -173,9 +222,9 @@ FM_INLINE void packed_linear(const PackedLinear& m, int64_t begin, int64_t end) 
     }
   }
 #endif
-  if (m.type == WeightType::kFloat32) return Task<kWidth, float>(m).run(begin, end);
-  if (m.type == WeightType::kInt8) return Task<kWidth, int8_t>(m).run(begin, end);
-  Task<kWidth, uint16_t>(m).run(begin, end);
+  if (m.type == WeightType::kFloat32) return Task<kLevel, float>(m).run(begin, end);
+  if (m.type == WeightType::kInt8) return Task<kLevel, int8_t>(m).run(begin, end);
+  Task<kLevel, uint16_t>(m).run(begin, end);
 }
 
 }  // namespace
