@@ -1,5 +1,8 @@
 #pragma once
 // What the bindings of the steps of decoding share: checked data, and threads.
+#include <memory>
+#include <vector>
+
 #include "common/bindings.h"
 
 namespace fm {
@@ -11,6 +14,17 @@ template <class Part>
 void run_step(Part part, int64_t count, int64_t work) {
   torch::stable::parallel_for(0, count, std::max<int64_t>(1, kStepWork / std::max<int64_t>(work, 1)), part);
 }
+
+// Memory for what the parts of a step hand on to each other: a tensor would cost more than the work on one row.
+class Scratch {
+ public:
+  float* take(int64_t size) {
+    return parts_.emplace_back(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(size))).get();
+  }
+
+ private:
+  std::vector<std::unique_ptr<float[]>> parts_;
+};
 
 // Data of a contiguous float32 tensor of that shape; `what` names it in the error.
 inline const float* data(const Tensor& t, std::initializer_list<int64_t> shape, const char* what) {

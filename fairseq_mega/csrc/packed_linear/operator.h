@@ -4,8 +4,15 @@
 
 namespace fm {
 
-// Maps x (rows, inputs) of float32 to (rows, outputs) by a matrix (outputs, inputs) of float32, bfloat16 or int8, each
-// row times its scale, and a bias (outputs).
-Tensor packed_linear(Tensor x, Tensor weight, std::optional<Tensor> scale, std::optional<Tensor> bias);
+// Rows of float32 numbers, one after the other.
+struct PackedRows {
+  const float* data;
+  int64_t count, width;
+};
+
+// Maps rows of x to out (rows, outputs) by a matrix (outputs, inputs) of float32, bfloat16 or int8, each row times its
+// scale, and a bias (outputs). All are on the CPU.
+void packed_linear(PackedRows x, const Tensor& weight, const std::optional<Tensor>& scale,
+                   const std::optional<Tensor>& bias, float* out);
 
 }  // namespace fm
