@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from fairseq_mega.lab.benchmarks import lm_pair
+from fairseq_mega.lab.benchmarks.incremental_decoder import IncrementalDecoder
 from fairseq_mega.lab.runs.results import read_result
 from tests.support.helpers import REPOSITORY
 
@@ -34,8 +36,25 @@ def test_decoding(tmp_path):
     found = re.findall(r"^\| (mega, chunk 16|mega-full|transformer) \| [\d,]+ \| (10|90) \|", output, re.MULTILINE)
     assert len(found) == 6
     scores = read_result(tmp_path / "decoding.json")["scores"]
+    assert all(scores[f"{name} position=90 limit"] > 0.0 for name in lm_pair.MODELS)
     states = [scores[f"{name} position=90 bytes"] / scores[f"{name} position=10 bytes"] for name in lm_pair.MODELS]
     assert states[0] < 1.5 < states[1] and states[2] > 1.5  # only the chunked model's memory does not grow
+
+
+def test_step_reads_the_weights_and_the_filled_memory():
+    width, steps = 32, 2
+    weights = {}
+    for name in ("mega", "mega-int8"):
+        model = lm_pair.build(name, width, 1, 16, 50, 20).eval()
+        decoder = IncrementalDecoder(model)
+        with torch.no_grad():
+            for length in range(1, steps + 1):
+                decoder.step(torch.full((1, length), 4))
+        keys_and_values, ema = steps * (width // 2 + 2 * width), width * 16
+        weights[name] = decoder.bytes_of_step() - 4 * (keys_and_values + ema)
+        parameters = sum(x.numel() for x in model.parameters())
+        assert name != "mega" or weights[name] == 4 * parameters  # the table is the output's matrix
+    assert weights["mega-int8"] < 0.5 * weights["mega"]
 
 
 @pytest.mark.slow

@@ -22,10 +22,15 @@ both decode token by token, greedily, and the median time per step is reported; 
 the memory of the hypotheses, as beam search does. First it is checked that decoding step by step gives the logits of
 one call over the whole text; nothing is measured if it does not.
 
+Beside each time stands its limit: the bytes of weights and state that a step reads, divided by the bandwidth of reading
+that the same process measures with as many threads; the share is the part of this bandwidth that a step reaches. What
+stays in the caches from step to step may take less.
+
 --models all --width 512 measures float32, bfloat16 and int8 matrices of MEGA and MEGALODON beside the Transformer.
 """
 COLUMNS = (
-    "| model | parameters of the layers | position | ms per step | tokens/s | against the Transformer | state, KiB |"
+    "| model | parameters of the layers | position | ms per step | limit, ms | share | tokens/s "
+    "| against the Transformer | state, KiB |"
 )
 ALL = ("mega", "mega-bf16", "mega-int8", "megalodon", "megalodon-bf16", "megalodon-int8", "transformer")
 SMOKE = ("--positions=10,90", "--width=32", "--layers=1", "--chunk=16", "--symbols=50", "--tokens=3")
@@ -79,13 +84,14 @@ def check(name: str, chunk: int, arguments: argparse.Namespace) -> None:
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
-    """Measure the median seconds per step and the bytes of state of MODEL:CHUNK at every position."""
+    """Measure the median seconds per step, their limit and the bytes of state of MODEL:CHUNK at every position."""
     name, chunk = part.split(":")[0], int(part.split(":")[1])
     keep_freed_memory()  # as fairseq-mega-generate does
     torch.set_num_threads(arguments.threads)
     positions = [int(position) for position in arguments.positions.split(",")]
     longest = max(positions) + arguments.tokens + 3
     model = build(name, chunk, arguments, longest)
+    bandwidth = measuring.reading_bandwidth(torch.device(arguments.device))
     found = []
     with torch.no_grad():
         for position in positions:
@@ -102,19 +108,21 @@ def measure(part: str, arguments: argparse.Namespace) -> Dict[str, Any]:
                 if arguments.device == "cuda":
                     torch.cuda.synchronize()
                 seconds.append(time.perf_counter() - start)
-            found.append({"position": position, "seconds": statistics.median(seconds[1:]), "bytes": decoder.bytes()})
+            median, limit = statistics.median(seconds[1:]), decoder.bytes_of_step() / bandwidth
+            found.append({"position": position, "seconds": median, "limit": limit, "bytes": decoder.bytes()})
     return {"rows": [{**row, "parameters": lm_pair.layer_parameters(model)} for row in found]}
 
 
 def table(measured: Dict[str, List[Dict[str, float]]], arguments: argparse.Namespace) -> str:
     """The measurements as a Markdown table."""
-    lines = [COLUMNS, "|---|---|---|---|---|---|---|"]
+    lines = [COLUMNS, "|---" * COLUMNS[1:].count("|") + "|"]
     base = {row["position"]: row["seconds"] for row in measured.get("transformer", [])}
     for name, rows in measured.items():
         for row in rows:
             ratio = f"{base[row['position']] / row['seconds']:.2f}x" if base else "-"
             lines.append(
                 f"| {name} | {row['parameters']:,} | {row['position']:,} | {1e3 * row['seconds']:.2f} "
+                f"| {1e3 * row['limit']:.2f} | {row['limit'] / row['seconds']:.0%} "
                 f"| {arguments.batch / row['seconds']:,.0f} | {ratio} | {row['bytes'] / 1024:,.0f} |"
             )
     return "\n".join(lines)
@@ -148,7 +156,7 @@ def run(arguments: argparse.Namespace) -> None:
     scores = {
         f"{label} position={row['position']} {key}": row[key]
         for label, row in rows
-        for key in ("seconds", "bytes", "parameters")
+        for key in ("seconds", "limit", "bytes", "parameters")
     }
     measuring.write_measurements(arguments, scores, examples=arguments.tokens * len(rows))
 

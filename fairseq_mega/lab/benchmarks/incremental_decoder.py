@@ -4,6 +4,7 @@ from typing import Any, Dict
 
 import torch
 from fairseq.modules import MultiheadAttention
+from torch import nn
 
 from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
@@ -38,12 +39,22 @@ class IncrementalDecoder:
         """Size of the memory."""
         return _bytes(self.memory)
 
+    def bytes_of_step(self) -> int:
+        """Size of what a step reads: the weights, of tables of embeddings only those of the output, and the memory."""
+        decoder = self.model.decoder
+        parts = [part for part in decoder.modules() if not isinstance(part, nn.Embedding)]
+        tensors = [x for part in parts for x in (*part._parameters.values(), *part._buffers.values()) if x is not None]
+        if getattr(decoder, "shared_output", False) and decoder.packed_output is None:
+            tensors.append(decoder.output_matrix)
+        weights = {x.data_ptr(): x for x in tensors}
+        return _bytes(list(weights.values())) + _bytes(self.memory, with_room=False)
 
-def _bytes(item: Any) -> int:
+
+def _bytes(item: Any, with_room: bool = True) -> int:
     if isinstance(item, torch.Tensor):
         return item.numel() * item.element_size()
     if isinstance(item, TimeBuffer):
-        return item.bytes()
+        return item.bytes() if with_room else _bytes(item.steps)
     if isinstance(item, dict):
-        return sum(map(_bytes, item.values()))
-    return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 0
+        item = list(item.values())
+    return sum(_bytes(part, with_room) for part in item) if isinstance(item, (list, tuple)) else 0

@@ -1,6 +1,7 @@
 """Time and peak memory of some work, and the result file."""
 
 import argparse
+import math
 import re
 import statistics
 import time
@@ -85,6 +86,29 @@ def bandwidth(device: torch.device, mib: int, repeat: int) -> float:
     source = torch.ones(mib * 2**18, device=device)
     target = torch.empty_like(source)
     return 2 * source.numel() * source.element_size() / median_seconds(lambda: target.copy_(source), repeat, device)
+
+
+def reading_bandwidth(device: torch.device) -> float:
+    """Bytes per second that are read at best: on a CPU by torch's threads, on a GPU as fast as a copy reads and writes.
+
+    The fastest of torch's sum (one stream of numbers), its inner product (two) and the kernels' product of one row with
+    a matrix counts, each over 256 MiB in parts, of which each counts with the fastest of several turns.
+    """
+    if device.type == "cuda":
+        return bandwidth(device, 512, 5)
+    parts = torch.ones(16, 1 << 22)
+    row = torch.ones(1, 1 << 10)
+    reads: List[Callable[[torch.Tensor], object]] = [torch.sum, lambda part: torch.dot(*part.chunk(2))]
+    if native.PROBLEM is None:
+        reads.append(lambda part: native.operators.packed_linear(row, part.view(-1, row.numel()), None, None))
+    best = [[math.inf] * len(parts) for _ in reads]
+    for _ in range(10):
+        for read, seconds in zip(reads, best):
+            for index, part in enumerate(parts):
+                start = time.perf_counter()
+                read(part)
+                seconds[index] = min(seconds[index], time.perf_counter() - start)
+    return parts.numel() * parts.element_size() / min(map(sum, best))
 
 
 def float32_peak(threads: int) -> Optional[float]:
