@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit, text_unit
 from fairseq_mega.lab.prepare import progress
+from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.language_modeling.counting import count
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, check_files, follow_bytes, split_text
@@ -345,6 +346,21 @@ def test_marks_of_other_tools_are_told_of_ones_own_text(unit: str, tmp_path: Pat
     done = prepare("text-lm", "--train", path, "--unit", unit, "--workers", 1, "--out", tmp_path / "out").succeeded()
     told = [line for line in done.output.splitlines() if line.startswith("note: 400 of the 400 lines of")]
     assert [sum(kind in line for line in told) for kind in ("letters", "escapes", "tags")] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_part_of_a_text_is_taken(tmp_path: Path) -> None:
+    """From both texts as much, of which as much is held out."""
+    toy_data.write_corpus("gcide", tmp_path / "gcide.dict.dz")
+    toy_data.write_corpus("own", tmp_path / "own.txt")
+    found = []
+    for name, option, file in (("gcide", "--dictionary", "gcide.dict.dz"), ("text-lm", "--train", "own.txt")):
+        more = ["--unit", "bytes", "--limit", 8000, "--held-out", 0.1, "--blocks", 4, "--workers", 1]
+        prepare(name, option, tmp_path / file, *more, "--out", tmp_path / name).succeeded()
+        splits = json.loads((tmp_path / name / "counts.json").read_text())["splits"]
+        found.append([splits[split]["bytes"] for split in ("train", "valid", "test")])
+    for sizes in found:
+        assert sizes == pytest.approx([6400, 800, 800], rel=0.5) and sum(sizes) == pytest.approx(8000, rel=0.1)
 
 
 ENGLISH = [f"the {number % 7} of the {number % 5} and\n" for number in range(400)]

@@ -317,6 +317,7 @@ def test_a_text_with_other_counts_is_refused(tmp_path: Path) -> None:
         ("prepare_text_lm", [], "--train is missing"),
         ("prepare_text_lm", ["--train", "{tmp}/no"], "{tmp}/no does not exist: give a text file"),
         ("prepare_text_lm", ["--smoke", "--held-out", "5"], "--held-out is 5.0: a share between 0 and 1"),
+        ("prepare_gcide", ["--smoke", "--held-out", "0"], "--held-out is 0.0: a share between 0 and 1"),
         ("prepare_text_lm", ["--smoke", "--threshold", "x"], "--threshold: 'x'"),
     ],
 )

@@ -19,6 +19,7 @@ from fairseq_mega.lab.prepare.shared_options import (
 )
 from fairseq_mega.lab.runs.options import add_environment, for_script
 
+HELD_OUT_SHARE, BLOCKS = 0.05, 20
 WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
 DATA_BIN = "Makes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
 
@@ -96,9 +97,10 @@ def add_gcide(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unit", choices=("bytes", "words"), default="bytes", help=units)
     add_threshold(parser, 5)
     blocks = "number of blocks (default: %(default)s)"
-    parser.add_argument("--blocks", type=at_least(1), default=20, metavar="N", help=blocks)
-    limit = "use so many bytes only, in equal parts from all blocks (default: all)"
-    parser.add_argument("--limit", type=at_least(1), metavar="BYTES", help=limit)
+    parser.add_argument("--blocks", type=at_least(1), default=BLOCKS, metavar="N", help=blocks)
+    share = f"of the text for valid and for test (default: {HELD_OUT_SHARE})"
+    parser.add_argument("--held-out", type=float, metavar="SHARE", help=share)
+    add_limit(parser)
     deb = "an own copy of the package (default: fetched with apt-get download)"
     parser.add_argument("--deb", type=Path, metavar="FILE", help=deb)
     dictionary = "instead: the dictionary in the package, gcide.dict.dz"
@@ -106,8 +108,9 @@ def add_gcide(parser: argparse.ArgumentParser) -> None:
 
 
 def check_gcide(args: argparse.Namespace) -> None:
-    """Refuse a threshold of bytes, and files that are not there."""
+    """Refuse a threshold of bytes, a share that is none, and files that are not there."""
     check_threshold(args)
+    check_held_out(args)
     exactly_one(args, "--deb", "--dictionary")
     need_files("--deb", args.deb, remedy="give a copy of dict-gcide_VERSION_all.deb")
     need_files("--dictionary", args.dictionary, remedy="give a copy of gcide.dict.dz")
@@ -116,9 +119,6 @@ def check_gcide(args: argparse.Namespace) -> None:
 TEXT_LM = f"""\
 {DATA_BIN} of your own text, for fairseq's language
 modelling. As bytes a text of 1 MB takes 2 MB there."""
-
-
-HELD_OUT_SHARE, BLOCKS = 0.05, 20
 
 
 def add_text_lm(parser: argparse.ArgumentParser) -> None:
@@ -135,6 +135,7 @@ def add_text_lm(parser: argparse.ArgumentParser) -> None:
     add_threshold(parser, 2)
     share = "of --train for valid and for test (default: %(default)s)"
     parser.add_argument("--held-out", type=float, default=HELD_OUT_SHARE, metavar="SHARE", help=share)
+    add_limit(parser)
     blocks = "number of blocks that give a part of each (default: %(default)s; 1: the end of the text)"
     parser.add_argument("--blocks", type=at_least(1), default=BLOCKS, metavar="N", help=blocks)
 
@@ -144,8 +145,7 @@ def check_text_lm(args: argparse.Namespace) -> None:
     if args.vocab_size is not None and args.unit != "subwords":
         raise ValueError(f"--vocab-size is {args.vocab_size}, but only subwords are learnt: give --unit subwords")
     check_threshold(args)
-    if not 0 < args.held_out < 1:
-        raise ValueError(f"--held-out is {args.held_out}: a share between 0 and 1 is needed, for instance 0.05")
+    check_held_out(args)
     refuse_unused(args, ("--valid", "--test"), {"--held-out": HELD_OUT_SHARE, "--blocks": BLOCKS})
     if args.train is None and not args.smoke:
         raise ValueError("--train is missing: give the text to learn from; see --help")
@@ -159,6 +159,18 @@ TEXTS: Dict[str, TextOptions] = {
     "gcide": TextOptions(GCIDE, add_gcide, check_gcide, lambda args: f"gcide-{args.unit}"),
     "text-lm": TextOptions(TEXT_LM, add_text_lm, check_text_lm, lambda args: "text"),
 }
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add --limit, in bytes."""
+    limit = "use so many bytes only, in equal parts from all blocks (default: all)"
+    parser.add_argument("--limit", type=at_least(1), metavar="BYTES", help=limit)
+
+
+def check_held_out(args: argparse.Namespace) -> None:
+    """Raise ValueError for a --held-out that is no share."""
+    if args.held_out is not None and not 0 < args.held_out < 1:
+        raise ValueError(f"--held-out is {args.held_out}: a share between 0 and 1 is needed, for instance 0.05")
 
 
 def add_threshold(parser: argparse.ArgumentParser, usual: int) -> None:

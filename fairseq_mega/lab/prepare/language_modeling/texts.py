@@ -16,7 +16,7 @@ from fairseq_mega.lab.prepare.language_modeling.obtaining import obtain_corpus
 from fairseq_mega.lab.prepare.language_modeling.published import CORPORA, Corpus
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
-from fairseq_mega.lab.prepare.options import TEXTS
+from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, TEXTS
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.splits import SPLITS
@@ -83,14 +83,16 @@ def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut the dictionary into bytes or words."""
     inputs = obtain_gcide(work.raw, work.raw, args.deb, args.dictionary)
     text = work.raw / "gcide.txt"
-    cut = Cut(args.unit, text, blocks=args.blocks, limit=args.limit, replace_invalid=True)
+    amounts = {"blocks": args.blocks, "held_out": args.held_out or HELD_OUT_SHARE, "limit": args.limit}
+    cut = Cut(args.unit, text, **amounts, replace_invalid=True)
     return write_data(args, work, cut, "the Debian package dict-gcide", inputs, threshold_of(args, 5))
 
 
 def make_text_lm(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut a text of one's own into words, subwords or bytes."""
     given = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
-    cut = Cut(args.unit, **given, blocks=args.blocks, held_out=args.held_out, vocab_size=args.vocab_size or 8000)
+    amounts = {"blocks": args.blocks, "held_out": args.held_out, "limit": args.limit}
+    cut = Cut(args.unit, **given, **amounts, vocab_size=args.vocab_size or 8000)
     report = write_data(args, work, cut, "a text of one's own", records_of(given), threshold_of(args, 2))
     if not args.smoke:
         tell_marks(*given.values())

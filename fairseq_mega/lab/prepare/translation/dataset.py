@@ -19,6 +19,7 @@ from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
 from fairseq_mega.lab.prepare.translation.subwords import MODEL, cut_pairs
+from fairseq_mega.lab.prepare.translation.toy_data import write_pages
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines
 
@@ -228,6 +229,7 @@ DATASETS = (
         add_help,
         check_packages,
         make_help,
+        write_pages,
         members=UNPACKED,
     ),
 )
