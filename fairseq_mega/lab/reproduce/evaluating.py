@@ -7,9 +7,11 @@ runs that go on side by side have a log each.
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
+from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
+from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import read_result, write_result
 from fairseq_mega.models.averaging import average, last_epoch_checkpoints
@@ -25,6 +27,8 @@ TITLES = {  # benchmarks by kind of evaluation
     "images": "imagenet",
     "translation": "wmt16-newstest2014",
 }
+SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a recipe may say of it
+BATCH = ("batch_size", "max_tokens")
 GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console import generate; sys.exit(generate())"]
 
 
@@ -145,16 +149,32 @@ def option(key: str) -> str:
 
 
 def translation(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
-    """BLEU of the best checkpoint and of the averaged last ones."""
+    """BLEU of the best checkpoint, and of the averaged last ones where the recipe averages some."""
     wanted, checkpoints = run.recipe.evaluate, run.folder / "checkpoints"
-    paths = {"best": checkpoints / "checkpoint_best.pt", "average": run.folder / "checkpoint_average.pt"}
-    save(average(last_epoch_checkpoints(checkpoints, wanted["average"])), paths["average"])
-    log = run.folder / "test.log"
+    paths = {"best": checkpoints / "checkpoint_best.pt"}
+    if "average" in wanted:
+        paths["average"] = run.folder / "checkpoint_average.pt"
+        save(average(last_epoch_checkpoints(checkpoints, wanted["average"])), paths["average"])
     for name, path in paths.items():
-        output, progress = generated(run, name), Progress(sentences=sentences(run))
-        if not output.exists():
-            execute([*GENERATE, *generate_words(run, path)], output.with_suffix(".log"), env, progress, output)
-        execute([*PYTHON, "fairseq_mega.lab.report", "translations", *score_words(run, name, command)], log, env)
+        translate(run, name, path, execute, env)
+        label = f"{run.name}.{name}"
+        settings = {**run.recipe.cell, "checkpoint": name, "max_update": run.updates, "seed": run.seed}
+        settings.update({"averaged_epochs": wanted["average"]} if "average" in wanted else {})
+        settings["precision"] = json.dumps(run.recipe.precision)
+        words = [
+            *(*score_words(run, name), "--examples", "3", "--json", str(results_of(run) / f"{label}.json")),
+            *("--benchmark", benchmark_of(run), "--label", label, "--seed", str(run.seed), "--command", command),
+            *settings_words(settings),
+        ]
+        execute([*PYTHON, "fairseq_mega.lab.report", "translations", *words], run.folder / "test.log", env)
+
+
+def translate(run: Run, name: str, path: Path, execute: Execute, env: Dict[str, str]) -> None:
+    """Translate the test set by a checkpoint, which has a name, unless that is done."""
+    output = generated(run, name)
+    if not output.exists():
+        words = [*GENERATE, *generate_words(run, path)]
+        execute(words, output.with_suffix(".log"), env, Progress(sentences=sentences(run)), output)
 
 
 def generated(run: Run, name: str) -> Path:
@@ -163,35 +183,53 @@ def generated(run: Run, name: str) -> Path:
     return run.folder / ".".join(["generate", name, *other, "txt"])
 
 
+def languages(run: Run) -> Tuple[str, str]:
+    """Source and target of a translation."""
+    task = run.config["task"]
+    return task["source_lang"], task["target_lang"]
+
+
+def test_text(run: Run, language: str) -> Path:
+    """One side of the test set as plain text."""
+    return run.data.parent / f"{run.recipe.evaluate['test']}.{language}"
+
+
 def sentences(run: Run) -> int:
-    """Of newstest2014, or of what is made up in its place."""
-    return 45 if run.smoke else 3003
+    """Of the test set."""
+    return count_lines(test_text(run, languages(run)[0]))
+
+
+def translator_words(run: Run, path: Path) -> List[str]:
+    """Arguments of fairseq-generate and fairseq-interactive: the data, a checkpoint, languages, subwords, search."""
+    wanted, (source, target), pieces = run.recipe.evaluate, languages(run), run.data / MODEL_FILE
+    joined = ["--bpe", "sentencepiece", "--sentencepiece-model", str(pieces)] if pieces.exists() else ["--remove-bpe"]
+    return [
+        *(str(run.data), "--path", str(path), "--source-lang", source, "--target-lang", target, *joined),
+        *(word for key in SEARCH if key in wanted for word in (option(key), str(wanted[key]))),
+        *["--cpu"] * (run.gpus == 0),
+    ]
 
 
 def generate_words(run: Run, path: Path) -> List[str]:
-    """Arguments of fairseq-generate."""
-    wanted, task = run.recipe.evaluate, run.config["task"]
+    """Arguments of fairseq-generate for the test set, every sentence of it."""
+    wanted = run.recipe.evaluate
     return [
-        *(str(run.data), "--task", "translation", "--source-lang", task["source_lang"]),
-        *("--target-lang", task["target_lang"], "--gen-subset", "test", "--path", str(path)),
-        *("--beam", str(wanted["beam"]), "--lenpen", str(wanted["lenpen"]), "--batch-size", str(wanted["batch_size"])),
-        *("--max-len-a", "0", "--max-len-b", str(wanted["max_len_b"]), "--remove-bpe"),
-        *("--required-batch-size-multiple", "1", "--num-workers", "0", *["--cpu"] * (run.gpus == 0)),
+        *(*translator_words(run, path), "--task", "translation", "--gen-subset", "test"),
+        *(word for key in BATCH if key in wanted for word in (option(key), str(wanted[key]))),
+        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
     ]
 
 
-def score_words(run: Run, name: str, command: str) -> List[str]:
-    """Arguments of the report that scores a translation."""
-    source, target = (run.config["task"][f"{side}_lang"] for side in ("source", "target"))
-    folder, label = run.data.parent, f"{run.name}.{name}"
-    settings = {**run.recipe.cell, "checkpoint": name, "max_update": run.updates, "seed": run.seed}
-    settings.update(averaged_epochs=run.recipe.evaluate["average"], precision=json.dumps(run.recipe.precision))
-    return [
-        *(str(generated(run, name)), "--expect", str(sentences(run))),
-        *("--source-lang", source, "--target-lang", target, "--source", str(folder / "raw" / f"newstest2014.{source}")),
-        *("--reference", str(folder / "raw" / f"newstest2014.{target}"), "--detokenize", "en", "--compound-split"),
-        *("--tokenized-reference", str(folder / "tokenized" / f"newstest2014.{target}"), "--examples", "3"),
-        *([] if run.smoke else ["--sacrebleu-test-set", "wmt14/full"]),
-        *("--json", str(results_of(run) / f"{label}.json"), "--benchmark", benchmark_of(run), "--label", label),
-        *("--seed", str(run.seed), "--command", command, *settings_words(settings)),
+def score_words(run: Run, name: str) -> List[str]:
+    """Arguments of the report that scores the translations of a checkpoint."""
+    wanted, (source, target) = run.recipe.evaluate, languages(run)
+    words = [
+        *(str(generated(run, name)), "--expect", str(sentences(run)), "--source-lang", source, "--target-lang", target),
+        *("--source", str(test_text(run, source)), "--reference", str(test_text(run, target))),
     ]
+    if "tokenized" in wanted:  # whose translations are words of Moses
+        reference = run.data.parent / f"{wanted['tokenized']}.{target}"
+        words += ["--detokenize", "en", "--compound-split", "--tokenized-reference", str(reference)]
+    if "sacrebleu" in wanted and not run.smoke:
+        words += ["--sacrebleu-test-set", wanted["sacrebleu"]]
+    return words

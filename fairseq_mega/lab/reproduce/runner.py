@@ -114,8 +114,8 @@ def data_are_there(recipe: Recipe, recipes: Sequence[Recipe], wishes: Wishes) ->
 
 def evaluation_problems(recipes: Sequence[Recipe]) -> List[str]:
     """List what the scoring after the trainings lacks here."""
-    translating = any(recipe.evaluate["kind"] == "translation" for recipe in recipes)
-    if translating and importlib.util.find_spec("sacremoses") is None:
+    tokenized = any("tokenized" in recipe.evaluate for recipe in recipes)
+    if tokenized and importlib.util.find_spec("sacremoses") is None:
         return ["the scores of translations need sacremoses: run 'bash scripts/setup.sh --extras translation'"]
     return []
 
