@@ -176,10 +176,10 @@ def test_a_text_that_lies_there_is_taken(small: Path) -> None:
 def test_a_dictionary_is_unpacked_and_recorded(small: Path, capsys: pytest.CaptureFixture) -> None:
     dictionary = small / "gcide.dict.dz"
     toy_data.write_corpus("gcide", dictionary)
-    records = obtain_gcide(small / "raw", small, dictionary=dictionary)
+    records = obtain_gcide(small / "raw", dictionary=dictionary)
     assert (small / "raw" / "gcide.txt").read_bytes() == toy_data.running_text(toy_data.SIZE)
     assert records == {dictionary.name: record_of(dictionary)}
     assert f"gcide.dict.dz: bytes {dictionary.stat().st_size}" in capsys.readouterr().err
     dictionary.write_bytes(b"no gzip")
     with pytest.raises(download.DownloadError, match=r"gcide\.dict\.dz cannot be unpacked"):
-        obtain_gcide(small / "raw", small, dictionary=dictionary)
+        obtain_gcide(small / "raw", dictionary=dictionary)

@@ -95,10 +95,10 @@ def test_a_folder_that_may_not_be_written_to(
 
 def test_a_missing_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good_text(folder)
-    monkeypatch.setattr(training.shutil, "which", lambda name: None if name == "fairseq-mega-generate" else name)
+    monkeypatch.setattr(translation.shutil, "which", lambda name: None)
     work = translation.Translation(options.parse(words([])), "bash scripts/quickstart.sh")
-    with pytest.raises(StageError, match="'fairseq-mega-generate' was not found: run 'bash scripts/setup.sh'"):
-        work.run()
+    with pytest.raises(StageError, match="'fairseq-mega-interactive' was not found: run 'bash scripts/setup.sh'"):
+        work.start()
     assert not (folder / "made" / ".done").exists()
 
 
@@ -109,8 +109,8 @@ def test_bleu_without_mecab_is_told_first(
     good_text(folder)
     (folder / "text.ja").write_bytes(b"ab\xff\n" * 120)
     monkeypatch.setattr(translation, "tokenizer_for", lambda code: SimpleNamespace(reason=f"no words of {code}"))
-    monkeypatch.setattr(translation, "need_commands", lambda *names: None)
-    monkeypatch.setattr(translation, "device_options", lambda cpu: pytest.fail("too early"))
+    monkeypatch.setattr(translation.shutil, "which", lambda name: name)
+    monkeypatch.setattr(training, "gpus_for", lambda cpu: pytest.fail("too early"))
     with pytest.raises(ValueError, match=r"text\.ja, line 1: byte 0xff at column 3 is no UTF-8"):
-        translation.Translation(options.parse(words([])), "bash scripts/quickstart.sh").run()
+        translation.Translation(options.parse(words([])), "bash scripts/quickstart.sh").start()
     assert "BLEU will be one of characters, not of words: no words of ja" in capsys.readouterr().err

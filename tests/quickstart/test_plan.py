@@ -1,82 +1,142 @@
-"""The plan of the quick start's training."""
+"""The plan of the quick start's training, and the training that is started."""
 
 import json
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.quickstart import training, translation
-from fairseq_mega.lab.quickstart.hyper_parameters import recipe_of
-from fairseq_mega.lab.quickstart.options import parse
+from fairseq_mega.lab.quickstart import language_model, training, translation
+from fairseq_mega.lab.quickstart.options import LM, TRANSLATION, parse
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.command_line import flag
 from fairseq_mega.lab.runs.commands import StageError
-from fairseq_mega.lab.runs.folder import Work
-from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.results import make_result, write_result
+
+TASKS = {TRANSLATION: translation.Translation, LM: language_model.LanguageModel}
+
+
+def quick_start(folder: Path, *words: str, task: str = TRANSLATION) -> Any:
+    """A task in a folder, on the CPU in float32, as it is once the data are there."""
+    made = TASKS[task](parse(["--task", task, "--work-dir", str(folder), *words]), "command")
+    made.gpus, made.precision = 0, "fp32"
+    return made
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> List[List[str]]:
+    """The commands that are started: not run, and without a checkpoint therefore."""
+    commands: List[List[str]] = []
+    monkeypatch.setattr(training, "execute", lambda words, *others: commands.append(list(words)))
+    return commands
+
+
+def begin(made: Any) -> None:
+    """Plan and begin a training, which fails."""
+    made.plan()
+    made.run = made.planned()
+    with pytest.raises(StageError, match="ended without a best checkpoint"):
+        made.train_planned()
 
 
 @pytest.mark.parametrize(("elapsed", "minutes"), [(0.5, 15.0), (6.0, 15.0), (9.0, 12.0), (30.0, 6.0)])
 def test_a_slow_start_leaves_less_time_to_the_training(
     elapsed: float, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that is planned keeps its plan: the marker of the stage is what a second start looks at."""
     monkeypatch.setattr(translation, "elapsed", lambda: 60 * elapsed)
-    translation.Translation(parse(["--work-dir", str(tmp_path)]), "bash scripts/quickstart.sh").plan()
+    quick_start(tmp_path).plan()
     assert float((tmp_path / "minutes").read_text()) == pytest.approx(minutes)
 
 
 @pytest.mark.parametrize(
-    ("given", "updates", "minutes"), [(None, None, 9.0), ("2.5", None, 2.5), (None, "7", 60.0), ("3", "7", 3.0)]
+    ("words", "minutes"),
+    [
+        ([], 5.0),
+        (["--train-minutes", "2.5"], 2.5),
+        (["--updates", "7"], 60.0),
+        (["--train-minutes", "3", "--updates", "7"], 3.0),
+    ],
 )
-def test_minutes_that_are_given(given: str, updates: str, minutes: float, tmp_path: Path) -> None:
-    training.plan_minutes(Work(tmp_path, [], "--out"), given, updates, 9.0)
+def test_minutes_that_are_given(words: List[str], minutes: float, tmp_path: Path) -> None:
+    quick_start(tmp_path, *words, task=LM).plan()
     assert float((tmp_path / "minutes").read_text()) == minutes
 
 
 def test_the_precision_is_chosen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU is busy at the second start, and seems to be slow at bfloat16: the training goes on as it began."""
-    work = Work(tmp_path, [], "--out")
     found = iter([precision.Choice("bf16", "fast"), precision.Choice("fp32", "slow")])
     monkeypatch.setattr(precision, "choose", lambda name, device: next(found))
-    assert [training.precision_of(work, "auto", ["--cpu"]) for _ in range(2)] == ["bf16", "bf16"]
+    assert [training.precision_of(tmp_path, "auto", 0) for _ in range(2)] == ["bf16", "bf16"]
 
 
-@pytest.mark.parametrize(("updates", "schedule"), [(None, "timed_decay"), ("100", "linear_decay")])
-def test_the_training_that_is_started(
-    updates: str, schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("task", TASKS)
+def test_the_training_is_the_recipe(task: str, tmp_path: Path, started: List[List[str]]) -> None:
+    """Every option of it, those of the clock too; the folders apart from it."""
+    minutes = {TRANSLATION: "15", LM: "5"}[task]
+    begin(quick_start(tmp_path, "--train-minutes", minutes, task=task))
+    command, recipe = " ".join(started[0]), catalogue()[f"quickstart/{task}"]
+    places: Dict[str, Any] = {"save_dir": tmp_path / "checkpoints"}
+    for options in recipe.config.values():
+        for option, value in options.items():
+            if option not in ("_name", "data"):
+                words = " ".join(flag(option, places.get(option, value)))
+                assert words.replace("0.08333333333333333", "0.083333") in command, option
+    assert f"{tmp_path / 'data-bin'} " in command and f"--arch {recipe.preset} " in command
+    assert "--lr-scheduler timed_decay" in command and "--cpu" in command
+
+
+@pytest.mark.parametrize(
+    ("updates", "warmup"), [([], ["timed_decay", "200"]), (["--updates", "100"], ["linear_decay", "25"])]
+)
+def test_a_number_of_updates_has_a_schedule_of_its_own(
+    updates: List[str], warmup: List[str], tmp_path: Path, started: List[List[str]]
 ) -> None:
-    work, started = Work(tmp_path, [], "--out"), []
-    training.plan_minutes(work, "30", updates, 9.0)
-    monkeypatch.setattr(work, "run", lambda name, command, progress: started.append([str(part) for part in command]))
-    with pytest.raises(StageError, match="ended without a checkpoint"):
-        training.train(work, recipe_of("translation", smoke=False), ["--cpu"], updates, 10)
+    begin(quick_start(tmp_path, "--train-minutes", "30", *updates))
     (command,) = started
-    assert command[:2] == ["fairseq-mega-train", str(tmp_path / "data-bin")] and "--cpu" in command
-    assert command[command.index("--lr-scheduler") + 1] == schedule
+    assert [command[command.index(option) + 1] for option in ("--lr-scheduler", "--warmup-updates")] == warmup
     assert command[command.index("--stop-time-hours") + 1] == "0.5"
-    assert command[command.index("--warmup-updates") + 1] == ("25" if updates else "200")
+    assert command[command.index("--max-update") + 1] == (updates[1] if updates else "0")
 
 
-@pytest.mark.parametrize(("done", "updates", "told"), [(9, None, True), (10, None, False), (9, "9", False)])
+def test_all_gpus_are_used(tmp_path: Path) -> None:
+    made = quick_start(tmp_path)
+    made.gpus, made.precision = 3, "bf16"
+    made.plan()
+    words = made.planned().train_arguments()
+    assert words[words.index("--distributed-world-size") + 1] == "3" and words[words.index("--update-freq") + 1] == "1"
+    assert {"--amp", "--bf16"} <= set(words) and "--cpu" not in words
+
+
+def test_the_tiny_form_is_another_folder(tmp_path: Path, started: List[List[str]]) -> None:
+    begin(quick_start(tmp_path, "--smoke", task=LM))
+    assert started[0][started[0].index("--decoder-embed-dim") + 1] == "32"
+    with pytest.raises(StageError, match="was begun with other settings"):
+        quick_start(tmp_path, task=LM)
+
+
+@pytest.mark.parametrize(
+    ("done", "updates", "told"), [(999, [], True), (1000, [], False), (9, ["--updates", "9"], False)]
+)
 def test_too_few_updates_are_told(
     done: int,
-    updates: Optional[str],
+    updates: List[str],
     told: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    work = Work(tmp_path, [], "--out")
-    training.plan_minutes(work, "11.5", updates, 9.0)
+    made = quick_start(tmp_path, "--train-minutes", "11.5", *updates)
+    made.plan()
+    made.run = made.planned()
 
-    def run(name: str, command: Sequence[object], progress: Progress) -> None:
+    def run(words: Sequence[str], log: Path, variables: Any, progress: Any) -> None:
         progress.read(json.dumps({"loss": "3.1", "num_updates": str(done)}))
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
 
-    monkeypatch.setattr(work, "run", run)
-    training.train(work, recipe_of("translation", smoke=False), ["--cpu"], updates, 10)
+    monkeypatch.setattr(training, "execute", run)
+    made.train_planned()
     said = capsys.readouterr().err
     assert (f"only {done} updates in 11.5 minutes" in said and "--train-minutes 24 or more" in said) == told
 
@@ -90,10 +150,10 @@ def test_a_model_that_has_not_learned_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    made = translation.Translation(parse(["--work-dir", str(tmp_path)]), "bash scripts/quickstart.sh")
-    made.updates, made.device = updates, []
+    made = quick_start(tmp_path, "--train-minutes", "14.54", *(["--updates", updates] if updates else []))
+    made.plan()
+    made.run, made.checkpoint = made.planned(), tmp_path / "checkpoint_best.pt"
     monkeypatch.setattr(made, "_show_examples", lambda typing: None)
-    (tmp_path / "minutes").write_text("14.54\n")
     write_result(tmp_path / "result.json", make_result("translation", "quickstart", {"sacrebleu": score}, 1080, ""))
     made.show()
     said = capsys.readouterr().err

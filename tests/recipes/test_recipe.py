@@ -17,6 +17,7 @@ from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations, span
 from fairseq_mega.lab.reproduce.runner import folders
+from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.models.presets import preset
 
@@ -144,7 +145,7 @@ def test_a_recipe_is_complete(name: str) -> None:
 @pytest.mark.parametrize("wishes", [{"smoke": True}, {"data_dir": Path("data")}, {"data": Path("data")}, {}])
 def test_data_sets_have_folders_of_their_own(tmp_path: Path, wishes: Dict[str, Any]) -> None:
     """A miniature is not taken for the data set that it is a part of, wherever the data lie."""
-    found = folders([recipe for recipe in find_all([]) if recipe.script is None], Wishes(tmp_path, **wishes))
+    found = folders(find_all([]), Wishes(tmp_path, **wishes))
     assert len(set(found.values())) == len(found)
 
 
@@ -313,14 +314,18 @@ def test_the_list_has_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert found == CELLS
 
 
-def test_a_recipe_with_a_script_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]
-    assert main(["quickstart", "--list", *options]) == 0
+def test_a_training_that_the_clock_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its list tells the time; by a number of updates it follows another schedule, and its time stays a limit."""
+    assert main(["quickstart", "--list", "--gpus", "0", "--root", str(tmp_path), "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:-1]
     assert [line.split()[0] for line in lines] == ["quickstart/lm", "quickstart/translation"]
     assert "5 min (estimated)" in lines[0] and "15 min (estimated)" in lines[1]
-    assert main(["quickstart/lm", *options]) == 1
-    assert "(quickstart/lm: bash scripts/quickstart.sh --task lm)" in capsys.readouterr().err
+    recipe = catalogue()["quickstart/translation"]
+    for wanted, schedule, warmup in ((None, "timed_decay", 200), (100, "linear_decay", 25)):
+        run = plan(recipe, 1, tmp_path, "", Wishes(tmp_path, max_update=wanted))
+        assert (run.updates, run.minutes) == (wanted or 0, 15)
+        assert run.config["lr_scheduler"]["_name"] == schedule
+        assert run.config["lr_scheduler"]["warmup_updates"] == warmup
 
 
 def test_the_time_that_is_left(tmp_path: Path) -> None:

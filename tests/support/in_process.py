@@ -17,7 +17,7 @@ from fairseq_mega.cli import console
 from fairseq_mega.lab.prepare import binarised
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.reproduce import runner, tables
-from fairseq_mega.lab.runs import folder
+from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import CommandError, StageError
 from fairseq_mega.lab.runs.log_progress import Progress, copy_with_progress
 from tests.support.helpers import REPOSITORY, captured_output, forget_earlier_runs
@@ -79,8 +79,7 @@ def run_command(
     own_group: bool = False,
 ) -> None:
     """As :func:`fairseq_mega.lab.runs.commands.run_command`, with an error for an error."""
-    assert output is None
-    with captured_output() as buffer:
+    with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
         try:
             status = run_module(words)
         except Exception as error:
@@ -88,19 +87,23 @@ def run_command(
             status = 1
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
-        copy_with_progress(io.StringIO(buffer.getvalue()), file, progress or Progress(), 0.0, sys.stderr)
+        text, copied = (buffer.getvalue(), file) if output is None else (printed.getvalue(), io.StringIO())
+        file.write("" if output is None else buffer.getvalue())
+        copy_with_progress(io.StringIO(text), copied, progress or Progress(), 0.0, sys.stderr)
     if status:
         raise CommandError(words, status, log)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
 
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the runner and the work folders start no processes."""
+    """Let the runner and the quick start start no processes."""
     for function in (runner.prepare, runner.perform_all):
         defaults = tuple(execute if value is runner.execute else value for value in function.__defaults__ or ())
         monkeypatch.setattr(function, "__defaults__", defaults)
     monkeypatch.setattr(tables, "execute", execute)
-    for module in (folder, binarised):
+    for module in (commands, binarised):
         monkeypatch.setattr(module, "run_command", run_command)
 
 

@@ -30,24 +30,23 @@ def test_a_stage_is_done_once_and_only_when_it_succeeds(tmp_path: Path) -> None:
         Work(tmp_path, ["another"], "--out")
 
 
-def test_a_command_that_fails_shows_its_last_lines(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    work = Work(tmp_path / "with space", [], "--out")
+def test_a_command_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
     program = "import sys; print('\\n'.join(map(str, range(50)))); sys.exit(3)"
-    with pytest.raises(StageError, match="failed; its whole output is in .*with space/logs/one.log"):
-        work.run("one", [sys.executable, "-c", program])
-    shown = capsys.readouterr().err.splitlines()
-    assert shown[1:3] == ["30", "31"] and shown[-2:] == ["49", "---"]
+    with pytest.raises(StageError, match="ended with status 3; the end of .*with space/one.log") as failed:
+        commands.execute([sys.executable, "-c", program], tmp_path / "with space" / "one.log", {})
+    shown = str(failed.value).splitlines()
+    assert [shown[1], shown[-2]] == ["  30", "  49"] and "go on from here" in shown[-1]
 
 
 def test_an_interrupt_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    work = Work(tmp_path, [], "--out")
     monkeypatch.setattr(commands, "copy_with_progress", interrupt)
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
     for own_group in (False, True):
         with pytest.raises(KeyboardInterrupt):  # after a moment, not after the ten minutes that the command takes
-            work.run("sleep", [sys.executable, "-c", "import time; time.sleep(600)"], own_group=own_group)
+            commands.run_command(words, tmp_path / "log", own_group=own_group)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -83,6 +82,6 @@ def test_threads_of_a_command_fall_asleep(
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     if own:
         monkeypatch.setenv("GOMP_SPINCOUNT", own)
-    work = Work(tmp_path, [], "--out")
-    work.run("one", [sys.executable, "-c", "import os; print(os.environ.get('GOMP_SPINCOUNT'))"])
-    assert work.log_file("one").read_text(encoding="utf-8").split() == [count]
+    words = [sys.executable, "-c", "import os; print(os.environ.get('GOMP_SPINCOUNT'))"]
+    commands.execute(words, tmp_path / "log", {})
+    assert (tmp_path / "log").read_text(encoding="utf-8").split() == [count]

@@ -10,9 +10,10 @@ import shlex
 import sys
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.lab.prepare.making import make
@@ -73,32 +74,40 @@ def with_toy_data(words: Sequence[str], folder: Path) -> List[str]:
     return [words[0], *options, *words[1:]]
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
-    given = list(sys.argv[1:] if argv is None else argv)
+def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
+    """Make the data set that the words of a command line describe, unless it is there.
+
+    Args:
+        leaves: names of all that is made, where the folder may hold other things; by default those of the data set.
+
+    Raises:
+        OSError, ValueError, StageError: whose messages are for the user.
+    """
     smoke = "--smoke" in given and given[0] in DATASETS and DATASETS[given[0]].toy is not None
-    parser = build_parser()
 
     def provenance() -> Dict[str, Any]:
         command = shlex.join([PROGRAM, *given])
         return {"command": command, "git_revision": git_revision(), "versions": installed_versions(PACKAGES)}
 
-    def work() -> None:
-        with ExitStack() as stack:
-            toy = Path(stack.enter_context(TemporaryDirectory())) if smoke else None
-            args = parser.parse_args(given if toy is None else with_toy_data(given, toy))
-            dataset = DATASETS[args.dataset]
-            if args.out is None:
-                assert dataset.usual_out is not None
-                args.out = ROOT / "outputs" / (dataset.usual_out(args) + "-smoke" * smoke)
-            try:
-                make(dataset, args, provenance, toy)
-            except BrokenProcessPool:
-                raise ValueError("a process died, for want of memory perhaps; give fewer --workers") from None
-            if smoke:
-                print("SMOKE RUN on made-up data: the numbers mean nothing", file=sys.stderr)
+    with ExitStack() as stack:
+        toy = Path(stack.enter_context(TemporaryDirectory())) if smoke else None
+        args = build_parser().parse_args(given if toy is None else with_toy_data(given, toy))
+        dataset = DATASETS[args.dataset]
+        if args.out is None:
+            assert dataset.usual_out is not None
+            args.out = ROOT / "outputs" / (dataset.usual_out(args) + "-smoke" * smoke)
+        try:
+            make(replace(dataset, leaves=leaves) if leaves else dataset, args, provenance, toy)
+        except BrokenProcessPool:
+            raise ValueError("a process died, for want of memory perhaps; give fewer --workers") from None
+        if smoke:
+            print("SMOKE RUN on made-up data: the numbers mean nothing", file=sys.stderr)
 
-    return run_script(PROGRAM, work)
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line; returns the exit status: 0, 1 after an error message, 130 after an interrupt."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    return run_script(PROGRAM, lambda: prepare(given))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: 
     need_dpkg()
     files = {name: _own_copy(name, given) if given else fetch_package(name, raw) for name in names}
     records: Records = {}
-    remedy = "get a new copy" if given else "it is removed, so run this command again"
+    remedy = "remove it, and get a new copy" if given else "it is removed, so run this command again"
     for name, path in files.items():
         try:
             package = unpack_package(name, path, target, remedy)

@@ -15,13 +15,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command = shlex.join(["bash", f"scripts/{command_line.PROGRAM}", *given])
 
     def work() -> None:
-        if options.task == command_line.TRANSLATION:
-            from fairseq_mega.lab.quickstart.translation import Translation
+        from fairseq_mega.lab.quickstart.language_model import LanguageModel  # what loads a model takes seconds
+        from fairseq_mega.lab.quickstart.translation import Translation
 
-            Translation(options, command).run()
-        else:
-            from fairseq_mega.lab.quickstart.language_model import LanguageModel  # what loads a model takes seconds
-
-            LanguageModel(options).run()
+        task = {command_line.TRANSLATION: Translation, command_line.LM: LanguageModel}[options.task]
+        task(options, command).start()
 
     return run_script(command_line.PROGRAM, work)

@@ -2,116 +2,78 @@
 
 import argparse
 import math
-import os
 import shlex
 import shutil
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import List
 
 import torch
 
 from fairseq_mega.compat.features.precision import evaluating
-from fairseq_mega.lab.prepare.binarised import binarise
 from fairseq_mega.lab.prepare.checksums import sha256_of
-from fairseq_mega.lab.prepare.language_modeling.counting import count
-from fairseq_mega.lab.prepare.language_modeling.gcide import obtain_gcide
-from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text, tell_marks
-from fairseq_mega.lab.prepare.language_modeling.texts import preprocess_words
-from fairseq_mega.lab.quickstart.hyper_parameters import kept_settings, recipe_of
-from fairseq_mega.lab.quickstart.training import device_options, need_commands, plan_minutes, precision_of, train
-from fairseq_mega.lab.runs.commands import module
-from fairseq_mega.lab.runs.files import write_json
-from fairseq_mega.lab.runs.folder import Work
+from fairseq_mega.lab.prepare.language_modeling.gcide import PACKAGE
+from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
+from fairseq_mega.lab.quickstart.training import QuickStart, fetched, recipe_of
+from fairseq_mega.lab.reproduce.datasets import FEW_BYTES, FEW_HELD_OUT
+from fairseq_mega.lab.reproduce.evaluating import evaluate
+from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
-BYTES, SMOKE_BYTES = 6_000_000, 40_000  # of a text, from 20 blocks of it: more than is read in the time
-HELD_OUT = 100_000  # bytes at most of validation and of test: scoring takes time, too
+SMOKE_BYTES = 40_000
 SHOWN = 700  # bytes of text that are written at the end
-ENOUGH = 100  # updates: a third of those measured on two busy cores
 PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
 
-class LanguageModel:
-    """The stages of a language model, in the order in which ``run`` does them."""
+class LanguageModel(QuickStart):
+    """From a text to a text of the model's own."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.recipe = recipe_of("lm", options.smoke)
-        self.updates = options.updates or ("20" if options.smoke else None)
+    enough = 100  # a third of those measured on two busy cores
+
+    def __init__(self, options: argparse.Namespace, command: str) -> None:
+        self.command = command
         text = "dict-gcide" if options.text is None else sha256_of(Path(options.text))
-        self.minutes = 60 * self.recipe.config["optimization"]["stop_time_hours"]
-        lines = [f"text {text}", *kept_settings(self.recipe), f"updates {self.updates or 'by time'}"]
-        lines += [f"minutes {options.train_minutes or self.minutes}", f"precision {options.precision}"]
-        self.work = Work(options.work_dir, lines, "--work-dir")
-        self.folder = self.work.folder
-        self.text = Path(options.text) if options.text else self.folder / "raw" / "gcide.txt"
+        super().__init__(options, [f"text {text}"], str(self.usual_minutes()), [])
 
-    def run(self) -> None:
-        """From the text to a text of its own."""
-        work, options = self.work, self.options
-        need_commands("fairseq-preprocess", "fairseq-mega-train")
-        if options.text is None:
-            work.stage("fetch", self.fetch)
-        work.stage("split", self.split)
-        self.device = device_options(options.cpu)
-        self.precision = precision_of(work, options.precision, self.device)
-        work.stage("binarise", self.binarise)
-        work.stage("plan", lambda: plan_minutes(work, options.train_minutes, self.updates, self.minutes))
-        work.stage("train", self.train)
-        work.stage("evaluate", self.evaluate)
+    def usual_minutes(self) -> float:
+        """Return the time of the recipe."""
+        return 60 * float(recipe_of("lm", smoke=False).config["optimization"]["stop_time_hours"])
+
+    def data_words(self) -> List[str]:
+        """Return the words that take blocks of the text, some of them for validation and test."""
+        limit = SMOKE_BYTES if self.options.smoke else FEW_BYTES
+        if self.options.text is None:
+            (deb,) = fetched([PACKAGE], self.options.packages, "--text FILE")
+            words = ["gcide", "--deb", str(deb)]
+        else:
+            words = ["text-lm", "--unit", "bytes", "--train", self.options.text]
+            limit = min(limit, Path(self.options.text).stat().st_size)
+        share = min(HELD_OUT_SHARE, FEW_HELD_OUT / limit)
+        return [*words, "--limit", str(limit), "--held-out", f"{share:.6f}"]
+
+    def start(self) -> None:
+        """Do what is left to be done, and show the model."""
+        self.train()
+        self.work.stage("evaluate", self.evaluate)
         self.show()
-
-    def fetch(self) -> None:
-        """Fetch the dictionary, and take its text out."""
-        otherwise = "Use your own text instead, on any system: --text FILE"
-        records = obtain_gcide(self.folder / "raw", self.options.packages, otherwise=otherwise)
-        write_json(self.folder / "SOURCE.json", records)
-
-    def split(self) -> None:
-        """Hold blocks of the text out for validation and test."""
-        limit = min(SMOKE_BYTES if self.options.smoke else BYTES, self.text.stat().st_size)
-        share = min(0.05, HELD_OUT / limit)
-        split_text(Cut("bytes", self.text, limit=limit, held_out=share), self.folder / "text")
-        if self.options.text is not None:
-            tell_marks(self.text)
-
-    def binarise(self) -> None:
-        """Write the text as numbers."""
-        text, data, log = self.folder / "text", self.folder / "data-bin", self.work.log_file("preprocess")
-        binarise(text, preprocess_words(text, 1 if self.options.smoke else os.cpu_count() or 1), data, log)
-        count(data, text)
-
-    def train(self) -> None:
-        """Train."""
-        train(self.work, self.recipe, [*self.device, "--precision", self.precision], self.updates, ENOUGH)
 
     def evaluate(self) -> None:
         """Score the test text, each byte once."""
         shutil.rmtree(self.folder / "results", ignore_errors=True)
-        path = self.folder / "checkpoints" / "checkpoint_best.pt"
-        what = [self.folder / "data-bin", "--path", path, "--label", "quickstart", "--output", self.folder / "results"]
-        where = [
-            "--segments",
-            self.recipe.evaluate["segments"],
-            "--device",
-            "cpu" if self.device else "cuda",
-            "--benchmark",
-            "quickstart-lm",
-        ]
-        self.work.run("evaluate", module("fairseq_mega.lab.evaluate.language_model", *what, *where))
+        evaluate(self.run, self.wishes, execute, [], self.command)
 
     def show(self) -> None:
         """Print bits per byte and a text that the model writes, byte by byte."""
-        (file,) = (self.folder / "results").glob("*.json")
+        (file,) = (self.folder / "results").rglob("*.json")
         result = read_result(file)
         bits = result["scores"]["bits_per_token"]
         nats = bits * math.log(2)
         print(f"bits per byte: {bits:.3f} ({nats:.3f} nats), of {result['examples']:,} bytes of held-out text\n")
         where = self.folder / "checkpoints", "checkpoint_best.pt", self.folder / "data-bin"
         generator = MegaLanguageModel.from_pretrained(*map(str, where))
-        generator.to("cpu" if self.device else "cuda")
+        generator.to("cuda" if self.gpus else "cpu")
         prompt = PROMPTS["own" if self.options.text else "gcide"]
         random = torch.Generator(generator.device).manual_seed(self.recipe.seeds[0])
         print(prompt, end="", flush=True)

@@ -1,81 +1,173 @@
-"""A training whose learning rate follows the clock: it ends within its time on any machine."""
+"""A recipe in the folder of a quick start: planned by the clock, so that it ends within its time on any machine."""
 
+import argparse
+import copy
+import json
 import math
 import shutil
-from typing import List, Optional, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import List, Sequence
 
 import torch
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.quickstart.hyper_parameters import training_words
-from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.runs.commands import StageError
+from fairseq_mega.lab.prepare.command import prepare
+from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
+from fairseq_mega.lab.prepare.work_folder import SOURCE
+from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
+from fairseq_mega.lab.recipes.smoke import shrink
+from fairseq_mega.lab.reproduce import training
+from fairseq_mega.lab.reproduce.runs import Run, plan
+from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.commands import execute
 from fairseq_mega.lab.runs.files import write_text
 from fairseq_mega.lab.runs.folder import Work
-from fairseq_mega.lab.runs.log_progress import Progress
 from fairseq_mega.lab.runs.stages import say
 
 LONGEST_MINUTES = 60.0  # of a training of so many updates
+SMOKE_UPDATES = 20
+DATA = ("text", "pieces", "data-bin", "counts.json", SOURCE)  # names in the folder
 
 
-def plan_minutes(work: Work, given: Optional[str], updates: Optional[str], usual: float) -> None:
-    """Write down the minutes of the training; a second start must not draw them anew."""
-    minutes = float(given) if given else LONGEST_MINUTES if updates else usual
-    write_text(work.folder / "minutes", f"{minutes:.2f}\n")
-    if not updates:
-        say(f"the training will take {minutes:.1f} minutes")
+def recipe_of(task: str, smoke: bool) -> Recipe:
+    """The recipe of a task, translation or lm, or its tiny form."""
+    recipe = load(FOLDER / "quickstart" / f"{task}.yaml")
+    if not smoke:
+        return recipe
+    config, evaluate = copy.deepcopy(recipe.config), dict(recipe.evaluate)
+    shrink(config, evaluate["kind"])
+    if "beam" in evaluate:
+        evaluate["beam"] = 2
+    return replace(recipe, config=config, evaluate=evaluate)
 
 
-def need_commands(*names: str) -> None:
-    """Look for the commands of all stages before the first one; raises StageError."""
-    missing = [name for name in names if shutil.which(name) is None]
-    if missing:
-        raise StageError(f"the command '{missing[0]}' was not found: run 'bash scripts/setup.sh'")
+def fetched(names: Sequence[str], folder: Path, own: str) -> List[Path]:
+    """Files of Debian's packages in a folder, fetched where they are not there.
+
+    Args:
+        own: options that take a person's own text, for where a package cannot be had.
+
+    Raises:
+        DownloadError: where one cannot be had.
+    """
+    otherwise = f"Use your own text instead, on any system: {own}"
+    need_dpkg(otherwise)
+    return [fetch_package(name, folder, otherwise) for name in names]
 
 
-def device_options(cpu: bool) -> List[object]:
-    """Options of fairseq for the device."""
+class QuickStart:
+    """The stages that all tasks have: the data, the plan and the training of a recipe, in a folder.
+
+    Args:
+        options: of the command line.
+        task: lines on what the task is given, which an unfinished folder must have been begun with.
+        minutes: of the training where none are given, in words.
+        texts: lines on a person's own texts.
+
+    Raises:
+        StageError: where the folder was begun with other settings.
+    """
+
+    enough: int  # updates; a model of fewer is poor
+
+    def __init__(self, options: argparse.Namespace, task: Sequence[str], minutes: str, texts: Sequence[str]) -> None:
+        self.options = options
+        self.recipe = recipe_of(options.task, options.smoke)
+        self.updates = int(options.updates or (SMOKE_UPDATES if options.smoke else 0))
+        lines = [*task, *(f"{group} {self.recipe.config[group]}" for group in GROUPS)]
+        lines += [f"updates {self.updates or 'by time'}", f"minutes {options.train_minutes or minutes}"]
+        self.work = Work(options.work_dir, [*lines, f"precision {options.precision}", *texts], "--work-dir")
+        self.folder = self.work.folder
+
+    def data_words(self) -> List[str]:
+        """Return the words of fairseq-mega-prepare that make the data, but for their folder."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Do what is left to be done, and show the model."""
+        raise NotImplementedError
+
+    def usual_minutes(self) -> float:
+        """Return the time of a training whose time and updates are left to the plan."""
+        raise NotImplementedError
+
+    def make_data(self) -> None:
+        """Make the data, as fairseq-mega-prepare does."""
+        if (self.folder / "logs").exists():  # an earlier version was stopped while it made the data, stage by stage
+            (self.folder / SOURCE).unlink(missing_ok=True)
+            for name in ("text", "pieces", "data-bin", "logs"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+        workers = ["--workers", "1"] if self.options.smoke else []
+        prepare([*self.data_words(), "--out", str(self.folder), *workers], DATA)
+        inputs = json.loads((self.folder / SOURCE).read_text(encoding="utf-8"))["inputs"]
+        packages = [f"{name} {record['version']}" for name, record in inputs.items() if "version" in record]
+        if packages:
+            say(f"text: {', '.join(packages)}")
+
+    def train(self) -> None:
+        """Make the data, plan the training, and train; each is done once.
+
+        Raises:
+            OSError, ValueError, StageError: whose messages are for the user.
+        """
+        if not (self.folder / ".done" / "binarise").exists():  # the last stage of the data in an earlier version
+            self.work.stage("data", self.make_data)
+        self.gpus = gpus_for(self.options.cpu)
+        self.precision = precision_of(self.folder, self.options.precision, self.gpus)
+        self.work.stage("plan", self.plan)
+        self.run = self.planned()
+        self.work.stage("train", self.train_planned)
+
+    def plan(self) -> None:
+        """Write down the minutes of the training; a second start must not draw them anew."""
+        given, usual = self.options.train_minutes, LONGEST_MINUTES if self.updates else self.usual_minutes()
+        write_text(self.folder / "minutes", f"{float(given or usual):.2f}\n")
+        if not self.updates:
+            say(f"the training will take {self.minutes:.1f} minutes")
+
+    @property
+    def minutes(self) -> float:
+        """Planned time of the training."""
+        return float((self.folder / "minutes").read_text(encoding="utf-8"))
+
+    def planned(self) -> Run:
+        """Return the run of the recipe that was planned, on all GPUs that there are."""
+        config = copy.deepcopy(self.recipe.config)
+        config["optimization"]["stop_time_hours"] = round(self.minutes / 60, 6)
+        config["distributed_training"]["distributed_world_size"] = max(1, self.gpus)
+        self.wishes = Wishes(
+            self.folder, gpus=self.gpus, gpus_per_run=self.gpus, precision=self.precision, max_update=self.updates
+        )
+        recipe = replace(self.recipe, config=config)
+        run = plan(recipe, recipe.seeds[0], self.folder / "data-bin", "", self.wishes, self.folder)
+        return replace(run, name="quickstart")
+
+    def train_planned(self) -> None:
+        """Train, and tell where the time ends with too few updates."""
+        done = training.train(self.run, self.wishes, execute, [])
+        if not self.updates and done < self.enough:
+            say(
+                f"only {done} updates in {self.minutes:g} minutes: this machine is slow or busy, and the model "
+                f"will be poor. Give --train-minutes {2 * math.ceil(self.minutes)} or more and another --work-dir, or "
+                "wait until the machine is idle"
+            )
+
+
+def gpus_for(cpu: bool) -> int:
+    """Return the number of GPUs to train on, 0 for the CPU."""
     if torch.cuda.is_available() and not cpu:
         say(f"device: {torch.cuda.get_device_name()}")
-        return []
+        return torch.cuda.device_count()
     say("device: CPU")
-    return ["--cpu"]
+    return 0
 
 
-def precision_of(work: Work, asked: str, device: Sequence[object]) -> str:
+def precision_of(folder: Path, asked: str, gpus: int) -> str:
     """The precision of the training, drawn once: a second start goes on with it."""
-    file = work.folder / "precision"
+    file = folder / "precision"
     if not file.exists():
-        choice = precision.choose(asked, "cpu" if device else "cuda")
+        choice = precision.choose(asked, "cuda" if gpus else "cpu")
         say(f"precision: {choice.precision} ({choice.reason})")
         write_text(file, choice.precision + "\n")
     return file.read_text(encoding="utf-8").strip()
-
-
-def train(work: Work, recipe: Recipe, device: Sequence[object], updates: Optional[str], enough: int) -> None:
-    """Train on ``data-bin`` for the minutes planned, or for so many updates, from the last checkpoint on.
-
-    Args:
-        device: options on device and precision.
-        enough: updates; where the time ends with fewer, a line says why and what helps.
-
-    Raises:
-        StageError: where fairseq does.
-    """
-    checkpoints = work.folder / "checkpoints"
-    minutes = float((work.folder / "minutes").read_text(encoding="utf-8"))
-    last = int(updates) if updates else None
-    if (checkpoints / "checkpoint_last.pt").exists():
-        say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
-    how_long = f"{updates} updates, at most {minutes:g} minutes" if updates else f"{minutes:g} minutes"
-    say(f"training {how_long}; everything is logged in {work.log_file('train')}")
-    progress = Progress(last, 60 * minutes)
-    work.run("train", ["fairseq-mega-train", *training_words(recipe, work.folder, minutes, last), *device], progress)
-    if not updates and progress.updates_done < enough:
-        say(
-            f"only {progress.updates_done} updates in {minutes:g} minutes: this machine is slow or busy, and the model "
-            f"will be poor. Give --train-minutes {2 * math.ceil(minutes)} or more and another --work-dir, or wait "
-            "until the machine is idle"
-        )
-    if not (checkpoints / "checkpoint_best.pt").exists():
-        raise StageError(f"the training ended without a checkpoint; see {work.log_file('train')}")

@@ -27,7 +27,6 @@ PARTS = "base"  # folder of files that several recipes share
 PRESETS = "model"  # group of fairseq, and link to the folder of the presets, where hydra finds them
 EVALUATIONS = (
     *("classifier", "images", "language-model", "translation"),
-    "script",  # trains and evaluates by itself
     "speed",  # of the model's updates, measured on made-up tokens: nothing is trained
 )
 
@@ -83,19 +82,19 @@ class Recipe:
         return int(self.config["distributed_training"]["distributed_world_size"])
 
     @property
-    def script(self) -> Optional[str]:
-        """The command that trains and evaluates, where that is not the runner."""
-        return self.evaluate["command"] if self.evaluate["kind"] == "script" else None
-
-    @property
     def measured(self) -> bool:
         """Whether the number is a training's speed, for which no data are read and nothing is trained."""
         return bool(self.evaluate["kind"] == "speed")
 
     @property
     def updates(self) -> int:
-        """Of the published training."""
+        """Of the published training; 0 where it is timed."""
         return int(self.config["optimization"]["max_update"])
+
+    @property
+    def timed(self) -> bool:
+        """Whether the clock ends the training, in place of a number of updates."""
+        return self.updates == 0
 
 
 def _read(path: Path) -> Dict[str, Any]:

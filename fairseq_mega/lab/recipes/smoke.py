@@ -137,6 +137,10 @@ def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
         changes["dataset"].update(batch_size=batch, validate_interval=1)
         changes["optimization"] = {"update_freq": [1]}
         changes["distributed_training"] = {"distributed_world_size": 1}
+    elif config["lr_scheduler"]["_name"] == "timed_decay":  # saved and validated by updates alone
+        changes["dataset"].update(max_tokens=1000, validate_interval_updates=10)
+        changes["lr_scheduler"] = {"warmup_updates": 5}
+        changes["checkpoint"] = {"save_interval_updates": 10}
     elif kind in ("language-model", "speed"):
         changes["dataset"].update(max_tokens=2048)
         changes["task"] = {"max_target_positions": 2048, "tokens_per_sample": 64}
@@ -144,10 +148,6 @@ def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
         changes["checkpoint"] = {"save_interval_updates": 5}
         changes["optimization"] = {"update_freq": [2]}
         changes["distributed_training"] = {"distributed_world_size": 1}
-    elif kind == "script":
-        changes["dataset"].update(max_tokens=1000, validate_interval_updates=10)
-        changes["lr_scheduler"] = {"warmup_updates": 5}
-        changes["checkpoint"] = {"save_interval_updates": 10}
     else:
         changes["dataset"].update(max_tokens=1024, batch_size=16, validate_interval=1)
         changes["lr_scheduler"] = {"warmup_updates": 5}

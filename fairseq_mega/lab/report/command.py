@@ -25,6 +25,7 @@ from fairseq_mega.lab.report import (
     megalodon_figure5,
     miniature,
     pathfinder_page,
+    quickstart,
     repository,
     state_report,
 )
@@ -46,6 +47,7 @@ REPORTS: Dict[str, Report] = {
     "curves": curves.REPORT,
     "classifiers": classifiers.REPORT,
     "language-models": language_models.REPORT,
+    "quickstart": quickstart.REPORT,
     "kernels": kernels.REPORT,
     "decoding": decoding.REPORT,
     "pathfinder-page": pathfinder_page.REPORT,

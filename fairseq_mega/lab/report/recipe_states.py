@@ -126,8 +126,6 @@ def ours_of(state: State) -> str:
 
 def told_elsewhere(recipe: Recipe) -> str:
     """Name the place of results that have no row here; nothing for other recipes."""
-    if recipe.script is not None:
-        return "its script tells"
     return "its example tells" if "benchmark" in recipe.evaluate else ""
 
 

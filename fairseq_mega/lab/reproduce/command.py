@@ -66,15 +66,10 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
         return 0
     wishes = options.wishes_of(given, extra, visible_gpus)
-    trained = [recipe for recipe in recipes if recipe.script is None]
-    runner.check_wishes(trained, wishes)
+    runner.check_wishes(recipes, wishes)
     if given.list:
         print("\n".join(listing.listing(recipes, seeds, wishes)))
         return 0
-    if given.recipes and len(trained) < len(recipes):
-        own = [f"{recipe.name}: {recipe.script}" for recipe in recipes if recipe.script is not None]
-        raise RecipeError(f"some recipes have a command of their own: give that instead ({'; '.join(own)})")
-    recipes = trained
     if given.path is not None:
         return score_checkpoint(recipes, given, wishes)
     if wishes.gpus == 0 and given.gpus is None and not given.smoke:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 from fairseq_mega.data.text_units import MODEL_FILE, is_made_up
+from fairseq_mega.lab.inspect.symbols import SYMBOLS
 from fairseq_mega.lab.prepare.classification.preflight import FILES, check_can_be_made
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.wmt16.dataset import need_packages
@@ -19,6 +20,8 @@ from .released import check_released, is_released, released_options
 from .wishes import Wishes
 
 PREPARE = [*PYTHON, "fairseq_mega.lab.prepare"]
+FEW_BYTES, FEW_HELD_OUT = 6_000_000, 100_000  # of a text: more than is read in minutes; scoring takes time, too
+FEW = ["--limit", str(FEW_BYTES), "--held-out", f"{FEW_HELD_OUT / FEW_BYTES:.6f}"]
 BINARISED = [f"{split}.{ending}" for split in ("train", "valid", "test") for ending in ("bin", "idx")]
 
 
@@ -82,6 +85,29 @@ def books() -> Data:
     return Data("pg19", command, check, [*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE, WORDS_FILE])
 
 
+def help_pairs() -> Data:
+    """LibreOffice's help in English and German, cut into pieces."""
+
+    def command(folder: Path, wishes: Wishes) -> List[str]:
+        words = [*PREPARE, "help-pairs", "--out", str(folder), "--workers", str(wishes.workers)]
+        return [*words, "--vocab-size", str(SYMBOLS["libreoffice-help"]), *["--smoke"] * wishes.smoke]
+
+    def check(folder: Path, wishes: Wishes) -> None:
+        if not wishes.download and not wishes.smoke:
+            raise RecipeError(f"{folder} holds no pairs: make them with fairseq-mega-prepare help-pairs, see --help")
+
+    files = ["text/test.en", "text/test.de", f"data-bin/{MODEL_FILE}", *paired_files("en", "de")]
+    return Data("libreoffice-help", command, check, files)
+
+
+def paired_files(source: str, target: str) -> List[str]:
+    """Return the binarised files of a pair of languages, in a folder of data."""
+    sides = (source, target)
+    names = [f"dict.{side}.txt" for side in sides]
+    names += [f"{split}.{source}-{target}.{side}.bin" for split in SPLITS for side in sides]
+    return [f"data-bin/{name}" for name in names]
+
+
 def translations() -> Data:
     """WMT'16 English-German: one binarised folder serves both directions."""
 
@@ -103,8 +129,7 @@ def translations() -> Data:
             names = ", ".join(missing)
             raise RecipeError(f"{archives} lacks the archives {names}: fetch them, or leave --no-download out")
 
-    files = ["data-bin/dict.en.txt", "data-bin/dict.de.txt", "raw/newstest2014.en", "tokenized/newstest2014.de"]
-    files += [f"data-bin/{split}.en-de.{side}.bin" for split in ("train", "valid", "test") for side in ("en", "de")]
+    files = ["raw/newstest2014.en", "tokenized/newstest2014.de", *paired_files("en", "de")]
     return Data("wmt16", command, check, files)
 
 
@@ -149,6 +174,7 @@ DATASETS: Dict[str, Data] = {
     "wikitext-2": text("wikitext-2", "wikitext", "wiki.train.tokens", ["--version", "2"]),
     "wikitext-103": text("wikitext-103", "wikitext", "wiki.train.tokens"),
     "enwik8": text("enwik8", "enwik8", "enwik8"),
+    "gcide": text("gcide", "gcide", "gcide.txt", FEW),
     "gcide-bytes": text("gcide", "gcide", "gcide.txt", ["--limit", "8000000"]),
     "compare-text": own("text", "imdb"),
     "compare-image": own("image", "cifar10"),
@@ -156,4 +182,5 @@ DATASETS: Dict[str, Data] = {
     "pg19": books(),
     "imagenet": IMAGENET,
     "wmt16-en-de": translations(),
+    "libreoffice-help": help_pairs(),
 }

@@ -27,11 +27,8 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
     """A line for each recipe, under a head and above what the numbers are."""
     rows: List[List[str]] = []
     digests: Dict[str, Optional[str]] = {}
-    places = folders(recipes, wishes) if any(recipe.script is None for recipe in recipes) else {}
+    places = folders(recipes, wishes)
     for recipe in recipes:
-        if recipe.script is not None:
-            rows.append(row(recipe, [], wishes))
-            continue
         if recipe.measured:
             rows.append(row(recipe, runs_of([recipe], seeds, wishes, {}), wishes))
             continue
@@ -64,7 +61,8 @@ def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
     done = updates if state(runs) == "done" else sum(map(updates_done, runs))
     hours = recipe.config["optimization"].get("stop_time_hours")
     left = duration(recipe, done, updates, logs, wishes.gpus, wishes.workers)
-    left = f"{span(3600 * hours)} (estimated)" if hours else left
+    if hours and state(runs) != "done":
+        left = f"{span(3600 * hours * trainings)} (estimated)"
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
     return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left]
 

@@ -3,7 +3,7 @@
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.recipes.command_line import arguments
@@ -57,7 +57,13 @@ class Run:
 
     @property
     def updates(self) -> int:
+        """Of the training; 0 for as many as there is time for."""
         return int(self.config["optimization"]["max_update"])
+
+    @property
+    def minutes(self) -> float:
+        """Longest time of the training; 0 for any time."""
+        return 60 * float(self.config["optimization"].get("stop_time_hours", 0))
 
     @property
     def gpus(self) -> int:
@@ -75,8 +81,11 @@ class Run:
         return [*arguments(self.config, self.recipe.preset), *self.extra]
 
 
-def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes) -> Run:
+def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes, folder: Optional[Path] = None) -> Run:
     """Adapt a recipe to a seed, a data folder and a user's wishes.
+
+    Args:
+        folder: of everything that belongs to the run; by default one of its own among those in ``wishes.out``.
 
     Raises:
         RecipeError: if a wish does not suit the recipe.
@@ -103,7 +112,7 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
         words.append("full" if cell["chunk"] < 0 else f"c{cell['chunk']}")
         words += [f"lr{cell['lr']}"] if "lr" in cell else []
     name = ".".join([*words, f"seed{seed}", digest(settings)])
-    folder = wishes.out / "runs" / name
+    folder = folder or wishes.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
     return Run(
         recipe=replace(recipe, evaluate=evaluate),
@@ -139,9 +148,12 @@ def set_schedule(recipe: Recipe, config: Config, wishes: Wishes) -> None:
     if wanted > published and recipe.source != "ours":
         raise RecipeError(f"--max-update is {wanted}, and the training of {recipe.name} has {published}: give fewer")
     config["optimization"]["max_update"] = wanted
-    if wishes.keep_schedule:
-        return
     schedule = config["lr_scheduler"]
+    if recipe.timed and wanted:  # a rate that follows the clock would not have fallen after so many updates
+        warmup = min(schedule["warmup_updates"], (wanted + 3) // 4)
+        config["lr_scheduler"] = {"_name": "linear_decay", "warmup_updates": warmup, "total_num_update": float(wanted)}
+    if wishes.keep_schedule or recipe.timed:
+        return
     if schedule.get("total_num_update") is not None:
         schedule["total_num_update"] = float(wanted)
     if schedule["_name"] == "epoch_cosine":

@@ -26,8 +26,15 @@ def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
     return {**chosen, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" if tf32 else "NVIDIA_TF32_OVERRIDE": "1" if tf32 else "0"}
 
 
-def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> None:
-    """Train, or go on from the last checkpoint.
+def how_long(run: Run) -> str:
+    """The length of a training in words."""
+    parts = [f"{run.updates} updates"] if run.updates else []
+    parts += [("at most " if run.updates else "") + f"{run.minutes:.4g} minutes"] if run.minutes else []
+    return ", ".join(parts)
+
+
+def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> int:
+    """Train, or go on from the last checkpoint; return the updates that the log tells of.
 
     Raises:
         StageError: if it failed, or ended without a best checkpoint.
@@ -38,10 +45,12 @@ def train(run: Run, wishes: Wishes, execute: Execute, devices: List[int]) -> Non
     write_text(run.folder / "train.command", shlex.join(["fairseq-mega-train", *words]))
     if (checkpoints / "checkpoint_last.pt").exists():
         say(f"going on from {checkpoints / 'checkpoint_last.pt'}")
-    say(f"training {run.updates} updates; everything is logged in {log}")
-    execute([*PYTHON, MODULE, "train", *words], log, variables(wishes, devices), Progress(updates=run.updates))
+    say(f"training {how_long(run)}; everything is logged in {log}")
+    progress = Progress(run.updates or None, 60 * run.minutes or None)
+    execute([*PYTHON, MODULE, "train", *words], log, variables(wishes, devices), progress)
     if not (checkpoints / "checkpoint_best.pt").is_file():
         raise StageError(f"the training ended without a best checkpoint; see {log}")
+    return progress.updates_done
 
 
 def check_updates(run: Run) -> None:

@@ -42,7 +42,10 @@ class CommandError(StageError):
     def __init__(self, words: Sequence[str], status: int, log: Path) -> None:
         title = " ".join(words[2:4]) if list(words[:2]) == PYTHON else Path(words[0]).name
         tail = "".join(f"  {line}\n" for line in last_lines(log))
-        super().__init__(f"{title} ended with status {status}; the end of {log}:\n{tail}")
+        super().__init__(
+            f"{title} ended with status {status}; the end of {log}:\n{tail}"
+            "Start the same command again to go on from here"
+        )
 
 
 def environment(more: Dict[str, str]) -> Dict[str, str]:

@@ -1,19 +1,17 @@
-"""A work folder: stages that are done once, the settings that they belong to, and the output of every command."""
+"""A work folder: stages that are done once, and the settings that they belong to."""
 
 import difflib
-import sys
 from pathlib import Path
-from typing import Callable, Optional, Sequence
+from typing import Callable, Sequence
 
 from fairseq_mega.lab.runs.files import write_text
-from fairseq_mega.lab.runs.log_progress import Progress
 
 from . import stages
-from .commands import CommandError, StageError, environment, last_lines, run_command
+from .commands import StageError
 
 
 class Work:
-    """A folder with what was made, ``logs``, ``.done`` and ``settings``.
+    """A folder with what was made, ``.done`` and ``settings``.
 
     Args:
         folder: made if it is not there.
@@ -27,7 +25,7 @@ class Work:
     def __init__(self, folder: Path, settings: Sequence[str], option: str) -> None:
         self.folder = folder
         try:
-            (folder / "logs").mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StageError(f"{option} {folder} cannot be made ({error}): give a folder you may write to") from error
         kept = folder / "settings"
@@ -45,29 +43,3 @@ class Work:
     def stage(self, name: str, make: Callable[[], None]) -> None:
         """Do something, unless it was done before."""
         stages.stage(self.folder, name, make)
-
-    def log_file(self, name: str) -> Path:
-        """Where the output of a command goes."""
-        return self.folder / "logs" / f"{name}.log"
-
-    def run(
-        self, name: str, command: Sequence[object], progress: Optional[Progress] = None, own_group: bool = False
-    ) -> None:
-        """Run a command, whose output goes to its log; with ``progress`` a line now and then tells how far it is.
-
-        The log of a command with progress, which goes on where it was stopped, is added to; another's begins anew.
-
-        Raises:
-            StageError: where it fails, after the last lines of its log.
-        """
-        words, log = [str(part) for part in command], self.log_file(name)
-        if progress is None:
-            log.unlink(missing_ok=True)
-        try:
-            run_command(words, log, environment({}), progress, own_group=own_group)
-        except CommandError as error:
-            print(f"--- the last lines of {log}", *last_lines(log), "---", sep="\n", file=sys.stderr)
-            raise StageError(
-                f"{Path(words[0]).name} failed; its whole output is in {log}. Start the same command again to go on "
-                "from here"
-            ) from error

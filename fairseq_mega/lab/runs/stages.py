@@ -23,7 +23,7 @@ def say(text: str) -> None:
     print(f"[{minutes:02d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
 
 
-def stage(folder: Path, name: str, work: Callable[[], None], title: str = "") -> None:
+def stage(folder: Path, name: str, work: Callable[[], object], title: str = "") -> None:
     """Do some work unless it is done; ``folder/.done/name`` says so, and since when, and appears only after all of it.
 
     Args:

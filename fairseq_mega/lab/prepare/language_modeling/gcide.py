@@ -14,22 +14,19 @@ from fairseq_mega.lab.runs.files import copy_stream
 PACKAGE, TESTED = "dict-gcide", "0.48.5+nmu2"
 
 
-def obtain_gcide(
-    raw: Path, packages: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None, otherwise: str = ""
-) -> Records:
+def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None) -> Records:
     """Write ``raw/gcide.txt`` and return the entries of what it was made of in SOURCE.json.
 
     Args:
-        packages: folder that the package is fetched into, where neither ``deb`` nor ``dictionary`` is given.
-        deb: an own copy of the package.
+        deb: an own copy of the package, which is fetched into ``raw`` where neither is given.
         dictionary: the file gcide.dict.dz of the package.
 
     Raises:
-        DownloadError: where the package cannot be had, ending in ``otherwise``, or is another package.
+        DownloadError: where the package cannot be had, or is another package.
     """
     records: Records = {}
     if dictionary is None:
-        package = fetch(raw, packages, deb, otherwise)
+        package = fetch(raw, deb)
         dictionary = dictionary_of(raw)
         records[package.path.name] = record_of(package.path, version=package.version)
     say(f"{dictionary.name}: unpacking {dictionary.stat().st_size / 1e6:.0f} MB")
@@ -46,16 +43,18 @@ def dictionary_of(raw: Path) -> Path:
     return raw / "unpacked" / "usr" / "share" / "dictd" / "gcide.dict.dz"
 
 
-def fetch(raw: Path, packages: Path, deb: Optional[Path] = None, otherwise: str = "") -> debian.Package:
-    """Unpack the package into ``raw/unpacked``; without an own copy it is fetched into ``packages``.
+def fetch(raw: Path, deb: Optional[Path] = None) -> debian.Package:
+    """Unpack the package into ``raw/unpacked``; without an own copy it is fetched into ``raw``.
 
     Raises:
-        DownloadError: where it cannot be had, ending in ``otherwise``, or is another package.
+        DownloadError: where it cannot be had, or is another package.
     """
-    debian.need_dpkg(otherwise)
+    debian.need_dpkg()
     shutil.rmtree(raw / "unpacked", ignore_errors=True)
-    path = deb or debian.fetch_package(PACKAGE, packages, otherwise)
-    remedy = f"get a new copy of the package {PACKAGE}" if deb else "remove it, so that it is fetched again"
+    path = deb or debian.fetch_package(PACKAGE, raw)
+    remedy = (
+        f"remove it, and get a new copy of the package {PACKAGE}" if deb else "remove it, so that it is fetched again"
+    )
     package = debian.unpack_package(PACKAGE, path, raw / "unpacked", remedy)
     dictionary = dictionary_of(raw)
     if not dictionary.is_file() or not dictionary.stat().st_size:

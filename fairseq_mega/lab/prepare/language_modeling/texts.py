@@ -81,7 +81,7 @@ def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut the dictionary into bytes or words."""
-    inputs = obtain_gcide(work.raw, work.raw, args.deb, args.dictionary)
+    inputs = obtain_gcide(work.raw, args.deb, args.dictionary)
     text = work.raw / "gcide.txt"
     amounts = {"blocks": args.blocks, "held_out": args.held_out or HELD_OUT_SHARE, "limit": args.limit}
     cut = Cut(args.unit, text, **amounts, replace_invalid=True)
