@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from fairseq_mega.modules.images import PatchEmbedding
@@ -31,6 +31,9 @@ def stand_in(symbols: int) -> Dictionary:
 _kept_stand_in = lru_cache(maxsize=4)(stand_in)  # a large one takes a second
 
 
+DRAWING = (Tensor.normal_, Tensor.uniform_)  # what ``kaiming_normal_`` calls, which shows itself to no mode
+
+
 class _Undrawn(TorchFunctionMode):
     """Leave what ``torch.nn.init`` would draw as it is, which takes longest on the meta device and changes nothing."""
 
@@ -40,6 +43,8 @@ class _Undrawn(TorchFunctionMode):
         kwargs = kwargs or {}
         if getattr(function, "__module__", None) == "torch.nn.init":
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        if function in DRAWING:
+            return args[0]
         return function(*args, **kwargs)
 
 
