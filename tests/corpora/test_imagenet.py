@@ -3,6 +3,7 @@
 import re
 import tarfile
 from pathlib import Path
+from typing import Callable, Dict
 
 import pytest
 
@@ -65,6 +66,58 @@ def test_damaged_archives_are_named(archives: Path, tmp_path: Path, name: str) -
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
     assert str(archives) in message and re.search("get (a )?new cop(y|ies)", message)
+
+
+def repacked(path: Path, named: Callable[[int, str], str]) -> None:
+    """Pack an archive anew, each member under the name that its place and its name give."""
+    with tarfile.open(path) as archive:
+        content = [(member.name, stream.read()) for member in archive if (stream := archive.extractfile(member))]
+    with tarfile.open(path, "w") as archive:
+        for place, (name, data) in enumerate(content):
+            toy_data.add_file(archive, named(place, name), data)
+
+
+def classes_of_numbers(folder: Path) -> Dict[int, str]:
+    """Return the class that each validation image lies in, by its number."""
+    return {int(path.name.split("_")[2].partition(".")[0]): path.parent.name for path in folder.rglob("*.JPEG")}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        lambda place, name: f"n{place % 3}/{name}",  # a folder for each class, as they are sorted after unpacking
+        lambda place, name: f"./val/{'zyx'[place % 3]} 00000001.JPEG/{name}",
+        lambda place, name: name.replace("_0000", "_"),  # no zeros in front in some copies
+        lambda place, name: name.replace(".JPEG", f"_n{place % 4:08}.JPEG"),  # as on the Hugging Face hub
+    ],
+)
+def test_the_number_in_its_name_gives_an_image_its_class(
+    archives: Path, tmp_path: Path, named: Callable[[int, str], str]
+) -> None:
+    prepare("imagenet", "--out", tmp_path / "as published", "--archives", archives, ANY).succeeded()
+    repacked(archives / "ILSVRC2012_img_val.tar", named)
+    prepare("imagenet", "--out", tmp_path / "repacked", "--archives", archives, ANY).succeeded()
+    want, got = (classes_of_numbers(tmp_path / out / "val") for out in ("as published", "repacked"))
+    assert len(want) == 16 and got == want
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        (lambda place, name: f"{place:03}.JPEG", "000.JPEG has no number from 1 to 16"),
+        (lambda place, name: name.replace("_00000007", "_00000017"), "_00000017.JPEG has no number from 1 to 16"),
+        (lambda place, name: name.replace("_00000007", "_00000000"), "_00000000.JPEG has no number from 1 to 16"),
+        (lambda place, name: f"{place}/" + name.replace("_00000007", "_00000003"), "has the number of "),
+        (lambda place, name: "._" + name if "08" in name else name.replace("09", "08"), "has the number of "),
+    ],
+)
+def test_validation_images_have_numbers_once_each(
+    archives: Path, tmp_path: Path, named: Callable[[int, str], str], problem: str
+) -> None:
+    repacked(archives / "ILSVRC2012_img_val.tar", named)
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
+    assert problem in message and "ILSVRC2012_img_val.tar" in message
+    assert not list((tmp_path / "out").rglob("*val*.JPEG"))
 
 
 def test_images_without_class(archives: Path, tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import argparse
 import io
+import re
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq_mega.data.image_folder import ImageFolder
 from fairseq_mega.lab.prepare.archives import read_tar
@@ -20,6 +21,7 @@ from fairseq_mega.lab.runs.files import copy_stream
 
 CLASSES = 1000
 IMAGES = {"train": 1_281_167, "valid": 50_000}
+NUMBERED = re.compile(r"_val_(\d+)")  # in the name of a validation image
 
 
 class Published(NamedTuple):
@@ -101,19 +103,43 @@ def unpack_training(archive: Path, output: Path) -> None:
             partial.rename(folder)
 
 
+def numbers_of(archive: Path, names: Sequence[str]) -> List[int]:
+    """Return the number of each validation image, which its file's own name holds, whatever its folder.
+
+    Raises:
+        DownloadError: unless the numbers are 1, 2, ... up to the number of images, once each.
+    """
+    found: Dict[int, str] = {}
+    for name in names:
+        match = NUMBERED.search(Path(name).name)
+        number = int(match[1]) if match else 0
+        if not 1 <= number <= len(names) or number in found:
+            problem = f"the number of {found[number]}" if number in found else f"no number from 1 to {len(names):,}"
+            raise DownloadError(
+                f"{archive}: {name} has {problem} in its name, as ILSVRC2012_val_00000001.JPEG has, which "
+                f"says the class of the image: get the archive of image-net.org"
+            )
+        found[number] = name
+    return list(found)
+
+
 def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
     """Unpack images and put each into the folder of its class.
 
+    Args:
+        archive: of the images, each of which has its number in its name.
+        classes: of the images 1, 2, ...
+
     Raises:
-        DownloadError: for another number of images than there are classes given.
+        DownloadError: for other images than those that there are classes of.
     """
     with tarfile.open(archive) as container:
-        members = sorted((member for member in container if member.isfile()), key=lambda member: member.name)
+        members = [member for member in container if member.isfile()]
         if len(members) != len(classes):
             raise DownloadError(f"{archive} holds {len(members):,} images, its development kit knows {len(classes):,}")
-        offsets = sorted(zip(members, classes), key=lambda pair: pair[0].offset)  # the order of the archive is faster
-        for member, name in Progress("val", "images", len(members)).follow(offsets):
-            extract_file(container, member, output / name)
+        numbered = list(zip(members, numbers_of(archive, [member.name for member in members])))
+        for member, number in Progress("val", "images", len(members)).follow(numbered):
+            extract_file(container, member, output / classes[number - 1])
 
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
