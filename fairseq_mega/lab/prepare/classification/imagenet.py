@@ -89,9 +89,19 @@ def extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path
 
 
 def unpack_training(archive: Path, output: Path) -> None:
-    """Unpack an archive of archives, one for each class; a class that is whole is left as it is."""
+    """Unpack an archive of archives, one for each class; a class that is whole is left as it is.
+
+    Raises:
+        DownloadError: if it holds anything but archives.
+    """
     with tarfile.open(archive) as outer:
         members = [member for member in outer if member.isfile()]
+        for member in members:
+            if Path(member.name).suffix.lower() != ".tar":
+                raise DownloadError(
+                    f"{archive} holds {member.name}, where image-net.org's has an archive for each class, CLASS.tar: "
+                    f"get that one; images in a folder for each class need no preparation, unpack them where you train"
+                )
         for member in Progress("train", "classes", len(members)).follow(members):
             folder = output / Path(member.name).stem
             if folder.is_dir():
