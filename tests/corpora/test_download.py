@@ -1,70 +1,24 @@
 """Downloads from a local server that breaks off, and archives that are cut off or altered."""
 
 import gzip
-import http.server
 import json
 import random
-import threading
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from typing import Iterator
 
 import pytest
 
 from fairseq_mega.lab.prepare import archives, download
 from fairseq_mega.lab.prepare.checksums import records_of, sha256_of
+from tests.support.breaking_server import Server
 
 CONTENT = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """Serves CONTENT at any path; `breaks` lists after how many bytes the next replies break off."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.breaks: List[int] = []
-        self.ranges: List[Optional[str]] = []
-        self.status = 0
-        self.ignore_ranges = False
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/folder/data.tgz"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        wanted = self.headers.get("Range")
-        self.server.ranges.append(wanted)
-        if self.server.status:
-            self.send_error(self.server.status)
-            return
-        start = int(wanted[len("bytes=") : -1]) if wanted and not self.server.ignore_ranges else 0
-        if start >= len(CONTENT):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        body = CONTENT[start:]
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: self.server.breaks.pop(0)] if self.server.breaks else body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
+    with Server.running(CONTENT) as running:
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
         "recipe": NAME,
         "paper": "90.43",
         "ours": "77.33 ±23.69*",
+        "others' weights": "-",
         "seeds": "3 of 5",
         "failed seeds": "3, 5",
         "machine": "1 x H200",

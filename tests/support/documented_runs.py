@@ -46,6 +46,9 @@ ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, o
     "fairseq-mega-prepare own-pairs": OWN_PAIRS,
     "fairseq-mega-train outputs/own": OWN_PAIRS,
     "fairseq-mega-interactive outputs/own": OWN_PAIRS,
+    "fairseq-mega-reproduce mega/table2/text/mega_chunk --checkpoint published": RunBy(
+        "recipes/test_given_weights.py::test_from_the_server_to_the_table"
+    ),
     "bash scripts/compare_classifiers.sh": RunBy("end_to_end/test_compare_classifiers.py::test_texts"),
     "bash scripts/compare_language_models.sh": RunBy("end_to_end/test_lm_scripts.py::test_compare"),
     "bash scripts/prepare_gcide.sh": RunBy(

@@ -52,16 +52,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--path", required=True, help="checkpoint")
     add("--split", default="test", help="that is scored (default: %(default)s)")
     add("--score", default="test_accuracy", help="name of the accuracy in the result file (default: %(default)s)")
-    add("--log", type=Path, required=True, help="log of the training; test.log is written beside it")
-    add("--train-command", type=Path, required=True, help="file that holds the command of the training")
     add("--json", type=Path, required=True, help="result file to write")
     add("--benchmark", default=BENCHMARK, help="name in the result file (default: %(default)s)")
     add("--label", required=True, help="name of the run")
     add("--command", required=True, help="command that started all")
-    add("--seed", type=int, required=True, help="of the training")
-    add("--batch", type=int, required=True, help="examples of an update")
     add("--test-batch", type=int, required=True, help="examples that are scored at a time")
-    add("--early-epoch", type=int, required=True, help="epoch whose validation accuracy is reported too")
+    add("--log", type=Path, help="log of the training, beside which test.log is written; no training without it")
+    add("--train-command", type=Path, help="file that holds the command of the training")
+    add("--seed", type=int, help="of the training")
+    add("--batch", type=int, help="examples of an update")
+    add("--early-epoch", type=int, help="epoch whose validation accuracy is reported too")
     add("--cpu", action="store_true", help="score on the CPU")
     add("--setting", type=typed_setting, action="append", default=[], help="NAME=VALUE to keep in the result file")
 
@@ -78,26 +78,18 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
         ValueError: if the log is not that of a training.
         RuntimeError: if the scoring failed.
     """
-    with open(options.log, encoding="utf-8", errors="replace") as lines:
-        training = read_training(lines, str(options.log))
     where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]
     command = [options.data, "--task", options.task, "--path", options.path, "--num-workers", "0", *where]
     command += ["--batch-size", str(options.test_batch)]
-    correct, examples = score_split(validate, command, options.log.with_name("test.log"), options.split)
-    early = training.after(options.early_epoch)
-    settings = {
-        **dict(options.setting),
-        "parameters": training.parameters,
-        "train_examples": training.examples,
-        "batch": options.batch,
-        "updates": training.validations[-1].updates,
-        "best_epoch": training.best.epoch,
-        "early_epoch": early.epoch,
-        "trained_on": training.gpus or "cpu",
-    }
+    of_training = None if options.log is None else read_log(options)
+    log = (options.log or options.json).with_name("test.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    correct, examples = score_split(validate, command, log, options.split)
+    scores, settings, details = of_training or ({}, {}, {})
+    scores = {options.score: 100.0 * correct / examples, **scores}
+    settings = {**dict(options.setting), **settings}
     if options.task == "speech_commands":
         settings["scaling"] = scaling_of(Path(options.data))
-    scores = {options.score: 100.0 * correct / examples, **scores_of(training, options.early_epoch, options.batch)}
     result = make_result(
         options.benchmark,
         options.label,
@@ -107,9 +99,28 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
         options.seed,
         settings,
         correct=correct,
-        train_command=options.train_command.read_text(encoding="utf-8").strip(),
-        curve=[found._asdict() for found in training.validations],
+        **details,
     )
     write_result(options.json, result)
     reached = f"{options.score.replace('_', ' ')} {scores[options.score]:.2f} % ({correct} of {examples})"
     print(f"{options.label}: {reached}", file=sys.stderr)
+
+
+def read_log(options: argparse.Namespace) -> Tuple[Dict[str, float], Dict[str, Any], Dict[str, Any]]:
+    """Read scores, settings and further fields of a result from the log of its training."""
+    with open(options.log, encoding="utf-8", errors="replace") as lines:
+        training = read_training(lines, str(options.log))
+    settings = {
+        "parameters": training.parameters,
+        "train_examples": training.examples,
+        "batch": options.batch,
+        "updates": training.validations[-1].updates,
+        "best_epoch": training.best.epoch,
+        "early_epoch": training.after(options.early_epoch).epoch,
+        "trained_on": training.gpus or "cpu",
+    }
+    details = {
+        "train_command": options.train_command.read_text(encoding="utf-8").strip(),
+        "curve": [found._asdict() for found in training.validations],
+    }
+    return scores_of(training, options.early_epoch, options.batch), settings, details

@@ -52,30 +52,6 @@ def obtain(archive: Archive, given: Optional[Path], folder: Path) -> Tuple[Path,
     return path, {path.name: record_of(path, **({} if given else {"url": archive.url}))}
 
 
-def obtain_recorded(url: str, folder: Path, record_file: Path, allow_download: bool = True) -> Path:
-    """Return the path of an archive in ``folder`` whose checksum is not published, downloaded if absent.
-
-    The first time, the archive is read to its end (gzip), and size and SHA-256 are written to ``record_file``;
-    afterwards it must still match them. Raises :class:`DownloadError` otherwise.
-    """
-    name = name_of(url)
-    path = folder / name
-    records = read_records(record_file)
-    fetch_missing(url, path, attempts=8, allowed=allow_download)
-    known, said = records.get(name), "as recorded"
-    if known is None:
-        say(f"{name}: {path.stat().st_size} bytes, checking")
-        check_gzip(path)
-        known = records[name] = record_of(path, url=url)
-        said = "recorded"
-        write_json(record_file, records)
-    else:
-        remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is wanted"
-        check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
-    say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}, {said}")
-    return path
-
-
 def check_gzip(path: Path) -> None:
     """Read a gzip file to its end.
 
@@ -86,6 +62,36 @@ def check_gzip(path: Path) -> None:
     with naming_damage(path, FETCH_AGAIN), open_gzip(path) as stream:
         if not sum(map(len, blocks_of(stream))):
             raise DownloadError(f"{path} is an empty archive; {FETCH_AGAIN}")
+
+
+def obtain_recorded(
+    url: str,
+    folder: Path,
+    record_file: Path,
+    allow_download: bool = True,
+    check: Callable[[Path], None] = check_gzip,
+) -> Path:
+    """Return the path of an archive in ``folder`` whose checksum is not published, downloaded if absent.
+
+    The first time, the archive is read to its end by ``check`` (default: as gzip), and size and SHA-256 are written to
+    ``record_file``; afterwards it must still match them. Raises :class:`DownloadError` otherwise.
+    """
+    name = name_of(url)
+    path = folder / name
+    records = read_records(record_file)
+    fetch_missing(url, path, attempts=8, allowed=allow_download)
+    known, said = records.get(name), "as recorded"
+    if known is None:
+        say(f"{name}: {path.stat().st_size} bytes, checking")
+        check(path)
+        known = records[name] = record_of(path, url=url)
+        said = "recorded"
+        write_json(record_file, records)
+    else:
+        remedy = f"Remove it and fetch it again, or remove its entry from {record_file} if the new file is wanted"
+        check_digests(path, {"sha256": known["sha256"]}, known["bytes"], remedy)
+    say(f"{name}: {known['bytes']} bytes, SHA-256 {known['sha256']}, {said}")
+    return path
 
 
 def read_records(path: Path) -> Records:

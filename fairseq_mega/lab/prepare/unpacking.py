@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 import zlib
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Iterator
 
 from fairseq_mega.lab.prepare.download import DownloadError
@@ -49,10 +49,16 @@ def check_expansion(path: Path, unpacked: int) -> None:
 def check_zip(path: Path) -> None:
     """Raise :class:`ExpansionError` if the members of a zip file are too large by their stated sizes.
 
-    Python reads no more of a member than that. Raises zipfile.BadZipFile for another kind of file.
+    Python reads no more of a member than that. Raises zipfile.BadZipFile for another kind of file, or one with a member
+    that leads out of the folder that it is unpacked to.
     """
     with zipfile.ZipFile(path) as container:
-        check_expansion(path, sum(member.file_size for member in container.infolist()))
+        members = container.infolist()
+    check_expansion(path, sum(member.file_size for member in members))
+    for member in members:
+        parts = PurePosixPath(member.filename.replace("\\", "/")).parts
+        if ".." in parts or parts[:1] == ("/",) or ":" in "".join(parts[:1]):
+            raise zipfile.BadZipFile(f"its member {member.filename!r} leads out of the folder")
 
 
 def open_gzip(path: Path) -> IO[bytes]:

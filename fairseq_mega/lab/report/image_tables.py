@@ -12,13 +12,13 @@ from fairseq_mega.lab.report.paper_table import PaperTable, Rows
 from fairseq_mega.lab.runs.report import show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result
 
-CHECKPOINTS = {"best": "best epoch", "last": "last epoch"}
+CHECKPOINTS = {"best": ", best epoch", "last": ", last epoch", "given": ""}
 NOTE = "measured: on the 50,000 validation images, by which the best epoch is chosen, too"
 
 
 def incomparable(result: Result) -> bool:
     """Return whether the training was shorter than the paper's, or the images were not all of ImageNet's."""
-    images = result["settings"]["train_examples"], result["examples"]
+    images = result["settings"].get("train_examples", IMAGES["train"]), result["examples"]
     return shortened(result) or images != (IMAGES["train"], IMAGES["valid"])
 
 
@@ -36,7 +36,7 @@ def measured(results: Sequence[Result], model: str) -> Rows:
     for checkpoint, title in CHECKPOINTS.items():
         scored = select(results, model=model, checkpoint=checkpoint)
         if scored:
-            rows.append([f"  measured, {title}", f"{scored[0]['settings']['parameters']:,}", accuracy(scored)])
+            rows.append([f"  measured{title}", f"{scored[0]['settings']['parameters']:,}", accuracy(scored)])
     return rows or [["  measured", "-", "not yet"]]
 
 

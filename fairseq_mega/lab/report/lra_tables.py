@@ -19,7 +19,7 @@ from fairseq_mega.lab.report.lra_cells import (
 )
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows, SpeedColumns
 from fairseq_mega.lab.runs.report import add_results, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.results import is_trained_here, read_result
 
 FULL, SPEECH_CHUNK = -1, TASKS["speech"].chunk
 RECIPES = ("mega/table2", "mega/table3", "mega/figure4", "mega/figure5")  # whose trainings stand in several tables
@@ -151,7 +151,7 @@ def run(
     given = {name: getattr(options, name) for name in settings}
     if given.get("speed") is not None:
         given["speed"] = read_result(given["speed"])
-    used = runs(results, **given)
+    used = runs(list(filter(is_trained_here, results)), **given)
     below = options.format == "terminal"
     tables = [table.of(results, **given), *([run_table(used)] if used and not below else [])]
     lines = run_lines(used)[1:] if used and below else []

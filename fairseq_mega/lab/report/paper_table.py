@@ -2,11 +2,11 @@
 
 import argparse
 from dataclasses import dataclass, field
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.published import row_title
-from fairseq_mega.lab.runs.report import Report, add_results, benchmark_read, given_results, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import Result, ResultError
+from fairseq_mega.lab.runs.report import Report, add_results, all_results, benchmark_read, show, warn_of_smoke
+from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table
 
 Rows = List[List[str]]
@@ -16,6 +16,23 @@ def below(folders: Sequence[str], results: Sequence[Result]) -> List[Result]:
     """Return the results of the recipes in some folders."""
     names = tuple(f"{folder}/" for folder in folders)
     return [result for result in results if result["settings"]["recipe"].startswith(names)]
+
+
+def by_weights(results: Sequence[Result]) -> Dict[str, List[Result]]:
+    """Group results of weights that were trained elsewhere by a title: the authors', or each archive or file."""
+    groups: Dict[Tuple[str, str], List[Result]] = {}
+    for result in results:
+        about = result["settings"][GIVEN]
+        place, inside, _ = about["source"].partition(", ")
+        title = "authors' weights" if about["authors"] else f"weights of {place}"
+        groups.setdefault((title, "" if inside or about["authors"] else about["sha256"]), []).append(result)
+    return {f"{title}, {digest[:8]}" if digest else title: found for (title, digest), found in groups.items()}
+
+
+def scored_rows(title: str, rows: Rows) -> Rows:
+    """Return those of measured rows that hold a score, named as of weights that were trained elsewhere."""
+    found = [[name.replace("measured", f"{title}, scored here"), *cells] for name, *cells in rows if "measured" in name]
+    return [row for row in found if "not yet" not in row]
 
 
 def print_table(table: "PaperTable", options: argparse.Namespace) -> None:
@@ -67,7 +84,7 @@ class PaperTable:
 
     def read(self, options: argparse.Namespace) -> List[Result]:
         """Read the results that the options ask for."""
-        return [result for name in self.benchmarks for result in given_results(options, name)]
+        return [result for name in self.benchmarks for result in all_results(options, name)]
 
     def require(self, results: Sequence[Result], options: argparse.Namespace, script: str, models: str = "") -> None:
         """Raise a ResultError where there is no result of some models, naming the script that makes them."""
@@ -78,10 +95,15 @@ class PaperTable:
     def of(self, results: Sequence[Result], **settings: Any) -> Table:
         """Return the table with the measured rows under each trained one; ``measured`` gets the settings, too."""
         rows: Rows = []
+        trained = list(filter(is_trained_here, results))
+        scored = by_weights([result for result in results if not is_trained_here(result)])
         for name, cells in self.rows.items():
             rows.append([row_title(name, name in self.trained, self.values_from.get(name, "")), *cells])
             key = self.trained.get(name)
-            rows += [] if key is None else self.measured(results, key, **settings)
+            if key is not None:
+                rows += self.measured(trained, key, **settings)
+                for title, found in scored.items():
+                    rows += scored_rows(title, self.measured(found, key, **settings))
         return Table(self.columns, rows)
 
     def of_recipes(self, results: Sequence[Result]) -> Table:

@@ -13,21 +13,23 @@ from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
-from fairseq_mega.lab.runs.results import Result, read_result
+from fairseq_mega.lab.runs.results import GIVEN, Result, is_trained_here, read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
+WHOSE = {True: "authors'", False: "given"}  # weights that were not trained here
 FAILED = "failed.json"  # of a run's folder: why the runner gave it up
 
 
 class State(NamedTuple):
-    """A recipe, its results, and the seeds whose runs failed or never left chance."""
+    """A recipe, its results, the seeds whose runs failed or never left chance, and results of others' weights."""
 
     recipe: Recipe
     results: List[Result]
     failed: Set[int]
+    given: List[Result]
 
 
 def find_results(folders: Iterable[Path]) -> List[Result]:
@@ -78,11 +80,12 @@ def states(folders: Sequence[Path]) -> List[State]:
     results, failures = find_results(folders), find_failures(folders)
     found = []
     for name, recipe in catalogue().items():
-        own = of_one_precision([result for result in results if result["settings"]["recipe"] == name])
+        of_recipe = [result for result in results if result["settings"]["recipe"] == name]
+        own = of_one_precision(list(filter(is_trained_here, of_recipe)))
         failed = set(failures.get(name, ()))
         failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and at_chance(result)}
         failed |= {int(seed) for result in own for run in result.get("missing", ()) for seed in SEED.findall(run)}
-        found.append(State(recipe, own, failed))
+        found.append(State(recipe, own, failed, [result for result in of_recipe if not is_trained_here(result)]))
     return found
 
 
@@ -124,6 +127,16 @@ def ours_of(state: State) -> str:
     return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent
 
 
+def scored_of(state: State) -> str:
+    """Scores of weights that were trained elsewhere, with whose they are."""
+    return several(
+        f"{result['scores'][metric]:.2f} ({WHOSE[result['settings'][GIVEN]['authors']]})"
+        for result in state.given
+        for metric in state.recipe.paper or ("test_accuracy", "perplexity")
+        if metric in result["scores"]
+    )
+
+
 def told_elsewhere(recipe: Recipe) -> str:
     """Name the place of results that have no row here; nothing for other recipes."""
     return "its example tells" if "benchmark" in recipe.evaluate else ""
@@ -149,6 +162,7 @@ def state_table(found: Sequence[State]) -> Table:
                 "recipe": state.recipe.name,
                 "paper": paper_of(state.recipe),
                 "ours": ours_of(state),
+                "others' weights": scored_of(state),
                 "seeds": seeds_of(state),
                 "failed seeds": failed,
                 "machine": several(map(machine_of, state.results)),
@@ -166,6 +180,7 @@ def benchmark_table(found: Sequence[State]) -> Table:
     for folder, group in groupby(found, lambda state: state.recipe.name.rpartition("/")[0]):
         members = list(group)
         measured = [state for state in members if state.results]
+        known = [state for state in members if state.results or state.given]
         done = sum(len({result["seed"] for result in state.results}) >= len(state.recipe.seeds) for state in members)
         absent = told_elsewhere(members[0].recipe) or "not run yet"
         papers = [f"{names_of(state)[1]} {paper_of(state.recipe)}" for state in members if state.recipe.paper]
@@ -174,11 +189,17 @@ def benchmark_table(found: Sequence[State]) -> Table:
                 "benchmark": names_of(members[0])[0],
                 "recipes": f"`{folder}`: {len(members)}",
                 "paper": "; ".join(papers) or paper_of(members[0].recipe),
-                "ours": "; ".join(f"{names_of(state)[1]} {ours_of(state)}" for state in measured) or "-",
+                "ours": "; ".join(f"{names_of(state)[1]} {numbers_of(state)}" for state in known) or "-",
                 "state": f"{len(measured)} of {len(members)} begun, {done} done" if measured else absent,
             }
         )
     return table_of(rows)
+
+
+def numbers_of(state: State) -> str:
+    """Our numbers of a recipe, and those of weights that were trained elsewhere."""
+    others = f"others' weights {scored_of(state)}" if state.given else ""
+    return "; ".join(filter(None, [ours_of(state) if state.results else "", others]))
 
 
 def names_of(state: State) -> Tuple[str, str]:

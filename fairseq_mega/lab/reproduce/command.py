@@ -10,6 +10,7 @@ import argparse
 import re
 import shlex
 import sys
+from dataclasses import replace
 from typing import Dict, List, NoReturn, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure
@@ -21,6 +22,7 @@ from fairseq_mega.lab.reproduce.processed_archives import fetch_processed
 from fairseq_mega.lab.reproduce.revising import check_by_fairseq
 from fairseq_mega.lab.reproduce.storage import check_disk
 from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
+from fairseq_mega.lab.reproduce.weights import find_weights
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.commands import StageError
 
@@ -65,6 +67,7 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
             words = without_user_dir(arguments(recipe.config, recipe.preset))
             print(shlex.join(["fairseq-train", "--user-dir", "fairseq_mega", *words]))
         return 0
+    options.check_weights(given, extra)
     wishes = options.wishes_of(given, extra, visible_gpus)
     runner.check_wishes(recipes, wishes)
     if given.list:
@@ -77,6 +80,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     if given.settings:
         check_by_fairseq([recipe for recipe in recipes if wishes.settings_of(recipe)])
     fetch_processed(recipes, wishes)
+    if given.checkpoint is not None:
+        wishes = replace(wishes, weights=find_weights(recipes, given.checkpoint, wishes))
     elsewhere = given.launcher != "local"
     runner.check(recipes, wishes, wishes.gpus if elsewhere or wishes.gpus == 0 else visible_gpus())
     return reproduce(recipes, seeds, wishes, given, command)
@@ -99,7 +104,7 @@ def reproduce(
         print(f"jobs {', '.join(launchers.submit(runs, wishes, parameters))}; the same command without --launcher then")
         return 0
     outcomes = runner.perform_all(runs, wishes, shlex.join([PROGRAM, *command]), only_train=given.only_train)
-    if not given.only_train:
+    if not given.only_train and not wishes.weights:
         cells.write_cells(runs, wishes, shlex.join([PROGRAM, *command]))
     failed = [outcome.run.name for outcome in outcomes if outcome.error is not None]
     status = 0 if given.only_train else print_tables(runs, given, wishes)

@@ -14,6 +14,18 @@ from .sizes import model_of
 GPU_RATE = 40e12  # operations per second that we reckon with: a quarter of an A100's peak in TF32
 CORE_RATE = 25e9  # of a CPU's core: 22 to 39 were measured on an AMD EPYC, by the trainings of the miniature
 RATES_SAID = "at 40 TFLOP/s a GPU (a quarter of an A100's peak in TF32) or 25 GFLOP/s a core"
+SCORED = {  # examples, or tokens, of the part that a data set is scored on
+    "listops": 2000,
+    "imdb": 25_000,
+    "aan": 17_437,
+    "cifar10": 10_000,
+    "pathfinder32": 20_000,
+    "pathx": 20_000,
+    "speech-commands": 5_247,
+    "imagenet": 50_000,
+    "wikitext-103": 245_569,
+    "enwik8": 5_000_000,
+}
 SENTENCE = 256  # positions, with which a translation is reckoned
 
 
@@ -44,6 +56,22 @@ def longest(block: Optional[int], model: Mapping[str, Any]) -> int:
     if "patch_size" in model:
         return patch_count(model["image_size"], model["patch_size"])
     return int(block or model.get("max_positions") or SENTENCE)
+
+
+def scoring(recipe: Recipe, gpus: int, cores: int) -> str:
+    """The time that scoring a checkpoint takes, at the rates above; nothing where the test part's size is not known.
+
+    Args:
+        gpus, cores: see :func:`duration`; a GPU scores alone.
+    """
+    if recipe.data not in SCORED:
+        return ""
+    model, config = model_of(recipe), recipe.config
+    length = longest(config["task"].get("tokens_per_sample"), config["model"])
+    each = 1 if recipe.evaluate["kind"] == "language-model" else length * getattr(model, "documents", 1)
+    times = len(recipe.evaluate.get("contexts", [{}]))
+    work = times * SCORED[recipe.data] * each * cost.operations(model, length)
+    return span(work / (GPU_RATE if gpus > 0 else CORE_RATE * cores))
 
 
 def operations_measured(recipe: Recipe) -> float:

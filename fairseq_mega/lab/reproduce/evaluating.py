@@ -20,6 +20,7 @@ from fairseq_mega.models.checkpoint_files import save
 from .runs import Run
 from .training import MODULE as RESULTS
 from .training import variables
+from .weights import parameters_of
 from .wishes import Wishes
 
 TITLES = {  # benchmarks by kind of evaluation
@@ -40,7 +41,7 @@ def benchmark_of(run: Run) -> str:
 
 
 def evaluate(run: Run, wishes: Wishes, execute: Execute, devices: List[int], command: str) -> None:
-    """Score a trained run on the test split, or measure its speed; write its result files to :func:`results_of`.
+    """Score a run on the test split, or measure its speed; write its result files to :func:`results_of`.
 
     Raises:
         StageError: if a command fails.
@@ -75,8 +76,10 @@ def classifier(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], 
 
 def images(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Accuracy of the best and of the last checkpoint on the validation images: those of the test have no labels."""
-    for name in ("best", "last"):
-        words = scoring_words(run, wishes, command, name, f"{run.name}.{name}", {"checkpoint": name})
+    trained = run.recipe.name not in wishes.weights
+    for name in ("best", "last") if trained else ("best",):
+        kind = {"checkpoint": name if trained else "given"}
+        words = scoring_words(run, wishes, command, name, f"{run.name}.{kind['checkpoint']}", kind)
         words += ["--split", "valid", "--score", "top1_accuracy"]
         execute([*PYTHON, RESULTS, "test", *words], run.folder / "test.log", env)
 
@@ -94,14 +97,21 @@ def scoring_words(
     settings = {**run.recipe.cell, "published_updates": run.recipe.updates, **more}
     settings.update(precision=wishes.used_precision, gpus=run.gpus, recipe=run.recipe.name)
     path = run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    weights = wishes.weights.get(run.recipe.name)
+    if weights is None:
+        training = [
+            *("--log", str(run.folder / "train.log"), "--train-command", str(run.folder / "train.command")),
+            *("--seed", str(run.seed), "--batch", str(run.examples)),
+            *("--early-epoch", str(run.recipe.evaluate["early_epoch"])),
+        ]
+    else:
+        training = []
+        settings.update(parameters=parameters_of(path), updates=weights.updates or run.recipe.updates)
     return [
         *(str(run.data), "--task", run.config["task"]["_name"], "--path", str(path)),
-        *("--log", str(run.folder / "train.log"), "--train-command", str(run.folder / "train.command")),
         *("--json", str(results_of(run) / f"{label}.json"), "--label", label, "--benchmark", benchmark_of(run)),
-        *("--command", command, "--seed", str(run.seed)),
-        *("--batch", str(run.examples), "--test-batch", str(run.config["dataset"]["batch_size"])),
-        *("--early-epoch", str(run.recipe.evaluate["early_epoch"]), *["--cpu"] * (run.gpus == 0)),
-        *settings_words(settings),
+        *("--command", command, "--test-batch", str(run.config["dataset"]["batch_size"])),
+        *(*training, *["--cpu"] * (run.gpus == 0), *settings_words(settings)),
     ]
 
 

@@ -12,14 +12,15 @@ from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 
 from .datasets import DATASETS
-from .estimates import RATES_SAID, duration, span
+from .estimates import RATES_SAID, duration, scoring, span
 from .evaluating import results_of
 from .runner import digest_of, folders, runs_of
 from .runs import Run
 from .storage import bytes_of_recipe, size_of
+from .weights import archive_of
 from .wishes import Wishes
 
-COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left")
+COLUMNS = ("recipe", "state", "paper", "ours", "disk", "time left", "authors' weights")
 SUMMARY = "Table 1 is a summary of others: fairseq-mega-report table1 RESULTS"
 
 
@@ -42,10 +43,11 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes) -> 
     many = len({recipe.name for recipe in recipes})
     if many == len(catalogue()):
         for name, paper in NEEDS_WEIGHTS.items():
-            rows.append([name, "unreleased weights", paper, "-", "-", "-"])
+            rows.append([name, "unreleased weights", paper, *["-"] * (len(COLUMNS) - 3)])
     said = (
         f"{many} recipes; disk: of the checkpoints of all seeds; time left: of all seeds one after the other, measured "
-        f"here or estimated {RATES_SAID}; {SUMMARY}"
+        f"here or estimated {RATES_SAID}; authors' weights: the archive that --checkpoint published takes, and the "
+        f"estimated time of their scoring; {SUMMARY}"
     )
     return [*terminal(Table(COLUMNS, rows)).splitlines(), said]
 
@@ -64,7 +66,9 @@ def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
     if hours and state(runs) != "done":
         left = f"{span(3600 * hours * trainings)} (estimated)"
     ours = f"{statistics.mean(values):.2f} ({len(values)})" if values else "-"
-    return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left]
+    archive = archive_of(recipe)
+    weights = "-" if archive is None else f"{archive}, {scoring(recipe, wishes.gpus, wishes.workers)}"
+    return [recipe.name, state(runs), paper, ours, size_of(bytes_of_recipe(recipe)), left, weights]
 
 
 def state(runs: Sequence[Run]) -> str:

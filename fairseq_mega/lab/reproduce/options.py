@@ -11,7 +11,7 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.options import whole_number
 
 from .processed_archives import is_address
-from .revising import Setting, choose, parse_setting, revise_all, whole_numbers
+from .revising import EVALUATE, Setting, choose, parse_setting, revise_all, whole_numbers
 from .tables import options_of
 from .wishes import PRECISIONS, Wishes
 
@@ -117,6 +117,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="in place of --data the authors' processed archives, unpacked; or the "
         "address of one that is fetched, or the word published for all that are needed",
     )
+    where(
+        "--checkpoint",
+        metavar="FILE|DIR|URL",
+        help="score these weights and train nothing: a checkpoint, or a folder or zip file with some, of the published "
+        "code or of this package; or the word published for the authors' (--list names those)",
+    )
     where("--released", action="store_true", help="ListOps, Retrieval, Pathfinder, Path-X from LRA's archive (8 GB)")
     where("--archives", type=Path, metavar="DIR", help="folder that holds or gets the archives of WMT'16 and LRA")
     where("--no-download", action="store_true", help="refuse to download archives")
@@ -148,6 +154,31 @@ def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
     given += [f"{word} behind --" for word in extra[:1]]
     if given:
         raise RecipeError(f"{given[0]} is for a run, and {what} shows the recipe: leave it out")
+
+
+def check_weights(options: argparse.Namespace, extra: Sequence[str]) -> None:
+    """Refuse options about a training beside --checkpoint, with which there is none.
+
+    Raises:
+        RecipeError: naming the option.
+    """
+    if options.checkpoint is None:
+        return
+    given = {
+        "--list": options.list,
+        "--path": options.path,
+        "--seeds": options.seeds,
+        "--max-update": options.max_update,
+        "--only-train": options.only_train,
+        "--gpus-per-run": options.gpus_per_run,
+        "--launcher": options.launcher != "local",
+        f"--precision {options.precision}": options.precision not in (None, "fp32", "tf32"),
+        " and ".join(f"{word} behind --" for word in extra[:1]): extra,
+        **{str(setting): setting.group != EVALUATE for setting in settings_of(options)},
+    }
+    for option, wanted in given.items():
+        if wanted:
+            raise RecipeError(f"{option} is for a training, and --checkpoint only scores weights: leave it out")
 
 
 def cores() -> int:

@@ -51,7 +51,7 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
     """Whether the path below ``top``, or the name of ``top``, is that of the data set."""
     parts = [part.lower() for part in ([top.name] if folder == top else folder.relative_to(top).parts)]
-    return any(name in part for name in NAMES[recipe.data] for part in parts) and not (
+    return any(name in part for name in NAMES.get(recipe.data, ()) for part in parts) and not (
         recipe.data == "pathfinder32" and any(name in part for name in NAMES["pathx"] for part in parts)
     )
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.results import read_result, write_result
+from fairseq_mega.lab.runs.results import GIVEN, read_result, write_result
 
 from .evaluating import results_of
 from .released import is_generated
@@ -24,16 +24,18 @@ def record(run: Run, wishes: Wishes) -> List[Path]:
     for path in sorted(results_of(run).glob("*.json")):
         result = read_result(path)
         result["settings"] = {**result["settings"], **about(run, wishes)}
-        result["settings"].setdefault("seed", run.seed)
+        weights = wishes.weights.get(run.recipe.name)
+        seed = run.seed if weights is None else weights.seed
+        result["settings"].setdefault("seed", seed)
         target = results_folder(wishes) / f"{run.recipe.report}.{path.name}"
-        write_result(target, {**result, "seed": run.seed})
+        write_result(target, {**result, "seed": seed})
         written.append(target)
     return written
 
 
 def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
     """Settings for a result file: where the number comes from, and what it may be compared with."""
-    other = wishes.settings_of(run.recipe)
+    other, weights = wishes.settings_of(run.recipe), wishes.weights.get(run.recipe.name)
     return {
         "recipe": run.recipe.name,
         "run": run.name,
@@ -43,6 +45,7 @@ def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
         "conditions": digest(wishes.conditions(run.recipe)),
         **run.recipe.cell,
         **({"set": other} if other else {}),
+        **({GIVEN: weights.told()} if weights is not None else {}),
     }
 
 
@@ -79,8 +82,10 @@ def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
     known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
     seen = set()
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
-    for path in sorted((cells_folder if of_cells else results_folder)(wishes).glob("*.json")):
+    for path in sorted([*cells_folder(wishes).glob("*.json"), *results_folder(wishes).glob("*.json")]):
         settings = read_result(path)["settings"]
+        if (path.parent == cells_folder(wishes)) != bool(of_cells and GIVEN not in settings):
+            continue
         own = known.get(settings.get("recipe", ""))
         name = path.name.split(".", 1)[1]
         if own is None or name in seen or not belongs(own, recipe):

@@ -26,6 +26,7 @@ from .runs import Run, plan
 from .storage import check_disk_for_one_run
 from .tables import is_drawn
 from .training import train
+from .weights import convert
 from .wishes import Wishes
 
 
@@ -165,7 +166,7 @@ def made_by_one(folder: Path) -> ContextManager[None]:
 
 
 def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, digests: Dict[str, str]) -> List[Run]:
-    """A run for each recipe, learning rate and seed, with data that are there."""
+    """A run for each recipe, learning rate and seed, or one of weights that are given, with data that are there."""
     places = folders(recipes, wishes)
 
     def planned(recipe: Recipe, seed: int) -> Run:
@@ -178,16 +179,19 @@ def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, dig
     return [
         planned(variant, seed)
         for recipe in recipes
-        for variant in at_each_rate(recipe)
-        for seed in (seeds or recipe.seeds)
+        for variant in ([recipe] if recipe.name in wishes.weights else at_each_rate(recipe))
+        for seed in ([0] if recipe.name in wishes.weights else seeds or recipe.seeds)
     ]
 
 
 def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
-    """Train, evaluate and record a run, as far as that has not been done."""
+    """Train, or convert the weights that are given, evaluate and record a run, as far as that has not been done."""
     with locks.held(run.folder / "run.lock", str(run.folder), "runner"):
         suffix = f".{run.updates}" if wishes.keep_schedule else ""
-        if not run.recipe.measured:
+        weights = wishes.weights.get(run.recipe.name)
+        if weights is not None:
+            stage(run.folder, "convert", lambda: convert(run, weights), f"{run.name}.convert")
+        elif not run.recipe.measured:
             stage(
                 run.folder,
                 f"train{suffix}",

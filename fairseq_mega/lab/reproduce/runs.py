@@ -111,7 +111,10 @@ def plan(recipe: Recipe, seed: int, data: Path, data_digest: str, wishes: Wishes
         words = [cell["task"], cell["model"], cell["attention"], f"n{cell['ema_dim']}"]
         words.append("full" if cell["chunk"] < 0 else f"c{cell['chunk']}")
         words += [f"lr{cell['lr']}"] if "lr" in cell else []
-    name = ".".join([*words, f"seed{seed}", digest(settings)])
+    weights = wishes.weights.get(recipe.name)
+    if weights is not None:
+        settings = {"weights": weights.sha256, "data": data_digest, "precision": wishes.used_precision}
+    name = ".".join([*words, f"seed{seed}" if weights is None else "weights", digest(settings)])
     folder = folder or wishes.out / "runs" / name
     config["checkpoint"]["save_dir"] = str(folder / "checkpoints")
     return Run(

@@ -1,14 +1,39 @@
 """What a user wants to be different from the recipes, for this machine or for an experiment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.recipes.recipe import Recipe
 
 from .revising import EVALUATE, Setting
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+
+
+class Weights(NamedTuple):
+    """Weights for a recipe that were trained elsewhere.
+
+    Attributes:
+        path: of the checkpoint, a file or a folder, of any layout that the converter knows.
+        source: where they come from, for a reader.
+        authors: whether the papers' authors published them, as far as the address tells.
+        sha256: of the file.
+        updates, seed: of their training, None where they do not tell.
+        differs: options that decide the outputs and are not the recipe's.
+    """
+
+    path: Path
+    source: str
+    authors: bool
+    sha256: str
+    updates: Optional[int]
+    seed: Optional[int]
+    differs: Tuple[str, ...]
+
+    def told(self) -> Dict[str, Any]:
+        """Return what a result file keeps of them."""
+        return {name: value for name, value in self._asdict().items() if name != "path"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +63,7 @@ class Wishes:
         workers: processes that prepare data.
         archives: folder of downloaded archives, for data that have some.
         download: whether archives may be fetched.
+        weights: by the names of recipes those that are scored, in place of a training's.
     """
 
     out: Path
@@ -60,6 +86,7 @@ class Wishes:
     workers: int = 1
     archives: Optional[Path] = None
     download: bool = True
+    weights: Mapping[str, Weights] = field(default_factory=dict)
 
     @property
     def used_precision(self) -> str:

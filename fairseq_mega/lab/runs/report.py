@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.runs.provenance import provenance
-from fairseq_mega.lab.runs.results import read_results
+from fairseq_mega.lab.runs.results import is_trained_here, read_results
 from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 
 
@@ -42,7 +42,12 @@ def show(
 
 
 def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
-    """Read the results that the options of :func:`add_results` ask for."""
+    """Read the results of trainings that the options of :func:`add_results` ask for."""
+    return list(filter(is_trained_here, all_results(options, benchmark)))
+
+
+def all_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
+    """Read the results that the options ask for, those of weights that were trained elsewhere, too."""
     return read_results(options.results, benchmark_read(options, benchmark))
 
 

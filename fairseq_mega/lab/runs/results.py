@@ -27,6 +27,7 @@ REQUIRED_FIELDS = {
     "date": str,
 }
 
+GIVEN = "weights"  # setting of the results of weights that were trained elsewhere
 PathLike = Union[str, Path]
 Result = Dict[str, Any]  # what a file holds
 
@@ -115,6 +116,11 @@ def read_result(path: PathLike) -> Dict[str, Any]:
         raise ResultError(f"{path}: not a JSON result file ({error})") from error
     check_result(result, str(path))
     return result
+
+
+def is_trained_here(result: Result) -> bool:
+    """Whether a result is of a training, and not of weights that were given."""
+    return GIVEN not in result["settings"]
 
 
 def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:

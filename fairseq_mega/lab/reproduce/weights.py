@@ -1,0 +1,261 @@
+"""--checkpoint: weights that were trained elsewhere, found, converted and scored in place of a training's.
+
+How the authors' archives name their files is not published, so that a file is known by its contents: the kind of model,
+and the options that a recipe gives to it.
+"""
+
+import hashlib
+import re
+import zipfile
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_mega.convert import layouts
+from fairseq_mega.convert.building import build_model, check_complete, table_length
+from fairseq_mega.convert.options import IMAGES, flat_options, kind_of
+from fairseq_mega.lab.prepare.archives import obtain_recorded
+from fairseq_mega.lab.prepare.checksums import sha256_of
+from fairseq_mega.lab.prepare.unpacking import check_zip, naming_damage
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+from fairseq_mega.lab.runs.stages import say
+from fairseq_mega.models import cost
+from fairseq_mega.models.checkpoint_files import save
+from fairseq_mega.tasks.lra_text import CLS
+
+from .processed import is_named
+from .processed_archives import FETCH_AGAIN, PUBLISHED, is_address, unpack
+from .runs import Run
+from .wishes import Weights, Wishes
+
+HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
+ARCHIVES = {  # by recipes
+    r"mega/table2/\w+/mega(_chunk)?": "mega.lra.zip",
+    r"mega/table4/speech/\w+": "mega.sc.zip",
+    r"mega/(table5|figure6)/wikitext103/mega": "wt103.zip",
+    r"mega/table5/enwik8/mega": "enwik8.zip",
+    r"mega/table6/imagenet/mega": "mega.imagenet.zip",
+}
+KINDS = {"classifier": "classifier", "images": IMAGES, "language-model": "language model"}  # of evaluations, of models
+FILES = (".pt", ".pth")
+RECORDS = "weights.json"  # checksums of the archives that were fetched
+
+
+class Candidate(NamedTuple):
+    """A checkpoint that may be meant, converted, and the options that it has otherwise than a recipe."""
+
+    path: Path
+    checkpoint: Dict[str, Any]
+    differs: List[str]
+
+
+def archive_of(recipe: Recipe) -> Optional[str]:
+    """Name of the archive with the weights that the authors published for a recipe, or None."""
+    return next((name for names, name in ARCHIVES.items() if re.fullmatch(names, recipe.name)), None)
+
+
+def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[str, Weights]:
+    """The weights of each recipe, by its name.
+
+    Args:
+        asked: a file, a folder, an address, or the word "published".
+
+    Raises:
+        RecipeError: where there are none, several suit a recipe, or a recipe scores no single checkpoint.
+        DownloadError: where an archive cannot be had or is damaged.
+        ValueError: where a checkpoint cannot be converted.
+    """
+    found = {}
+    for recipe in recipes:
+        kind = recipe.evaluate["kind"]
+        if kind not in KINDS:
+            known = ", ".join(KINDS)
+            raise RecipeError(
+                f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: leave it out"
+                + (", and see fairseq-mega-generate" if kind == "translation" else "")
+            )
+        place, source = obtain(recipe, asked, wishes)
+        chosen = choose(recipe, place)
+        checkpoint, history = chosen.checkpoint, chosen.checkpoint.get("optimizer_history") or [{}]
+        inside = "" if chosen.path == place else f", {chosen.path.relative_to(place)}"
+        found[recipe.name] = Weights(
+            path=chosen.path,
+            source=source + inside,
+            authors=asked == PUBLISHED,
+            sha256=digest_of(chosen.path),
+            updates=history[-1].get("num_updates") or None,
+            seed=flat_options(checkpoint).get("seed"),
+            differs=tuple(chosen.differs),
+        )
+    return found
+
+
+def obtain(recipe: Recipe, asked: str, wishes: Wishes) -> Tuple[Path, str]:
+    """The file or folder that is asked for, fetched and unpacked, and its name for a reader."""
+    if is_address(asked):
+        archive = archive_of(recipe)
+        if asked == PUBLISHED and archive is None:
+            raise RecipeError(f"--checkpoint: the authors published no weights for {recipe.name}: --list names those")
+        url = asked if asked != PUBLISHED else f"{HOST}/{archive}"
+        folder = (wishes.archives or wishes.root / "outputs" / "archives") / "weights"
+        path = obtain_recorded(url, folder, folder / RECORDS, wishes.download, check_archive)
+        source = url
+    else:
+        path, source = Path(asked).resolve(), Path(asked).name
+        if not path.exists():
+            raise RecipeError(f"--checkpoint {asked} does not exist: give a file, a folder, an address or 'published'")
+        folder = (wishes.archives or wishes.out) / "weights"
+    if path.suffix != ".zip":
+        return path, source
+    unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"
+    if not unpacked.is_dir():
+        unpack(path, unpacked)
+    return unpacked, source
+
+
+def check_archive(path: Path) -> None:
+    """Raise a DownloadError for a zip file that is cut off or damaged; it is read to its end."""
+    if path.suffix == ".zip":
+        with naming_damage(path, FETCH_AGAIN):
+            check_zip(path)
+            with zipfile.ZipFile(path) as container:
+                broken = container.testzip()
+            if broken is not None:
+                raise zipfile.BadZipFile(f"{broken} is damaged")
+
+
+def choose(recipe: Recipe, place: Path) -> Candidate:
+    """The checkpoint for a recipe in a file or a folder: of its kind, with the fewest other options, the best one.
+
+    Raises:
+        RecipeError: naming what was found where it is none or several.
+    """
+    found, problems = [], []
+    for path in candidates(recipe, place):
+        try:
+            found.append(read(recipe, path))
+        except (OSError, ValueError) as error:
+            inside = path.name if path == place else path.relative_to(place)
+            problem = str(error).splitlines()[0]
+            problems.append(f"{inside}: {problem.removeprefix('--input ').removeprefix(f'{path}: ')}")
+    if not found:
+        seen = "; ".join(problems[:3]) or f"it holds no file that ends with {' or '.join(FILES)}"
+        raise RecipeError(f"--checkpoint {place} has no weights for {recipe.name}: {seen}")
+    least = min(len(one.differs) for one in found)
+    nearest = [one for one in found if len(one.differs) == least]
+    chosen = [one for one in nearest if "best" in one.path.name] or nearest
+    if len(chosen) > 1:
+        names = ", ".join(str(one.path.relative_to(place)) for one in chosen)
+        raise RecipeError(f"--checkpoint {place} has several weights for {recipe.name} ({names}): give one of them")
+    return chosen[0]
+
+
+def candidates(recipe: Recipe, place: Path) -> Iterator[Path]:
+    """The files that may be meant: those that the recipe's data name, if some do."""
+    if not layouts.missing(place):
+        return iter([place])
+    files = sorted(path for path in place.rglob("*") if path.is_file() and path.suffix in FILES)
+    return iter([path for path in files if is_named(path, place, recipe)] or files)
+
+
+def read(recipe: Recipe, path: Path) -> Candidate:
+    """A checkpoint in this package's layout.
+
+    Raises:
+        ValueError: if it is of another kind of model than the recipe's, or its tensors do not fit its options.
+    """
+    given = layouts.read(path)
+    ours = given if layouts.is_this_packages(given) else layouts.to_ours(given, str(path))
+    kind, wanted = kind_of(ours["model"]), KINDS[recipe.evaluate["kind"]]
+    if kind != wanted:
+        raise ValueError(f"this is a {kind or 'model of another package'}, and the recipe is of a {wanted}")
+    options = flat_options(ours)
+    check_complete(Namespace(**options), ours["model"], str(path))
+    return Candidate(path, ours, differences(recipe, options))
+
+
+def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
+    """List the options of a model that decide its outputs and are not those of a recipe."""
+    return [
+        f"--{name.replace('_', '-')} {options[name]}, in the recipe {wanted}"
+        for name, wanted in recipe.config["model"].items()
+        if name != "_name" and "dropout" not in name and options.get(name) is not None
+        if not is_same(options[name], wanted)
+    ]
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values of an option are the same, as numbers where they are some; False and None are nothing."""
+    if not one and not other:
+        return True
+    try:
+        return float(one) == float(other)
+    except (TypeError, ValueError):
+        return str(one) == str(other)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file; of a folder, that of what sha256sum prints of its files."""
+    if path.is_file():
+        return sha256_of(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    listed = "".join(f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files)
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+def convert(run: Run, weights: Weights) -> None:
+    """Put the weights where a training would leave its best checkpoint, and say what may differ from the recipe's.
+
+    Raises:
+        ValueError: if they have another number of symbols or labels than the data.
+    """
+    found = read(run.recipe, weights.path)
+    say(f"weights: {weights.source}, SHA-256 {weights.sha256}")
+    for line in told(run, found):
+        say(f"  {line}")
+    options = found.checkpoint.get("args")
+    if options is not None and getattr(options, "criterion", None) is None:
+        options.criterion = run.recipe.config["criterion"]["_name"]  # which fairseq-validate asks for
+    save(found.checkpoint, run.folder / "checkpoints" / "checkpoint_best.pt")
+
+
+def told(run: Run, found: Candidate) -> List[str]:
+    """Lines about what can differ between the weights' training and the recipe: options, dictionary, splits."""
+    lines = [*found.differs] or ["options of the model: those of the recipe"]
+    lines += symbols_told(run, found.checkpoint["model"], found.path)
+    return lines + ([f"data: {run.recipe.notes}"] if run.recipe.notes else [])
+
+
+def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
+    """A line about the dictionary, where the model has one.
+
+    Raises:
+        ValueError: if it is not as long as the data's.
+    """
+    side, file = ("decoder", "dict.txt") if kind_of(model) == "language model" else ("encoder", "src-bin/dict.txt")
+    dictionary = run.data / file
+    if not dictionary.is_file():
+        return []
+    symbols = Dictionary.load(str(dictionary))
+    if side == "encoder":
+        symbols.add_symbol(CLS)  # as the task does
+    needed, there = table_length(model, side), len(symbols)
+    if needed != there:
+        raise ValueError(
+            f"{path} has {needed} symbols, and {dictionary} {there}: it was trained on other data; give --processed "
+            f"published, or --data with those"
+        )
+    return [
+        f"dictionary: {there} symbols, as many as in {dictionary}; a published checkpoint does not keep their order, "
+        f"which --processed published takes from the authors' data"
+    ]
+
+
+def parameters_of(path: Path) -> int:
+    """Number of parameters of a checkpoint of this package."""
+    checkpoint = layouts.read(path)
+    with torch.device("meta"):
+        return cost.parameters(build_model(Namespace(**flat_options(checkpoint)), checkpoint["model"]))

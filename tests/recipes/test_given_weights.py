@@ -1,0 +1,274 @@
+"""--checkpoint: weights that were trained elsewhere, from an archive on a server to the table."""
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_mega.convert import convert_checkpoint
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.recipe import RecipeError
+from fairseq_mega.lab.report.recipe_states import benchmark_table, state_table, states
+from fairseq_mega.lab.reproduce import runner, weights
+from fairseq_mega.lab.reproduce.command import main
+from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.results import make_result, read_results, write_result
+from tests.support import published_images
+from tests.support.breaking_server import Server
+from tests.support.in_process import in_process  # noqa: F401
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+TEXT, LANGUAGE, IMAGES = "mega/table2/text/mega_chunk", "mega/table5/enwik8/mega", "mega/table6/imagenet/mega"
+Files = Dict[str, Any]  # contents of an archive by their paths: checkpoints, and bytes
+
+
+def published(name: str, symbols: int, chunk: int = 16) -> Dict[str, Any]:
+    """A checkpoint of the published code, with a table of that many symbols, as after some updates."""
+    found = torch.load(GOLDENS / f"{name}.official.pt", weights_only=False)
+    for key, tensor in found["model"].items():
+        if "embed_tokens" in key or "embed_out" in key or "output_projection" in key:
+            found["model"][key] = tensor.repeat(-(-symbols // len(tensor)), 1)[:symbols].clone()
+        if name == "lra_classifier" and key.endswith("rel_pos_bias"):
+            found["model"][key] = tensor.repeat(9)[: 2 * (64 if chunk < 0 else chunk) - 1].clone()
+    if name == "lra_classifier":
+        found["args"].chunk_size = chunk
+    history = {"criterion_name": "X", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {"best": 1.0}}
+    found["optimizer_history"] = [{**history, "num_updates": 25_000}]
+    return found
+
+
+def pack(path: Path, files: Files) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as container:
+        for name, content in files.items():
+            if isinstance(content, dict):
+                saved = io.BytesIO()
+                torch.save(content, saved)
+                content = saved.getvalue()
+            container.writestr(name, content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that tests share."""
+    return tmp_path_factory.mktemp("scored weights")
+
+
+def symbols_of(recipe: str, out: Path) -> int:
+    """Rows of a model's table of embeddings for the data that a smoke run of a recipe makes."""
+    wishes = Wishes(out.resolve(), smoke=True)
+    ((data, folder),) = runner.folders([catalogue()[recipe]], wishes).items()
+    runner.prepare(data, folder, wishes)
+    names = [folder / name for name in ("src-bin/dict.txt", "data-bin/dict.txt")]
+    lengths = [len(Dictionary.load(str(path))) for path in names if path.exists()]
+    return lengths[0] + (recipe == TEXT) if lengths else 0  # the task has a symbol in front of a text
+
+
+def archive_of(recipe: str, out: Path) -> Files:
+    """What an archive with the weights of a recipe may hold: below a folder, among other files."""
+    symbols = symbols_of(recipe, out)
+    if recipe == IMAGES:
+        found = published_images.checkpoint()
+        for name in ("head.weight", "head.bias"):  # of the four classes that are made up
+            found["model"][name] = found["model"][name].repeat_interleave(2, 0)[:4]
+        return {"mega.imagenet/checkpoint.pth": found}
+    if recipe == LANGUAGE:
+        return {"enwik8/checkpoint_best.pt": published("language_model", symbols), "enwik8/train.log": b"..."}
+    text, full = published("lra_classifier", symbols, 128), published("lra_classifier", symbols, -1)
+    return {
+        "mega.lra/README": b"...",
+        "mega.lra/text/mega/checkpoint_best.pt": full,
+        "mega.lra/text/mega-chunk/checkpoint_best.pt": text,
+        "mega.lra/text/mega-chunk/checkpoint_last.pt": text,
+        "mega.lra/listops/checkpoint_best.pt": published("lra_classifier", symbols + 1),
+        "mega.lra/text/lm/checkpoint_best.pt": published("language_model", symbols),
+    }
+
+
+def score(recipe: str, out: Path, *words: object) -> int:
+    return main([recipe, *map(str, words), "--smoke", "--workers", "1", "--out", str(out)])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    ("recipe", "archive", "score_name", "row"),
+    [
+        (TEXT, "mega.lra.zip", "test_accuracy", r"  authors' weights, scored here +- +{score:.2f} +-"),
+        (LANGUAGE, "enwik8.zip", "bits_per_token", r"  MEGA, authors' weights, scored here .* {score:.3f} "),
+        (IMAGES, "mega.imagenet.zip", "top1_accuracy", r"  authors' weights, scored here +[\d,]+ +{score:.2f}"),
+    ],
+    ids=["classifier", "language model", "images"],
+)
+def test_from_the_server_to_the_table(
+    recipe: str,
+    archive: str,
+    score_name: str,
+    row: str,
+    out: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = archive_of(recipe, out)
+    content = pack(tmp_path / "made.zip", files).read_bytes()
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with Server.running(content) as server:
+        monkeypatch.setattr(weights, "HOST", server.url.rpartition("/")[0])
+        server.breaks = [1000, 2000]
+        assert score(recipe, out, "--checkpoint", "published", "--archives", tmp_path) == 0
+        assert server.ranges == [None, "bytes=1000-", "bytes=3000-"]
+    printed = capsys.readouterr()
+    assert "train: begins" not in printed.err and "SHA-256" in printed.err and ", in the recipe " in printed.err
+    found = [one for one in read_results_of(out) if one["settings"].get("recipe") == recipe]
+    (told,) = {json.dumps(one["settings"]["weights"]) for one in found}
+    kept = json.loads(told)
+    assert kept["authors"] and f"/{archive}, " in kept["source"]
+    assert kept["updates"] == (None if recipe == IMAGES else 25_000)
+    line = row.format(score=found[0]["scores"][score_name])
+    assert re.search(line, printed.out), printed.out
+    # The very weights, and nothing is done again without the server.
+    if recipe == TEXT:
+        (saved,) = (out / "runs").glob("text.mega.*c128.weights.*/checkpoints/checkpoint_best.pt")
+        wanted = convert_checkpoint(files["mega.lra/text/mega-chunk/checkpoint_best.pt"], "")["model"]
+        there = torch.load(saved, weights_only=False)["model"]
+        assert all(torch.equal(there[name], tensor) for name, tensor in wanted.items())
+    assert score(recipe, out, "--checkpoint", "published", "--archives", tmp_path) == 0
+    assert "begins" not in capsys.readouterr().err
+
+
+def test_who_has_published_weights() -> None:
+    """facebookresearch/mega, README.md; XuezheMax/mega-image, README.md."""
+    found = {name: weights.archive_of(recipe) for name, recipe in catalogue().items()}
+    known = {name: archive for name, archive in found.items() if archive is not None}
+    assert set(known.values()) == {"mega.lra.zip", "mega.sc.zip", "wt103.zip", "enwik8.zip", "mega.imagenet.zip"}
+    assert known[TEXT] == "mega.lra.zip" and known["mega/table4/speech/big"] == "mega.sc.zip"
+    assert not any("transformer" in name or "s4d" in name or name.startswith("megalodon") for name in known)
+
+
+OWN = published("lra_classifier", 30)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "has no weights for mega/table2/text/mega_chunk: it holds no file that ends with .pt or .pth"),
+        ({"a.pt": b"no checkpoint"}, "has no weights for mega/table2/text/mega_chunk: a.pt: "),
+        ({"a.pt": published("translator", 30)}, "a.pt: this is a translator, and the recipe is of a classifier"),
+        ({"x/a.pt": OWN, "y/b.pt": OWN}, "has several weights for mega/table2/text/mega_chunk (x/a.pt, y/b.pt): give"),
+        ({"../../a.pt": OWN}, "cannot be unpacked: its member '../../a.pt' leads out of the folder"),
+        ({"/tmp/a.pt": OWN}, "cannot be unpacked: its member '/tmp/a.pt' leads out of the folder"),
+        ({"C:/a.pt": OWN}, "cannot be unpacked: its member 'C:/a.pt' leads out of the folder"),
+        ({"a.pt": bytes(100_000_000)}, "it is no archive of a data set; get another copy"),
+    ],
+)
+def test_archives_without_the_weights(
+    files: Files, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack(tmp_path / "a.zip", files)
+    assert score(TEXT, tmp_path / "out", "--checkpoint", tmp_path / "a.zip") == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
+    assert said in line
+    refused = "leads out" in said or "no archive" in said
+    assert not (refused and list(tmp_path.rglob("a.pt")))
+
+
+def test_a_damaged_or_changed_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is read to its end at first, and has to be the same file afterwards."""
+    content = pack(tmp_path / "a.zip", {"a.pt": OWN}).read_bytes()
+    place = content.index(b"a.pt", 1000) // 2
+    broken = content[:place] + bytes(200) + content[place + 200 :]
+    for served, said in ((content[:-500], "cannot be unpacked: "), (broken, "a.pt is damaged"), (content, "")):
+        with Server.running(served) as server:
+            words = ["--checkpoint", server.url.replace("data.tgz", "a.zip"), "--archives", tmp_path / "archives"]
+            monkeypatch.setattr(runner, "check", lambda *given: (_ for _ in ()).throw(RecipeError("all was found")))
+            assert score(TEXT, tmp_path / "out", *words) == 1
+            assert (said or "all was found") in capsys.readouterr().err
+        if said:
+            (tmp_path / "archives" / "weights" / "a.zip").unlink()
+    (tmp_path / "archives" / "weights" / "a.zip").write_bytes(broken)
+    assert score(TEXT, tmp_path / "out", *words) == 1
+    assert re.search("a.zip: expected SHA256 [0-9a-f]+, found ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", "2"], "--seeds is for a training"),
+        (["--max-update", "5"], "--max-update is for a training"),
+        (["--only-train"], "--only-train is for a training"),
+        (["--list"], "--list is for a training"),
+        (["--launcher", "print"], "--launcher is for a training"),
+        (["--precision", "bf16"], "--precision bf16 is for a training"),
+        (["--set", "optimization.lr=[0.1]"], "--set optimization.lr=[0.1] is for a training"),
+        (["--", "--lr", "0.1"], "--lr behind -- is for a training"),
+    ],
+)
+def test_options_of_trainings_are_refused(
+    words: List[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([TEXT, "--checkpoint", "x.pt", "--gpus", "0", "--out", str(tmp_path), *words]) == 1
+    assert f"{said}, and --checkpoint only scores weights: leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "said"),
+    [
+        (TEXT, "absent.pt", "--checkpoint absent.pt does not exist: give a file, a folder, an address or 'published'"),
+        ("mega/table2/text/s4d", "published", "the authors published no weights for mega/table2/text/s4d"),
+        (
+            "mega/table7/en-de/mega_softmax",
+            "published",
+            "is of translation: leave it out, and see",
+        ),
+    ],
+)
+def test_what_cannot_be_scored(
+    recipe: str, given: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert score(recipe, tmp_path, "--checkpoint", given) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+def test_other_dictionaries_are_refused_and_tables_keep_trainings_apart(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    symbols = symbols_of(TEXT, out)
+    torch.save(published("lra_classifier", symbols + 1), tmp_path / "other.pt")
+    assert score(TEXT, out, "--checkpoint", tmp_path / "other.pt") == 1
+    assert f"has {symbols + 1} symbols, and " in capsys.readouterr().err
+    for name, chunk in (("a b.pt", 16), ("c.pt", 128)):
+        torch.save(published("lra_classifier", symbols, chunk), tmp_path / name)
+        assert score(TEXT, out, "--checkpoint", tmp_path / name) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "scored here" in line and "authors" not in line]
+    names = sorted(line.split(",")[0].strip() for line in rows)
+    assert names == [f"weights of {name}" for name in ("a b.pt", "a b.pt", "c.pt")]  # c.pt came with the second table
+
+
+def test_the_state_of_the_recipes(tmp_path: Path) -> None:
+    about = {"authors": True, "source": "http://host/mega.lra.zip, text/a.pt", "sha256": "0"}
+    settings = {"recipe": TEXT, "task": "text", "weights": about}
+    result = make_result("lra", "text", {"test_accuracy": 90.31}, 25_000, "command", None, settings)
+    write_result(tmp_path / "a.json", result)
+    found = states([tmp_path])
+    (state,) = [one for one in found if one.recipe.name == TEXT]
+    assert not state.results and not state.failed and len(state.given) == 1
+    (row,) = [row for row in state_table(found).rows if row[0] == TEXT]
+    assert row[2:5] == ["not run", "90.31 (authors')", "0 of 5"]
+    (row,) = [row for row in benchmark_table(found).rows if "90.31" in row[3]]
+    assert row[3] == "MEGA-chunk others' weights 90.31 (authors')" and row[4] == "not run yet"
+
+
+def read_results_of(out: Path) -> List[Dict[str, Any]]:
+    names = ("lra-smoke", "table5-smoke", "imagenet-smoke")
+    return [result for name in names for result in read_results(out / "results", name)]
