@@ -101,7 +101,7 @@ class QuickStart:
         workers = ["--workers", "1"] if self.options.smoke else []
         prepare([*self.data_words(), "--out", str(self.folder), *workers], DATA)
         inputs = json.loads((self.folder / SOURCE).read_text(encoding="utf-8"))["inputs"]
-        packages = [f"{name} {record['version']}" for name, record in inputs.items() if "version" in record]
+        packages = [f"{file.partition('_')[0]} {of['version']}" for file, of in inputs.items() if "version" in of]
         if packages:
             say(f"text: {', '.join(packages)}")
 
