@@ -8,6 +8,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
+from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, is_made_up
 from fairseq_mega.modules.state import StreamState
 
@@ -76,7 +77,7 @@ class TextGenerator(GeneratorHubInterface):
     def tokens_of(self, text: str) -> List[int]:
         """Tokens of a text that may go on: ``</s>`` in front, and for the end of each line but the last.
 
-        Where ``</s>`` ends documents, the text is one that goes on.
+        Where ``</s>`` ends documents, the text is one that goes on. Symbols that the model does not know are told.
         """
         dictionary = self.task.source_dictionary
         lines = text.split("\n") if self.parts_lines else [text]
@@ -85,6 +86,7 @@ class TextGenerator(GeneratorHubInterface):
             ended = number + 1 < len(lines)
             symbols = self.apply_bpe(self.tokenize(line))
             tokens += dictionary.encode_line(symbols, append_eos=ended, add_if_not_exist=False).tolist()
+        tell_unknown(text, torch.tensor(tokens), dictionary)
         return tokens
 
     def text_of(self, tokens: Iterable[int], before: str = "") -> Iterator[str]:

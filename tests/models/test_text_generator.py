@@ -54,6 +54,42 @@ def test_complete(generator):
     assert generator.complete("w1", 0) == ""
 
 
+USES = {
+    "complete": lambda generator, text: generator.complete(text, 1),
+    "complete a line": lambda generator, text: generator.complete(text, 1, stop_at_line_end=True),
+    "stream": lambda generator, text: next(generator.stream(text)),
+    "score": lambda generator, text: generator.score([text]),
+    "score lines": lambda generator, text: generator.score([text], replace_newline_with_eos=True),
+    "sample": lambda generator, text: generator.sample([text], max_len_b=20),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    ("text", "unknown", "symbols"),
+    [
+        ("w1 w2", 0, 2),
+        ("w1 <unk>", 0, 2),  # as it was written
+        ("w1 \u5317\u4eac", 1, 2),
+        ("e\u0301 w1 w\u00ad2 w3", 2, 4),
+        ("\u5317\u4eac \u4e0a\u6d77", 2, 2),
+    ],
+)
+def test_unknown_symbols_are_told(generator, text, unknown, symbols, use, caplog):
+    """A model reads every word that it does not know as the same one, whatever reads the text."""
+    with caplog.at_level("WARNING"):
+        USES[use](generator, text)
+    told = [message for message in caplog.messages if "unknown" in message]
+    want = f"{unknown} of the {symbols} symbols of the text {text!r} are unknown"
+    assert [message[: len(want)] for message in told] == [want] * (unknown > 0)
+
+
+def test_unknown_symbols_of_several_lines(generator, caplog):
+    with caplog.at_level("WARNING"):
+        generator.complete("w1 x\nw2\ny z", 1)
+    assert ["3 of the 5 symbols of the text" in message for message in caplog.messages] == [True]
+
+
 def test_an_empty_prompt_is_refused(generator):
     with pytest.raises(ValueError, match="one token at least is needed"):
         next(generator.stream([]))

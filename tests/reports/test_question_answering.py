@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mega.lab.evaluate.question_answering import command as question_answering
-from fairseq_mega.lab.evaluate.question_answering import scores
+from fairseq_mega.lab.evaluate.question_answering import evaluation, scores
 from fairseq_mega.lab.evaluate.question_answering.answers import AnswerFile
 from fairseq_mega.lab.evaluate.question_answering.prompts import draw_shots, prompt_of
 from fairseq_mega.lab.evaluate.question_answering.questions import Lines, Question, Questions
@@ -158,6 +158,22 @@ def test_answers_of_a_model(trained, files, capsys, monkeypatch):
     assert "4 questions" in capsys.readouterr().out
     assert ask(trained, "narrative_qa", files, "--answer-tokens", "6") == 1
     assert "other settings (answer_tokens)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("unknown", "count"), [(0, 0), (1, 1), (4, 2)])
+def test_unknown_words_are_told_once_with_the_number_of_prompts(unknown, count, trained, tmp_path, caplog, monkeypatch):
+    """The first warning names the text; of all there is one that counts."""
+    monkeypatch.setattr(evaluation, "prompt_of", lambda question, *_: question.document)
+    documents = ["\u5317\u4eac w1" if n < unknown else "w2 w3" for n in range(5)]
+    write(tmp_path / "valid.jsonl", [item(str(n), "w0?", document, "w7") for n, document in enumerate(documents)])
+    with caplog.at_level("WARNING"):
+        assert ask(trained, "narrative_qa", tmp_path, "--answer-tokens", "2") == 0
+    told = [message for message in caplog.messages if "unknown" in message]
+    assert len(told) == count
+    if told:
+        assert "1 of the 2 symbols of the text '\u5317\u4eac w1'" in told[0]
+    if count == 2:
+        assert told[1].startswith("4 prompts hold")
 
 
 def test_shots_and_rouge(trained, files, capsys):

@@ -79,17 +79,24 @@ def _with_unknown_symbols_of_lines(
 ) -> typing.Any:
     found = original(self, lines, encode_fn)
     for line, tokens in zip(lines, found[0]):
-        _tell_unknown(line, tokens, self.source_dictionary)
+        tell_unknown(line, tokens, self.source_dictionary)
     return found
 
 
 def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
     tokens = original(self, sentence)
-    _tell_unknown(sentence, tokens, self.src_dict)
+    tell_unknown(sentence, tokens, self.src_dict)
     return tokens
 
 
-def _tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
+def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
+    """Warn of the symbols of a text that a dictionary does not have.
+
+    Args:
+        text: as it was written.
+        tokens: (L,) long, of the text.
+        dictionary: that made them.
+    """
     unknown = int((tokens == dictionary.unk()).sum()) - text.split().count(dictionary.unk_word)
     if unknown > 0:
         kept = int((tokens != dictionary.eos()).sum())

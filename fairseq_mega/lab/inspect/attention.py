@@ -8,6 +8,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
+from fairseq_mega.compat.patches.interactive import tell_unknown
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of
@@ -77,6 +78,7 @@ def _alignment(model: Any, task: Any, text: str, layer: Optional[int]) -> Attend
     """Cross attention of a decoder's layer while it reads its own translation."""
     symbols = _source_symbols(task, text)
     source = task.source_dictionary.encode_line(symbols, add_if_not_exist=False).long().unsqueeze(0)
+    tell_unknown(text, source, task.source_dictionary)
     lengths = torch.tensor([source.size(1)])
     sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
     target = task.target_dictionary

@@ -1,10 +1,12 @@
 """Ask a language model the questions of a data set, and score what it answers."""
 
+import contextlib
 import logging
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional
 
+from fairseq_mega.compat.patches import interactive
 from fairseq_mega.lab.prepare.checksums import sha256_of
 
 from .answers import AnswerFile
@@ -104,11 +106,30 @@ def ask(
     resets = any(model.decoder.document_symbol is not None for model in generator.models)
     one_line = resets and generator.parts_lines  # to which a line is a document
     shown = time.monotonic()
-    for question in questions:
-        shots = [] if examples is None else draw_shots(examples, evaluation.shots, evaluation.seed, question)
-        prompt = prompt_of(question, shots, one_line)
-        answer = generator.complete(prompt, evaluation.answer_tokens, stop_at_line_end=True, temperature=0.0)
-        file.add(question.number, answer.strip())
-        if time.monotonic() - shown >= SECONDS:
-            shown = time.monotonic()
-            logger.info(f"{len(file.answers)} questions answered")
+    with unknown_symbols_told_once():
+        for question in questions:
+            shots = [] if examples is None else draw_shots(examples, evaluation.shots, evaluation.seed, question)
+            prompt = prompt_of(question, shots, one_line)
+            answer = generator.complete(prompt, evaluation.answer_tokens, stop_at_line_end=True, temperature=0.0)
+            file.add(question.number, answer.strip())
+            if time.monotonic() - shown >= SECONDS:
+                shown = time.monotonic()
+                logger.info(f"{len(file.answers)} questions answered")
+
+
+@contextlib.contextmanager
+def unknown_symbols_told_once() -> Iterator[None]:
+    """Pass the first warning of a text with symbols that the model does not know, and count the texts at the end."""
+    told = []
+
+    def is_first(record: logging.LogRecord) -> bool:
+        told.append(record)
+        return len(told) == 1
+
+    interactive.logger.addFilter(is_first)
+    try:
+        yield
+    finally:
+        interactive.logger.removeFilter(is_first)
+        if len(told) > 1:
+            logger.warning(f"{len(told)} prompts hold symbols that are unknown to the model (<unk>)")
