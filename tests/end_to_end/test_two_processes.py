@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
+import torch
 
 from tests.support import helpers, tiny_trainings
 
@@ -43,3 +44,20 @@ def test_logged_validation_is_that_of_the_checkpoint(
     again = helpers.run_fairseq("validate", [arguments[0], "--task", "lra-image", *checkpoint])
     (scored,) = re.findall(r"\| valid \| (\{.*\})", again)
     assert json.loads(found[-1])["valid_loss"] == json.loads(scored)["valid_loss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [8, -1])
+def test_packed_batches_train_as_padded_ones(chunk: int, trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
+    """Gradients of two processes add up whatever the layout of each one's batch; the numbers agree to rounding."""
+    weights, logged = [], []
+    for name, options in (("packed", []), ("padded", ["--pad-batches"])):
+        given: List[object] = ["--encoder-chunk-size", chunk, "--optimizer", "sgd", "--lr", 0.1, "--num-workers", 0]
+        given += ["--max-update", 4, "--log-interval", 1, "--save-dir", tmp_path / name, "--dropout", 0, *options]
+        output = helpers.train_with_two_processes(trainings.arguments("text", *given), "legacy_ddp")
+        logged.append([float(one["loss"]) for one in tiny_trainings.numbers(output) if "loss" in one])
+        weights.append(torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=False)["model"])
+    assert len(logged[0]) >= 4 and logged[0] == pytest.approx(logged[1], abs=2e-3)
+    packed, padded = weights
+    assert all(torch.allclose(packed[key], padded[key], rtol=1e-4, atol=1e-6) for key in padded)
+    assert any(not torch.equal(packed[key], padded[key]) for key in padded)
