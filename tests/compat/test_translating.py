@@ -279,6 +279,50 @@ def test_bleu_of_pieces(
         assert f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU is theirs: give {option} {way}" in warned[0]
 
 
+OF_LANGUAGE_MODELS = {
+    **DICTIONARIES,
+    "words": "house 5\nthe 0\na 3\n",
+    "subword_nmt without counts": "ho@@ 0\nuse 0\na 0\n",
+    "rarely cut": "ho@@ 1\nthe 5000\na 3000\n",
+    "sentencepiece with @@": "\u2581ho 500\nuse 400\n\u2581@@ 1\n",
+    "bytes": "".join(f"{byte} 1\n" for byte in range(256)),
+    "none": "",  # of a task that reads texts
+}
+JOINED = ("subword_nmt", "subword_nmt without counts", "rarely cut")
+
+
+@pytest.mark.parametrize("kind", OF_LANGUAGE_MODELS)
+@pytest.mark.parametrize(
+    ("words", "joins"),
+    [
+        ([], None),
+        (["--remove-bpe"], True),
+        (["--remove-bpe", "--output-word-probs"], True),
+        (["--post-process", "subword_nmt"], True),
+        (["--post-process"], True),
+        (["--remove-bpe", "@@ "], True),
+        (["--remove-bpe", "sentencepiece"], False),
+        (["--post-process", "letter"], False),
+        (["--post-process", "none"], False),
+    ],
+)
+def test_perplexity_of_words(
+    kind: str, words: List[str], joins: Optional[bool], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Refuse to join the words of a text whose perplexity would stay that of its pieces."""
+    if OF_LANGUAGE_MODELS[kind]:
+        (tmp_path / "dict.txt").write_text(OF_LANGUAGE_MODELS[kind], encoding="utf-8")
+    given = [str(tmp_path), "--task", "language_modeling", "--path", "x", *words]
+    if joins is None or (joins and kind in JOINED):
+        fairseq.options.parse_args_and_arch(fairseq.options.get_eval_lm_parser(), given)
+        return
+    with pytest.raises(SystemExit):
+        fairseq.options.parse_args_and_arch(fairseq.options.get_eval_lm_parser(), given)
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert "--post-process (--remove-bpe)" in error and "leave it out" in error
+    assert ("give that" in error) is (kind in JOINED)
+
+
 @pytest.mark.parametrize(
     ("language", "pieces", "words", "warned"),
     [

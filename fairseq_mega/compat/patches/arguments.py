@@ -157,6 +157,9 @@ def contradiction(given):
         if way is not None and way not in WAYS_TO_JOIN:
             known = ", ".join(way for way in WAYS_TO_JOIN if way != "@@ ")
             return f"{option or '--eval-bleu-remove-bpe'} {way} is unknown: give one of {known}"
+    problem = translating.nothing_to_join(given)
+    if problem is not None:
+        return problem
     if given.get("num_shards", 1) > 1 and "context_window" not in given:
         return f"--num-shards {given['num_shards']}: fairseq reads it past here and takes all of the data; leave it out"
     return None

@@ -236,6 +236,32 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
         )
 
 
+def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Say that --post-process of fairseq-eval-lm would join no words of the data; None where it would.
+
+    It joins words that subword-nmt cut, and leaves the perplexity of all others as it is.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    way = given.get("post_process")
+    if way is None or unread.command_of(given) != "eval-lm":
+        return None
+    folder = paths.split(given.get("data") or ".")[0]
+    file = os.path.join(folder, "dict.txt")
+    counts = _counts_of(file) if os.path.isfile(file) else {}
+    option = f"--post-process (--remove-bpe) {way.strip()}"
+    advice = (
+        "leave it out: the perplexity is then that of tokens, and to the power of their number divided by the number "
+        "of words it is that of words"
+    )
+    if not any(map(PIECES["subword_nmt"], counts)) or _way_to_join(counts) == "sentencepiece":
+        return f"{option}: fairseq-eval-lm joins pieces that end in @@, which the words of {folder} are not; {advice}"
+    if way not in JOINED_BY["subword_nmt"]:
+        return f"{option}: fairseq-eval-lm joins words by --post-process subword_nmt alone; give that, or {advice}"
+    return None
+
+
 def _counts_of(file: str) -> typing.Dict[str, int]:
     """Return the symbols of a dictionary, fairseq's own left out, and how often each was counted."""
     from fairseq.data import Dictionary
