@@ -35,7 +35,9 @@ def parse(command: str, data: Path, words: List[str]) -> None:
         (EVALUATING, "--ddp-backend=no_c10d"),
         (EVALUATING, "--curriculum=3"),
         (EVALUATING, "--max-valid-steps=3"),
+        (EVALUATING, "--nval=3"),
         (EVALUATING, "--batch-size-valid=3"),
+        (EVALUATING, "--max-sentences-valid=3"),
         (EVALUATING, "--optimizer=adam"),
         (EVALUATING, "--lr-scheduler=cosine"),
         (EVALUATING, "--quantization-config-path=x"),
@@ -70,9 +72,8 @@ def test_options_of_others(commands: List[str], words: str, tmp_path: Path, caps
     for command in commands:
         with pytest.raises(SystemExit):
             parse(command, tmp_path, [words])
-        said = words.replace("=", " ").replace("--batch-size-valid", "--max-sentences-valid")
-        error = capsys.readouterr().err
-        assert said.split()[-1] in error and f"fairseq-{command} does not read it; " in error
+        said = words.replace("=", " ")
+        assert f"error: {said}: fairseq-{command} does not read it; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

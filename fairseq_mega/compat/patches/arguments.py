@@ -98,6 +98,7 @@ def refuse_what_cannot_be() -> None:
 def _parse_checked(original, parser, input_args=None, *args, **kwargs):
     parsed = original(parser, input_args, *args, **kwargs)
     given = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
+    words = sys.argv[1:] if input_args is None else input_args
     number = ranges.out_of_range(given)
     if number is not None:
         parser.error(number)
@@ -117,7 +118,7 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
         generating.obstacle(given)
         or training_options.obstacle(given)
         or contradiction(given)
-        or unread.obstacle(parser, given)
+        or unread.obstacle(parser, given, words)
     )
     if problem is not None:
         parser.error(problem)
@@ -131,7 +132,7 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     training_options.complete(namespace)
     translating.warn_of_pieces(given)
-    translating.choose_tokenizer(namespace, sys.argv[1:] if input_args is None else input_args)
+    translating.choose_tokenizer(namespace, words)
     return parsed
 
 

@@ -60,12 +60,15 @@ def command_of(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     return next((command for mark, command in marks.items() if mark in given), "validate")
 
 
-def obstacle(parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+def obstacle(
+    parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.Any], words: typing.Sequence[str]
+) -> typing.Optional[str]:
     """Name an option that was given to a command which does not read it; None where there is none.
 
     Args:
         parser: of the command, with all options added.
         given: all options, as the parser names them.
+        words: of the command line, which decide under which of its names an option is refused.
     """
     command = command_of(given) or ("train" if "max_update" in given else None)
     if command is None:
@@ -77,7 +80,8 @@ def obstacle(parser: argparse.ArgumentParser, given: typing.Mapping[str, typing.
         default = given[FILLED[name]] if name in FILLED else action.default
         if value in (default, action.default) or not action.option_strings:
             continue
-        option = action.option_strings[-1]
+        named = {str(word).partition("=")[0] for word in words}.intersection(action.option_strings)
+        option = min(named, default=action.option_strings[-1])
         there = option if action.nargs == 0 else f"{option} {value}"
         instead = IN_PLACE.get((command, name))
         advice = f"give {instead}" if instead else "leave it out"
