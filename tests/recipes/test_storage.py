@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import List
+from typing import List, NoReturn, Optional, Sequence
 
 import pytest
 
@@ -75,6 +75,45 @@ def test_the_command_looks_before_it_trains(
     data = lra_data.write_images(tmp_path / "image", pixels=1024)
     assert main(["table2/image/mega", "--data", str(data), "--out", str(tmp_path / "out"), "--gpus", "0"]) == 1
     assert "of 5 runs need 516 MB, and 10 MB are free in " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("symbols", "words", "refused"),
+    [
+        (28, [], "--adaptive-input-cutoff 2000,10000: the dictionary has only 32 symbols"),
+        (9000, [], "the dictionary has only 9004 symbols"),
+        (9997, [], None),
+        (9000, ["--", "--adaptive-input-cutoff", "9,99", "--adaptive-softmax-cutoff", "9,99"], None),
+    ],
+)
+def test_the_command_looks_at_the_dictionary_before_it_trains(
+    symbols: int,
+    words: List[str],
+    refused: Optional[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Adaptive tables have bands of a dictionary, which one of bytes or of few pieces is too small for."""
+    begun: List[object] = []
+
+    def begin(runs: Sequence[object], *given: object, **more: object) -> NoReturn:
+        begun.extend(runs)
+        raise RecipeError("stopped by the test")
+
+    monkeypatch.setattr(runner, "perform_all", begin)
+    data = tmp_path / "data-bin"
+    data.mkdir()
+    for name in ("train", "valid", "test"):
+        for ending in ("bin", "idx"):
+            (data / f"{name}.{ending}").write_bytes(b"0" * 9)
+    (data / "dict.txt").write_text("".join(f"w{number} 1\n" for number in range(symbols)))
+    given = ["comparison/wikitext2/mega", "--data", data, "--out", tmp_path / "out", "--gpus", "0", *words]
+    assert main([str(word) for word in given]) == 1
+    error = capsys.readouterr().err
+    assert (refused or "stopped by the test") in error and bool(begun) is (refused is None)
+    if refused:
+        assert "comparison/bytes" in error and str(data / "dict.txt") in error
 
 
 def test_the_list_says_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq.data import Dictionary
+
 from fairseq_mega.compat.checkpoints import locks
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.recipe_states import FAILED
@@ -14,6 +16,7 @@ from fairseq_mega.lab.runs.files import in_the_way_of, write_json
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 from fairseq_mega.lab.runs.plotting import load_pyplot
 from fairseq_mega.lab.runs.stages import say, stage
+from fairseq_mega.models.tables import band_ends
 
 from .datasets import DATASETS
 from .devices import Devices
@@ -182,6 +185,26 @@ def runs_of(recipes: Sequence[Recipe], seeds: Sequence[int], wishes: Wishes, dig
         for variant in ([recipe] if recipe.name in wishes.weights else at_each_rate(recipe))
         for seed in ([0] if recipe.name in wishes.weights else seeds or recipe.seeds)
     ]
+
+
+def check_bands(runs: Sequence[Run]) -> None:
+    """Raise a RecipeError where the adaptive tables of a run have bands beyond the dictionary of its data."""
+    sizes: Dict[Path, int] = {}
+    for run in runs:
+        file = run.data / "dict.txt"
+        for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
+            option, ends = f"--{name.replace('_', '-')}", run.config.get("model", {}).get(name)
+            if ends is None or option in run.extra or not file.is_file():
+                continue
+            if file not in sizes:
+                sizes[file] = len(Dictionary.load(str(file)))
+            try:
+                band_ends(option, ends, sizes[file])
+            except ValueError as error:
+                raise RecipeError(
+                    f"{run.recipe.name}, {file}: {error}, with --set model.{name}; or, for bytes and few pieces, train "
+                    f"comparison/bytes, which has plain tables (compare_language_models.sh --unit bytes)"
+                ) from error
 
 
 def perform(run: Run, wishes: Wishes, run_command: Execute, devices: List[int], command: str, only_train: bool) -> None:
