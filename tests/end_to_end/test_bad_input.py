@@ -159,7 +159,7 @@ def test_a_byte_order_mark_changes_nothing(tiny_model, device_flags, tmp_path) -
     [
         ("w1 nothing known", "2 of the 3 symbols of the text 'w1 nothing known' are unknown"),
         ("Кошка", "1 of the 1 symbols of the text 'Кошка' are unknown"),
-        *(("w1 <unk> w2", ""), ("w1 w2", ""), ("", "")),
+        *(("w1 <unk> w2", ""), ("w1 w2", ""), ("", ""), (" \u3000 ", "")),
     ],
 )
 def test_symbols_that_a_model_does_not_know_are_told(
@@ -176,6 +176,7 @@ def test_symbols_that_a_model_does_not_know_are_told(
         printed = helpers.run_fairseq("interactive", arguments, stdin=f"{line}\n").splitlines()
     found = [message for message in printed if "symbols of the text" in message]
     assert len(found) == bool(told) and all(told in message for message in found)
+    assert sum("holds no text" in message for message in printed) == (not line.strip())
 
 
 @pytest.mark.parametrize("way", ["pipe", "file"])

@@ -79,14 +79,21 @@ def _with_unknown_symbols_of_lines(
 ) -> typing.Any:
     found = original(self, lines, encode_fn)
     for line, tokens in zip(lines, found[0]):
+        _tell_empty(line, self)
         tell_unknown(line, tokens, self.source_dictionary)
     return found
 
 
 def _with_unknown_symbols(original: typing.Callable, self: typing.Any, sentence: str) -> typing.Any:
     tokens = original(self, sentence)
+    _tell_empty(sentence, self.task)
     tell_unknown(sentence, tokens, self.src_dict)
     return tokens
+
+
+def _tell_empty(text: str, task: typing.Any) -> None:
+    if not text.strip() and getattr(getattr(task, "cfg", None), "source_lang", None) is not None:
+        logger.warning("a line holds no text: what the model makes of it is no translation")
 
 
 def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
