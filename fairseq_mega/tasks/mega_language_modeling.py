@@ -17,6 +17,7 @@ from omegaconf import II, OmegaConf
 
 from fairseq_mega.compat.patches.batches import is_for_training
 from fairseq_mega.compat.patches.launching import is_given
+from fairseq_mega.compat.patches.translating import joined_once
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
 from fairseq_mega.data.text_units import TextUnit, text_unit, unit_name
@@ -281,7 +282,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
             ValueError: if the model of subwords is missing or broken.
         """
         chosen = super().build_bpe(args)
-        return self.unit() if chosen is None else chosen
+        return joined_once(self.unit()) if chosen is None else chosen
 
     def unit(self) -> TextUnit:
         """The unit of the data or of the checkpoint."""

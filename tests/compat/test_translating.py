@@ -268,6 +268,10 @@ def test_bleu_of_pieces(
     (tmp_path / "dict.tgt.txt").write_text(DICTIONARIES[kind])
     parser = COMMANDS["train" if "--arch" in words else "generate"]()
     given = [str(tmp_path), "--task", "translation", "--source-lang", "src", "--target-lang", "tgt", *words]
+    if kind == "words" and "--path" in words and words[-1] in ("letter", "sentencepiece"):  # which lose all spaces
+        with pytest.raises(SystemExit):
+            fairseq.options.parse_args_and_arch(parser, given)
+        return
     with caplog.at_level("WARNING"):
         fairseq.options.parse_args_and_arch(parser, given)
     warned = [message for message in caplog.messages if "are pieces" in message]
@@ -346,3 +350,66 @@ def test_sentences_without_spaces_are_no_words(
             COMMANDS["generate"](), [str(tmp_path), "--task", "translation", *pair, "--path", "x", *words]
         )
     assert any("without them: give --scoring sacrebleu" in message for message in caplog.messages) is warned
+
+
+class Encoder:
+    """Of sentencepiece, as fairseq decodes its pieces."""
+
+    text = "kept"
+
+    def decode(self, text: str) -> str:
+        return text.replace(" ", "").replace("\u2581", " ").strip()
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive"])
+@pytest.mark.parametrize(
+    ("options", "decoded"),
+    [
+        ([], "ab"),
+        (["--post-process", "sentencepiece"], "a b"),
+        (["--remove-bpe", "sentencepiece"], "a b"),
+        (["--remove-bpe=_EOW"], "a b"),
+        (["--remove-bpe"], "ab"),
+        (["--post-process", "none"], "ab"),
+    ],
+)
+def test_a_text_is_put_together_once(command: str, options: List[str], decoded: str, tmp_path: Path) -> None:
+    fairseq.options.parse_args_and_arch(COMMANDS[command](), [str(tmp_path), "--path", "x", *options])
+    encoder = translating.joined_once(Encoder())
+    assert encoder.decode("a b") == decoded and encoder.text == "kept"
+    assert translating.joined_once(None) is None
+    fairseq.options.parse_args_and_arch(COMMANDS[command](), [str(tmp_path), "--path", "x"])
+    assert translating.joined_once(encoder) is encoder
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive"])
+@pytest.mark.parametrize("file", ["dict.txt", "dict.de.txt"])
+@pytest.mark.parametrize(
+    ("symbols", "way", "lost"),
+    [
+        ("\u2581an be", "sentencepiece", False),
+        ("an be", "sentencepiece", True),
+        ("an@@ be", "sentencepiece", False),  # warned of, where it is scored
+        ("an@@ be", "subword_nmt", False),
+        ("an be", "letter", True),
+        ("an | be", "letter", False),
+        ("猫 犬 be", "letter", False),
+        ("an be", "wordpiece", True),
+        ("an_ be", "wordpiece", False),
+        ("an be", "_EOW", True),
+        ("an be", "silence", False),
+        ("", "sentencepiece", False),
+    ],
+)
+def test_spaces_that_would_be_lost(
+    symbols: str, way: str, lost: bool, file: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / file).write_text("".join(f"{symbol} 1\n" for symbol in symbols.split()))
+    words = [str(tmp_path), "--path", "x", "--post-process", way]
+    words += ["--source-lang", "en", "--target-lang", "de"] if file == "dict.de.txt" else []
+    if not lost:
+        fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
+        return
+    with pytest.raises(SystemExit):
+        fairseq.options.parse_args_and_arch(COMMANDS[command](), words)
+    assert f"--post-process (--remove-bpe) {way} makes spaces of " in capsys.readouterr().err

@@ -5,6 +5,7 @@ import os
 import re
 import typing
 
+from fairseq_mega.compat.patches.translating import joined_once, note_joining
 from fairseq_mega.compat.patching import wrap
 
 from . import names
@@ -70,7 +71,7 @@ def _build_named(
 def _build_compared_bpe(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
     bpe = original(self, args)
     compare(names.SUBWORDS, bpe, self)
-    return bpe
+    return joined_once(bpe)
 
 
 def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args: typing.Any) -> typing.Any:
@@ -82,6 +83,7 @@ def _build_compared_tokenizer(original: typing.Callable, self: typing.Any, args:
 def _comparing(
     original: typing.Callable, self: typing.Any, cfg: typing.Any, task: typing.Any, models: typing.Any
 ) -> None:
+    note_joining({})  # of a command that this process ran before
     original(self, cfg, task, models)
     compare(names.TOKENIZER, self.tokenizer, task)
     compare(names.SUBWORDS, self.bpe, task)

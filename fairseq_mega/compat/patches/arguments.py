@@ -131,6 +131,7 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
         parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     training_options.complete(namespace)
+    translating.note_joining(given)
     translating.warn_of_pieces(given)
     translating.choose_tokenizer(namespace, words)
     return parsed

@@ -19,8 +19,15 @@ logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU
 PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
 JOINED_BY = {"subword_nmt": ("subword_nmt", "@@ "), "sentencepiece": ("sentencepiece",)}  # values of --post-process
+SPACES = {
+    "sentencepiece": "\u2581",
+    "wordpiece": "_",
+    "letter": "|",
+    "_EOW": "_EOW",
+}  # what these values make spaces of
 MANY = 0.01  # of the words of a text
 SAMPLE = 1000  # sentences whose script decides
+_joined = contextvars.ContextVar("joined", default=False)
 _language: "contextvars.ContextVar[typing.Optional[str]]" = contextvars.ContextVar("language", default=None)
 
 
@@ -236,16 +243,47 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
         )
 
 
-def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say that --post-process of fairseq-eval-lm would join no words of the data; None where it would.
+class Joined:
+    """An encoder of a text that --post-process puts together: to decode it as well would take its spaces away."""
 
-    It joins words that subword-nmt cut, and leaves the perplexity of all others as it is.
+    def __init__(self, encoder: typing.Any) -> None:
+        self.encoder = encoder
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self.encoder, name)
+
+    def decode(self, text: str) -> str:
+        """Return a text as it is."""
+        return text
+
+
+def note_joining(given: typing.Mapping[str, typing.Any]) -> None:
+    """Remember whether --post-process of a command that generates puts its text together.
 
     Args:
         given: all options, as the parser names them.
     """
-    way = given.get("post_process")
-    if way is None or unread.command_of(given) != "eval-lm":
+    _joined.set(unread.command_of(given) in ("generate", "interactive") and given["post_process"] in SPACES)
+
+
+def joined_once(encoder: typing.Any) -> typing.Any:
+    """Return an encoder that leaves alone what --post-process puts together; None stays None."""
+    return encoder if encoder is None or not _joined.get() else Joined(encoder)
+
+
+def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
+    """Say that --post-process would join no words of the data; None where it would.
+
+    That of fairseq-eval-lm joins words that subword-nmt cut, and leaves the perplexity of all others as it is. That of
+    commands that generate takes all spaces away, and puts some back for what begins or ends a word of the right kind.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    way, command = given.get("post_process"), unread.command_of(given)
+    if command in ("generate", "interactive") and way in SPACES:
+        return _no_spaces(given, way)
+    if way is None or command != "eval-lm":
         return None
     folder = paths.split(given.get("data") or ".")[0]
     file = os.path.join(folder, "dict.txt")
@@ -260,6 +298,21 @@ def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[s
     if way not in JOINED_BY["subword_nmt"]:
         return f"{option}: fairseq-eval-lm joins words by --post-process subword_nmt alone; give that, or {advice}"
     return None
+
+
+def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optional[str]:
+    """Say that a text of words would lose all of its spaces; characters may be meant to, and of pieces is warned."""
+    folder, code = paths.split(given.get("data") or ".")[0], _target_language(given)
+    found = [os.path.join(folder, name) for name in (f"dict.{code}.txt", "dict.txt")]
+    file = next(filter(os.path.isfile, found), None)
+    counts = {} if file is None else _counts_of(file)
+    longer = sum(len(symbol) > 1 for symbol in counts)
+    if 2 * longer <= len(counts) or _way_to_join(counts) or any(SPACES[way] in symbol for symbol in counts):
+        return None
+    return (
+        f"--post-process (--remove-bpe) {way} makes spaces of {SPACES[way]!r}, which no word of {file} has, and takes "
+        f"all others away: leave it out"
+    )
 
 
 def _counts_of(file: str) -> typing.Dict[str, int]:
