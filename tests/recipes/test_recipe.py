@@ -18,6 +18,7 @@ from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.estimates import duration, operations, span
 from fairseq_mega.lab.reproduce.runner import folders
 from fairseq_mega.lab.reproduce.runs import plan
+from fairseq_mega.lab.reproduce.weights import archive_of
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.models.presets import preset
 
@@ -269,7 +270,9 @@ def test_the_list_knows_every_number(tmp_path: Path, capsys: pytest.CaptureFixtu
     del lines[len(catalogue()) :]
     for line in lines:
         begun = "not begun" if line.startswith("megalodon/figure4/") else "no data yet"  # a speed needs none
-        assert begun in line and line.endswith("(estimated)")
+        archive = archive_of(catalogue()[line.split()[0]])
+        weights = "-" if archive is None else rf"{re.escape(archive)}, [\d.]+ (s|min|h)"
+        assert begun in line and re.search(rf" \(estimated\) +{weights}$", line)
     assert {line.split("/")[1] for line in lines if line.startswith("mega/")} == set(REPORTS)
     assert sum(line.startswith("miniature/") for line in lines) == 3 * 5
     assert {line.split("/")[1] for line in lines if line.startswith("megalodon/")} == set(MEGALODONS)
