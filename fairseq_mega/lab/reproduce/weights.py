@@ -9,7 +9,7 @@ import re
 import zipfile
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -68,6 +68,7 @@ def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[
         DownloadError: where an archive cannot be had or is damaged.
         ValueError: where a checkpoint cannot be converted.
     """
+    places: Dict[str, Path] = {}
     found = {}
     for recipe in recipes:
         kind = recipe.evaluate["kind"]
@@ -77,13 +78,17 @@ def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[
                 f"--checkpoint scores recipes of {known}, and {recipe.name} is of {kind}: leave it out"
                 + (", and see fairseq-mega-generate" if kind == "translation" else "")
             )
-        place, source = obtain(recipe, asked, wishes)
+        source = address_of(recipe) if asked == PUBLISHED else asked
+        if source not in places:
+            places[source] = obtain(source, wishes)
+        place = places[source]
         chosen = choose(recipe, place)
         checkpoint, history = chosen.checkpoint, chosen.checkpoint.get("optimizer_history") or [{}]
+        shown = source if is_address(source) else Path(source).name
         inside = "" if chosen.path == place else f", {chosen.path.relative_to(place)}"
         found[recipe.name] = Weights(
             path=chosen.path,
-            source=source + inside,
+            source=shown + inside,
             authors=asked == PUBLISHED,
             sha256=digest_of(chosen.path),
             updates=history[-1].get("num_updates") or None,
@@ -93,27 +98,30 @@ def find_weights(recipes: Sequence[Recipe], asked: str, wishes: Wishes) -> Dict[
     return found
 
 
-def obtain(recipe: Recipe, asked: str, wishes: Wishes) -> Tuple[Path, str]:
-    """The file or folder that is asked for, fetched and unpacked, and its name for a reader."""
-    if is_address(asked):
-        archive = archive_of(recipe)
-        if asked == PUBLISHED and archive is None:
-            raise RecipeError(f"--checkpoint: the authors published no weights for {recipe.name}: --list names those")
-        url = asked if asked != PUBLISHED else f"{HOST}/{archive}"
+def address_of(recipe: Recipe) -> str:
+    """Address of the weights that the authors published for a recipe; RecipeError where there are none."""
+    archive = archive_of(recipe)
+    if archive is None:
+        raise RecipeError(f"--checkpoint: the authors published no weights for {recipe.name}: --list names those")
+    return f"{HOST}/{archive}"
+
+
+def obtain(source: str, wishes: Wishes) -> Path:
+    """Return the file or folder at a path or an address, fetched, and unpacked where it is a zip file."""
+    if is_address(source):
         folder = (wishes.archives or wishes.root / "outputs" / "archives") / "weights"
-        path = obtain_recorded(url, folder, folder / RECORDS, wishes.download, check_archive)
-        source = url
+        path = obtain_recorded(source, folder, folder / RECORDS, wishes.download, check_archive)
     else:
-        path, source = Path(asked).resolve(), Path(asked).name
+        path = Path(source).resolve()
         if not path.exists():
-            raise RecipeError(f"--checkpoint {asked} does not exist: give a file, a folder, an address or 'published'")
+            raise RecipeError(f"--checkpoint {source} does not exist: give a file, a folder, an address or 'published'")
         folder = (wishes.archives or wishes.out) / "weights"
     if path.suffix != ".zip":
-        return path, source
+        return path
     unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"
     if not unpacked.is_dir():
         unpack(path, unpacked)
-    return unpacked, source
+    return unpacked
 
 
 def check_archive(path: Path) -> None:
@@ -188,7 +196,7 @@ def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two values of an option are the same, as numbers where they are some; False and None are nothing."""
+    """Return whether two values of an option are equal, as numbers if they are some; False and None are nothing."""
     if not one and not other:
         return True
     try:
@@ -214,19 +222,15 @@ def convert(run: Run, weights: Weights) -> None:
     """
     found = read(run.recipe, weights.path)
     say(f"weights: {weights.source}, SHA-256 {weights.sha256}")
-    for line in told(run, found):
+    lines = list(weights.differs) or ["options of the model: those of the recipe"]
+    lines += symbols_told(run, found.checkpoint["model"], found.path)
+    lines += [f"data: {run.recipe.notes}"] if run.recipe.notes else []
+    for line in lines:
         say(f"  {line}")
     options = found.checkpoint.get("args")
     if options is not None and getattr(options, "criterion", None) is None:
         options.criterion = run.recipe.config["criterion"]["_name"]  # which fairseq-validate asks for
     save(found.checkpoint, run.folder / "checkpoints" / "checkpoint_best.pt")
-
-
-def told(run: Run, found: Candidate) -> List[str]:
-    """Lines about what can differ between the weights' training and the recipe: options, dictionary, splits."""
-    lines = [*found.differs] or ["options of the model: those of the recipe"]
-    lines += symbols_told(run, found.checkpoint["model"], found.path)
-    return lines + ([f"data: {run.recipe.notes}"] if run.recipe.notes else [])
 
 
 def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
