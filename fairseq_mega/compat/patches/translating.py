@@ -19,12 +19,8 @@ logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU
 PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
 JOINED_BY = {"subword_nmt": ("subword_nmt", "@@ "), "sentencepiece": ("sentencepiece",)}  # values of --post-process
-SPACES = {
-    "sentencepiece": "\u2581",
-    "wordpiece": "_",
-    "letter": "|",
-    "_EOW": "_EOW",
-}  # what these values make spaces of
+# Values of --post-process that take all spaces away, and what they make spaces of.
+SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}
 MANY = 0.01  # of the words of a text
 SAMPLE = 1000  # sentences whose script decides
 _joined = contextvars.ContextVar("joined", default=False)
@@ -229,8 +225,7 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
     else:
         return
     code = _target_language(given)
-    file = os.path.join(paths.split(given.get("data") or ".")[0], f"dict.{code}.txt")
-    counts = _counts_of(file) if os.path.isfile(file) else {}
+    file, counts = _words_of(given, f"dict.{code}.txt")
     way = _way_to_join(counts)
     if way is None:
         return
@@ -285,9 +280,8 @@ def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[s
         return _no_spaces(given, way)
     if way is None or command != "eval-lm":
         return None
-    folder = paths.split(given.get("data") or ".")[0]
-    file = os.path.join(folder, "dict.txt")
-    counts = _counts_of(file) if os.path.isfile(file) else {}
+    file, counts = _words_of(given, "dict.txt")
+    folder = os.path.dirname(file)
     option = f"--post-process (--remove-bpe) {way.strip()}"
     advice = (
         "leave it out: the perplexity is then that of tokens, and to the power of their number divided by the number "
@@ -302,10 +296,7 @@ def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[s
 
 def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optional[str]:
     """Say that a text of words would lose all of its spaces; characters may be meant to, and of pieces is warned."""
-    folder, code = paths.split(given.get("data") or ".")[0], _target_language(given)
-    found = [os.path.join(folder, name) for name in (f"dict.{code}.txt", "dict.txt")]
-    file = next(filter(os.path.isfile, found), None)
-    counts = {} if file is None else _counts_of(file)
+    file, counts = _words_of(given, f"dict.{_target_language(given)}.txt", "dict.txt")
     longer = sum(len(symbol) > 1 for symbol in counts)
     if 2 * longer <= len(counts) or _way_to_join(counts) or any(SPACES[way] in symbol for symbol in counts):
         return None
@@ -315,12 +306,20 @@ def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optio
     )
 
 
-def _counts_of(file: str) -> typing.Dict[str, int]:
-    """Return the symbols of a dictionary, fairseq's own left out, and how often each was counted."""
+def _words_of(given: typing.Mapping[str, typing.Any], *names: str) -> typing.Tuple[str, typing.Dict[str, int]]:
+    """Return the first of some dictionaries that the data folder holds, and how often its own symbols were counted.
+
+    Where it holds none, the last one's path comes with no symbols.
+    """
     from fairseq.data import Dictionary
 
+    files = [os.path.join(paths.split(given.get("data") or ".")[0], name) for name in names]
+    file = next(filter(os.path.isfile, files), files[-1])
+    if not os.path.isfile(file):
+        return file, {}
     dictionary = Dictionary.load(file)
-    return {dictionary[number]: dictionary.count[number] for number in range(dictionary.nspecial, len(dictionary))}
+    counts = {dictionary[number]: dictionary.count[number] for number in range(dictionary.nspecial, len(dictionary))}
+    return file, counts
 
 
 def _way_to_join(counts: typing.Mapping[str, int]) -> typing.Optional[str]:
