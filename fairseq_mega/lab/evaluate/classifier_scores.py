@@ -81,11 +81,10 @@ def write_scores(options: argparse.Namespace, validate: Validate) -> None:
     where = ["--cpu"] if options.cpu else ["--distributed-world-size", "1"]
     command = [options.data, "--task", options.task, "--path", options.path, "--num-workers", "0", *where]
     command += ["--batch-size", str(options.test_batch)]
-    of_training = None if options.log is None else read_log(options)
+    scores, settings, details = ({}, {}, {}) if options.log is None else read_log(options)
     log = (options.log or options.json).with_name("test.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     correct, examples = score_split(validate, command, log, options.split)
-    scores, settings, details = of_training or ({}, {}, {})
     scores = {options.score: 100.0 * correct / examples, **scores}
     settings = {**dict(options.setting), **settings}
     if options.task == "speech_commands":
