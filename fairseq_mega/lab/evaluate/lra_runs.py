@@ -56,7 +56,7 @@ def shortened(result: Result) -> bool:
 
 
 def stuck(result: Result) -> bool:
-    """Whether a training never left chance; of weights that were trained elsewhere nobody saw it."""
+    """Return whether a training never left chance; of weights that were trained elsewhere nobody saw it."""
     return bool(result["scores"].get("best_valid_accuracy", math.inf) < TASKS[result["settings"]["task"]].learned)
 
 

@@ -88,12 +88,12 @@ class Recipe:
 
     @property
     def updates(self) -> int:
-        """Of the published training; 0 where it is timed."""
+        """Number of updates of the published training; 0 where it is timed."""
         return int(self.config["optimization"]["max_update"])
 
     @property
     def timed(self) -> bool:
-        """Whether the clock ends the training, in place of a number of updates."""
+        """Return whether the clock ends the training, in place of a number of updates."""
         return self.updates == 0
 
 

@@ -205,7 +205,7 @@ def test_text(run: Run, language: str) -> Path:
 
 
 def sentences(run: Run) -> int:
-    """Of the test set."""
+    """Return the number of sentences of the test set."""
     return count_lines(test_text(run, languages(run)[0]))
 
 

@@ -25,7 +25,7 @@ ARCHIVES = {  # by data set
 
 
 def is_address(given: str) -> bool:
-    """Whether --processed or --checkpoint names archives, and nothing on this disk."""
+    """Return whether --processed or --checkpoint names archives, and nothing on this disk."""
     return given == PUBLISHED or "://" in given
 
 

@@ -57,7 +57,7 @@ class Run:
 
     @property
     def updates(self) -> int:
-        """Of the training; 0 for as many as there is time for."""
+        """Number of updates of the training; 0 for as many as there is time for."""
         return int(self.config["optimization"]["max_update"])
 
     @property
