@@ -175,6 +175,17 @@ def sources(pattern: str) -> List[str]:
     return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / SOURCES).rglob(pattern))
 
 
+def text_with_headers(source: str) -> str:
+    """A source together with those of our headers that it includes, themselves or through others."""
+    found, waiting = {}, [ROOT / source]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.is_file():  # others are the compiler's, or torch's
+            found[path] = path.read_text()
+            waiting += [ROOT / SOURCES / name for name in re.findall(r'#include "([^"]+)"', found[path])]
+    return "".join(found[path] for path in sorted(found))
+
+
 def sources_hash() -> str:
     """Fingerprint of all sources: fairseq_mega/ops/common/native.py compares it to notice an extension out of date."""
     digest = hashlib.sha256()
@@ -246,10 +257,9 @@ class BuildExtension(build_ext):
     def compile_and_link(self, ext: Extension) -> None:
         objects = Path(os.environ.get("FAIRSEQ_MEGA_OBJECTS") or Path(self.build_temp) / "objects").resolve()
         objects.mkdir(parents=True, exist_ok=True)
-        headers = "".join((ROOT / path).read_text() for path in [*sources("*.h"), *sources("*.cuh")])
 
         def compile_one(source: str) -> str:
-            read = (ROOT / source).read_text() + headers
+            read = text_with_headers(source)
             command = self.nvcc() if source.endswith(".cu") else self.cxx(ext, read)
             made_of = "\0".join([*command, *self.versions(command[0]), read])
             name = f"{source.replace('/', '-')}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"

@@ -205,9 +205,12 @@ def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Pa
     asking = {path.relative_to(csrc).as_posix() for path in csrc.rglob("*.cpp") if "FM_WITH_CUDA" in path.read_text()}
     with_cuda = compiled(other, FORCE_CUDA="1")
     assert len(asking) > 3 and {path for path in with_cuda if path.endswith(".cpp")} == asking
+    library = "common/library.cpp"  # it knows its sources' hash
+    names = ("cpu_backward", "cpu_bindings", "cpu_forward")  # some by cpu_blocks.h
     for changed, expected in (
-        (csrc / "gate" / "cpu.cpp", ["common/library.cpp", "gate/cpu.cpp"]),  # the library knows its sources' hash
-        (csrc / "gate" / "gate.h", all_of_cpu),
+        (csrc / "gate" / "cpu.cpp", [library, "gate/cpu.cpp"]),
+        (csrc / "gate" / "gate.h", [library, "gate/bindings.cpp", "gate/cpu.cpp"]),
+        (csrc / "attention" / "blocks.h", [*(f"attention/{name}.cpp" for name in names), library]),
         (tmp_path / "cxx", all_of_cpu),
     ):
         with changed.open("a") as file:
