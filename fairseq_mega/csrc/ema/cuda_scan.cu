@@ -32,9 +32,10 @@ EmaPlan make_plan(const EmaShape& shape, bool gradient) {
 }
 
 bool possible(const EmaShape& shape, const EmaPlan& plan) {
-  const int64_t states = shape.batch * plan.n * plan.rows;
+  const int64_t states = shape.batch * plan.n * plan.rows, steps = shape.batch * round_up(shape.length, kLanes);
+  const int64_t threads = std::max(states, steps);  // of the small kernels
   return shape.length <= kLongest && shape.width <= kLongest && plan.blocks <= kLargest &&
-         static_cast<int64_t>(plan.n) * plan.rows <= kLargest && ceil_div(states, kSmallBlock) <= kLargest;
+         static_cast<int64_t>(plan.n) * plan.rows <= kLargest && ceil_div(threads, kSmallBlock) <= kLargest;
 }
 
 // Hands out pieces of the workspace; on a null pointer it only counts.
@@ -102,8 +103,8 @@ int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* 
   const auto blocks = [](int64_t threads) { return static_cast<unsigned>(ceil_div(threads, kSmallBlock)); };
   FM_LAUNCH(blocks(table), kSmallBlock, 0, stream, ema_tables_kernel<T, kGradient>)(a);
   if (a.shape.truncation > 0 && a.reset != nullptr) {
-    FM_LAUNCH(static_cast<unsigned>(a.shape.batch), kLanes, 0, stream, ema_lag_kernel)
-    (a.reset, a.lag_ok, a.shape.length, a.shape.truncation);
+    FM_LAUNCH(blocks(a.shape.batch * round_up(a.shape.length, kLanes)), kSmallBlock, 0, stream, ema_lag_kernel)
+    (a.reset, a.lag_ok, a.shape.batch, a.shape.length, a.shape.truncation);
   }
   const bool segmented = a.plan.segments > 1;
   if (segmented || a.plan.two_walks) {

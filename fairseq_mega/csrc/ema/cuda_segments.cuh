@@ -1,6 +1,7 @@
 #pragma once
 // The small kernels around ema_scan_kernel: coefficient tables, states over segments, sums over segments.
 #include "ema/cuda_plan.cuh"
+#include "ema/cuda_rows.cuh"
 #include "common/launch.h"
 
 namespace fm {
@@ -82,21 +83,25 @@ __global__ void __launch_bounds__(kSmallBlock) ema_tables_kernel(const __grid_co
   put_transfer(a.partial, index, partial);
 }
 
-// lag_ok[t]: whether no document begins in t - reach + 1 .. t. One warp per sequence.
-static __global__ void __launch_bounds__(kLanes) ema_lag_kernel(const bool* reset, bool* lag_ok, int64_t length,
-                                                                int64_t reach) {
-  const bool* borders = reset + blockIdx.x * length;
-  const int lane = threadIdx.x;
-  int64_t latest = -1;  // border before the 32 steps at hand
-#pragma unroll 4
-  for (int64_t start = 0; start < length; start += kLanes) {
-    const int64_t t = start + lane;
-    const unsigned here = __ballot_sync(0xffffffffu, t < length && borders[t]);
-    const unsigned up_to_me = here & (0xffffffffu >> (kLanes - 1 - lane));
-    const int64_t mine = up_to_me != 0 ? start + kLanes - 1 - __clz(static_cast<int>(up_to_me)) : latest;
-    if (t < length) lag_ok[blockIdx.x * length + t] = mine < 0 || t - mine >= reach;
-    if (here != 0) latest = start + kLanes - 1 - __clz(static_cast<int>(here));
+// lag_ok[t]: whether no document begins in t - reach + 1 .. t. A warp has kLanes steps and looks back from them.
+static __global__ void __launch_bounds__(kSmallBlock) ema_lag_kernel(const bool* reset, bool* lag_ok, int64_t batch,
+                                                                     int64_t length, int64_t reach) {
+  const int64_t warps = (length + kLanes - 1) / kLanes;  // of a sequence
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * kSmallBlock + threadIdx.x) / kLanes;
+  if (warp >= batch * warps) return;
+  const int64_t sequence = warp / warps, start = warp % warps * kLanes, t = start + lane();
+  const bool* borders = reset + sequence * length;
+  const unsigned here = __ballot_sync(kWholeWarp, t < length && borders[t]);
+  int64_t latest = -1;  // border before these steps that is near enough to count
+  for (int64_t back = start - kLanes; back >= 0 && back + kLanes - 1 > start - reach; back -= kLanes) {
+    const unsigned there = __ballot_sync(kWholeWarp, borders[back + lane()]);
+    if (there == 0) continue;
+    latest = back + kLanes - 1 - __clz(static_cast<int>(there));
+    break;
   }
+  const unsigned up_to_me = here & (kWholeWarp >> (kLanes - 1 - lane()));
+  if (up_to_me != 0) latest = start + kLanes - 1 - __clz(static_cast<int>(up_to_me));
+  if (t < length) lag_ok[sequence * length + t] = latest < 0 || t - latest >= reach;
 }
 
 // From what each segment adds to the state (a.states) to the state that enters each segment, in the same place; and
