@@ -26,6 +26,9 @@ FM_INLINE Floats read(const uint32_t* from) {
   return x;
 }
 
+// Steps whose products are added one after the other: rounding grows with them, and longer sums are sums of such.
+constexpr int64_t kTogether = 1024;
+
 // sum + a b for every column: one step of float32, or two of bfloat16.
 template <Word kWord, class Floats>
 FM_INLINE Floats multiply_add(Floats sum, Floats a, Floats b) {
@@ -151,6 +154,16 @@ int64_t multiply_add_registers_cpu(int64_t rounds) { return FM_AT_CPU_LEVEL(mult
 
 bool multiplies_pairs_cpu() { return current_cpu_level.load() == CpuLevel::kAvx512Bf16; }
 
-void multiply_cpu(const Product& product) { FM_AT_CPU_LEVEL(multiply<kLevel>(product)); }
+void multiply_cpu(const Product& product) {
+  Product part = product;
+  for (int64_t first = 0; first == 0 || first < product.steps; first += kTogether) {
+    part.steps = std::min(kTogether, product.steps - first);
+    FM_AT_CPU_LEVEL(multiply<kLevel>(part));
+    part.a += kTogether * (part.a_in_panels ? kPanel : 1);
+    part.b += kTogether * kPanel;
+    part.start = nullptr;
+    part.add = true;
+  }
+}
 
 }  // namespace fm
