@@ -6,7 +6,7 @@ reach each fairseq command: those import the plugin before they parse arguments 
 
 from . import startup, versions
 from .checkpoints import finished, loading, names, overrides, pieces, safe_globals, saving, validations
-from .features import adam, autocast, master_weights, precision, sharding, weight_average
+from .features import adam, autocast, gradient_norm, master_weights, precision, sharding, weight_average
 from .patches import (
     apex,
     architectures,
@@ -108,3 +108,4 @@ def apply() -> None:
     ngrams.look_at_what_was_generated()
     apex.fuse_adam_where_it_runs()
     adam.step_at_once()
+    gradient_norm.measure_where_the_gradients_are()

@@ -11,10 +11,14 @@ import fairseq_mega  # noqa: F401 (takes the steps at once)
 OPTIONS = {"lr": 0.01, "betas": (0.9, 0.98)}
 
 
-def parameters(dtype=torch.float32, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    sizes = [(40, 7), (1000,), (1,), (0, 3)]
-    return [torch.nn.Parameter(torch.randn(size, generator=generator).to(dtype)) for size in sizes]
+@pytest.fixture
+def parameters(device):
+    def draw(dtype=torch.float32, seed=1):
+        generator = torch.Generator().manual_seed(seed)
+        sizes = [(40, 7), (1000,), (1,), (0, 3)]
+        return [torch.nn.Parameter(torch.randn(size, generator=generator).to(device, dtype)) for size in sizes]
+
+    return draw
 
 
 def take_steps(optimizer, numbers, without=()):
@@ -24,7 +28,7 @@ def take_steps(optimizer, numbers, without=()):
         generator = torch.Generator().manual_seed(100 + number)
         for index, p in enumerate(params):
             grad = 10.0 ** (-number) * torch.randn(p.shape, generator=generator)
-            p.grad = None if number == 1 and index in without else grad.to(p.dtype)
+            p.grad = None if number == 1 and index in without else grad.to(p)
         optimizer.step()
     return params
 
@@ -43,7 +47,7 @@ def fused(monkeypatch):
 
 
 @pytest.mark.parametrize(("eps", "decay"), [(1e-8, 0.0), (1e-8, 0.1), (0.1, 0.0)])
-def test_the_steps_are_fairseqs(fused, eps, decay):
+def test_the_steps_are_fairseqs(fused, eps, decay, parameters):
     """A large eps tells where it is added."""
     options = {**OPTIONS, "eps": eps, "weight_decay": decay}
     got = take_steps(Adam(parameters(), **options), range(5), without=(1,))
@@ -54,7 +58,7 @@ def test_the_steps_are_fairseqs(fused, eps, decay):
         torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
 
 
-def test_groups_have_options_of_their_own(fused):
+def test_groups_have_options_of_their_own(fused, parameters):
     def build(dtype):
         first, *rest = parameters(dtype)
         return Adam([{"params": [first], "lr": 0.1, "weight_decay": 0.5}, {"params": rest}], **OPTIONS)
@@ -65,7 +69,7 @@ def test_groups_have_options_of_their_own(fused):
         torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
 
 
-def test_a_training_goes_on_where_either_way_left_it():
+def test_a_training_goes_on_where_either_way_left_it(parameters):
     """The state that is saved is fairseq's, and the one it saved is taken up."""
     whole = take_steps(Adam(parameters(), **OPTIONS), range(4))
     for first, second in ((False, True), (True, False)):
@@ -90,7 +94,7 @@ def by_fairseq(optimizer, numbers):
 
 
 @pytest.mark.parametrize("case", ["bfloat16", "amsgrad", "strided", "subclass"])
-def test_other_parameters_are_left_to_fairseq(fused, case):
+def test_other_parameters_are_left_to_fairseq(fused, case, parameters):
     params = parameters(torch.bfloat16 if case == "bfloat16" else torch.float32)
     if case == "strided":
         params[0] = torch.nn.Parameter(params[0].detach().t())
@@ -102,7 +106,7 @@ def test_other_parameters_are_left_to_fairseq(fused, case):
     assert all(not torch.equal(p, old) for p, old in zip(params[:3], before))
 
 
-def test_a_closure_is_called():
+def test_a_closure_is_called(parameters):
     params = parameters()
     loss = Adam(params, **OPTIONS).step(lambda: 3.0)
     assert loss == 3.0
@@ -122,7 +126,7 @@ def test_weight_decay_is_not_rounded_away(fused):
 
 
 @pytest.mark.parametrize("betas", [(0.9, 1.0), (1.0, 0.98)])
-def test_betas_that_the_kernel_divides_by_zero_with(fused, betas):
+def test_betas_that_the_kernel_divides_by_zero_with(fused, betas, parameters):
     """fairseq moves nothing, or divides by zero as well."""
     start, optimizer = parameters(), Adam(parameters(), lr=0.01, betas=betas)
     if betas[0] == 1.0:
@@ -133,7 +137,7 @@ def test_betas_that_the_kernel_divides_by_zero_with(fused, betas):
     assert fused == []
 
 
-def test_the_default_type_and_device_are_not_asked(fused):
+def test_the_default_type_and_device_are_not_asked(fused, parameters):
     first, second = parameters(), parameters()
     take_steps(Adam(first, **OPTIONS), range(2))
     grads = [p.grad for p in first]

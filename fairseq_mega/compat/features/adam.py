@@ -1,4 +1,4 @@
-"""fairseq's Adam on a CPU, where PyTorch goes through memory once for a step and not seven times."""
+"""fairseq's Adam in one pass through memory for a step and not seven, and on a GPU in one kernel for all parameters."""
 
 import math
 import typing
@@ -10,7 +10,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def step_at_once() -> None:
-    """Let --optimizer adam take its steps by PyTorch's fused kernel where all parameters are float32 on a CPU.
+    """Let --optimizer adam take its steps by PyTorch's fused kernel where all parameters are float32 on a CPU or GPU.
 
     Steps and states are fairseq's up to rounding.
     """
@@ -33,7 +33,7 @@ def _fits(group: typing.Dict[str, typing.Any], parameters: typing.Sequence[typin
     if group.get("amsgrad", False) or not all(0.0 <= beta < 1.0 for beta in group["betas"]):
         return False
     tensors = [tensor for parameter in parameters for tensor in (parameter, parameter.grad)]
-    return all(t.device.type == "cpu" and t.dtype == torch.float32 and _is_dense(t) for t in tensors)
+    return all(t.device.type in ("cpu", "cuda") and t.dtype == torch.float32 and _is_dense(t) for t in tensors)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -43,7 +43,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 def _step_group(
     optimizer: torch.optim.Optimizer, group: typing.Dict[str, typing.Any], parameters: typing.Sequence[typing.Any]
 ) -> None:
-    by_step: typing.Dict[int, typing.List[typing.Any]] = defaultdict(list)
+    alike: typing.Dict[typing.Tuple[int, torch.device], typing.List[typing.Any]] = defaultdict(list)
     for parameter in parameters:
         state = optimizer.state[parameter]
         for name in ("exp_avg", "exp_avg_sq"):
@@ -51,10 +51,10 @@ def _step_group(
             if known is None or known.dtype != parameter.dtype or not known.is_contiguous():
                 state[name] = torch.zeros_like(parameter) if known is None else known.to(parameter).contiguous()
         state["step"] = state.get("step", 0) + 1
-        by_step[state["step"]].append(parameter)
+        alike[state["step"], parameter.device].append(parameter)
     beta1, beta2 = group["betas"]
     decay = group["lr"] * group["weight_decay"]
-    for step, some in by_step.items():
+    for (step, device), some in alike.items():
         if decay != 0:  # the kernel multiplies with 1 - decay, which float32 rounds
             torch._foreach_add_(some, some, alpha=-decay)
         states = [optimizer.state[parameter] for parameter in some]
@@ -64,7 +64,7 @@ def _step_group(
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],
-            [torch.tensor(float(step), dtype=torch.float32, device="cpu")] * len(some),
+            [torch.full((), float(step), dtype=torch.float32, device=device)] * len(some),
             lr=group["lr"],
             beta1=beta1,
             beta2=beta2,
