@@ -20,6 +20,14 @@ SHORTEST_RING, LONGEST = 16, 16384
 _DEVICES: Dict[str, FrozenSet[str]] = {}
 
 
+def _shared_memory(columns: int) -> int:
+    return native.operators.ring_shared_memory(columns)
+
+
+# As of gpu_obstacle: a number is no part of a compiled graph.
+_shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
     """Why the compiled kernels cannot convolve sequences of this length, or None."""
     problem = device_obstacle(device)
@@ -30,7 +38,7 @@ def ring_obstacle(device: torch.device, length: int) -> Optional[str]:
     if length > LONGEST:
         return f"it serves up to {LONGEST} steps, found {length}"
     if device.type == "cuda":
-        need = native.operators.ring_shared_memory(ring_size(length))
+        need = _shared_memory(ring_size(length))
         index = torch.cuda.current_device() if device.index is None else device.index
         have = gpu(index).shared_memory
         if have < need:
