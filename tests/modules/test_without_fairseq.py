@@ -23,7 +23,8 @@ assert not [finder for finder in sys.meta_path if getattr(finder, "name", "") ==
 
 
 def run(program: str, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    folders = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]  # the user's may hold fairseq
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONWARNINGS": "ignore"}
     environment.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT="0")
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=REPOSITORY)

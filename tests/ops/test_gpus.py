@@ -38,6 +38,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[int]]:
             return found[index]
 
         monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # fake tensors would look for theirs
         state: Dict[str, Any] = {
             "PROBLEM": None,
             "HAS_CUDA": True,
