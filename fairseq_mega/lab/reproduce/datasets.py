@@ -176,6 +176,7 @@ DATASETS: Dict[str, Data] = {
     "enwik8": text("enwik8", "enwik8", "enwik8"),
     "gcide": text("gcide", "gcide", "gcide.txt", FEW),
     "gcide-bytes": text("gcide", "gcide", "gcide.txt", ["--limit", "8000000"]),
+    "gcide-bytes-16m": text("gcide", "gcide", "gcide.txt", ["--limit", "17000000", "--held-out", "0.025"]),
     "compare-text": own("text", "imdb"),
     "compare-image": own("image", "cifar10"),
     "compare-listops": own("listops", "listops"),

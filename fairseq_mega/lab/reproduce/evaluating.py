@@ -13,7 +13,8 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.log_progress import Progress
-from fairseq_mega.lab.runs.results import read_result, write_result
+from fairseq_mega.lab.runs.loss_curve import averaged, count_spikes, read_losses
+from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.models.averaging import average, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
 
@@ -30,6 +31,7 @@ TITLES = {  # benchmarks by kind of evaluation
 }
 SEARCH = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a recipe may say of it
 BATCH = ("batch_size", "max_tokens")
+POINTS = 100  # of a curve
 GENERATE = [sys.executable, "-c", "import sys; from fairseq_mega.cli.console import generate; sys.exit(generate())"]
 
 
@@ -123,7 +125,43 @@ def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, st
         *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),
         *("--device", "cuda" if run.gpus else "cpu"),
     ]
+    if run.recipe.evaluate.get("curve"):
+        write_curve(run, command)
     score_contexts(words, run.recipe.evaluate, execute, env, run.folder / "test.log")
+
+
+def write_curve(run: Run, command: str) -> None:
+    """Write the losses of a language model's training to a result file of its own.
+
+    Raises:
+        ValueError: if the log does not hold all of them.
+    """
+    log = run.folder / "train.log"
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        found = read_losses(lines, str(log))
+    each = max(1, len(found.updates) // POINTS)
+    curve = averaged(found.updates, each)
+    scores = {
+        "train_bits_per_token": curve[-1].loss,
+        "valid_bits_per_token": found.validations[-1].loss,
+        "spikes": count_spikes(found.updates),
+        "updates_per_second": found.updates_per_second,
+    }
+    settings = {
+        "parameters": parameters_of(run.folder / "checkpoints" / "checkpoint_last.pt"),
+        "updates": len(found.updates),
+        "tokens": found.updates[-1].tokens,
+        "averaged_updates": each,
+    }
+    result = make_result(
+        *(benchmark_of(run), run.name, scores, found.updates[-1].tokens, command, run.seed, settings),
+        train_command=(run.folder / "train.command").read_text(encoding="utf-8").strip(),
+        curve={
+            name: dict(zip(("tokens", "bits_per_token"), map(list, zip(*points))))
+            for name, points in (("train", curve), ("valid", found.validations))
+        },
+    )
+    write_result(results_of(run) / f"{run.name}-train.json", result)
 
 
 def score_contexts(words: List[str], wanted: Dict[str, Any], execute: Execute, env: Dict[str, str], log: Path) -> None:

@@ -1,0 +1,80 @@
+"""The losses of a language model's training by the tokens that it has read, from its log, and their spikes."""
+
+import statistics
+from typing import Dict, Iterable, List, NamedTuple, Sequence
+
+from fairseq_mega.lab.runs.log_progress import parse_statistics
+
+WINDOW, DEVIATIONS = 50, 5.0  # updates before one, and by how many of their deviations a spike lies above their mean
+
+
+class Update(NamedTuple):
+    """An update of a training: tokens read up to it, its own included, and its loss in bits per token."""
+
+    tokens: int
+    loss: float
+
+
+class LossCurve(NamedTuple):
+    """A training as its log tells it.
+
+    Attributes:
+        updates: every update that was logged; of those repeated after an interruption the last.
+        validations: the losses of the validation set.
+        updates_per_second: median over the logged updates.
+    """
+
+    updates: List[Update]
+    validations: List[Update]
+    updates_per_second: float
+
+
+def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
+    """Read a log of fairseq-train with --log-format json --log-interval 1; a log of several starts is one training.
+
+    Raises:
+        ValueError: naming the log, if it lacks an update, or holds no validation.
+    """
+    trained: Dict[int, Update] = {}
+    validated: Dict[int, float] = {}
+    speeds: List[float] = []
+    for line in lines:
+        found = parse_statistics(line)
+        if "valid_loss" in found and "valid_num_updates" in found:
+            validated[int(found["valid_num_updates"])] = float(found["valid_loss"])
+        elif "loss" in found and "wpb" in found:
+            trained[int(found["num_updates"])] = Update(round(float(found["wpb"])), float(found["loss"]))
+            speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
+    if not validated or not speeds or sorted(trained) != list(range(1, len(trained) + 1)):
+        lacking = "an update: give --log-interval 1" if validated else "a validation"
+        raise ValueError(f"{name} lacks {lacking}, and the curve needs every loss of the training")
+    tokens, updates = 0, []
+    for number in sorted(trained):
+        tokens += trained[number].tokens
+        updates.append(Update(tokens, trained[number].loss))
+    validations = [Update(updates[number - 1].tokens, loss) for number, loss in sorted(validated.items())]
+    return LossCurve(updates, validations, statistics.median(speeds))
+
+
+def averaged(updates: Sequence[Update], window: int) -> List[Update]:
+    """Means of the losses of ``window`` updates each, at the tokens of the last of them; a shorter rest is left out."""
+    whole = [updates[start : start + window] for start in range(0, len(updates) - window + 1, window)]
+    return [Update(part[-1].tokens, statistics.fmean(update.loss for update in part)) for part in whole]
+
+
+def count_spikes(updates: Sequence[Update]) -> int:
+    """Number of spikes: losses far above those of the updates before, of which neighbours are one spike.
+
+    A loss is far above when it exceeds the mean of the WINDOW losses before by DEVIATIONS of their standard deviations.
+    The losses of a spike do not count among those before.
+    """
+    before: List[float] = []
+    spikes, within = 0, False
+    for update in updates:
+        recent = before[-WINDOW:]
+        high = len(recent) == WINDOW and update.loss > statistics.fmean(recent) + DEVIATIONS * statistics.stdev(recent)
+        spikes += high and not within
+        within = high
+        if not high:
+            before.append(update.loss)
+    return spikes
