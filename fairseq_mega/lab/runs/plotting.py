@@ -8,11 +8,12 @@ COLOURS = 96  # of a picture that is made small: enough for lines, letters and s
 
 
 class Line(NamedTuple):
-    """A curve: its points, its name in the legend, and options of ``Axes.plot``."""
+    """A curve: its points, its name in the legend, options of ``Axes.plot``, and x, lower and upper end of a band."""
 
     points: Sequence[Tuple[float, float]]
     name: Optional[str] = None
     style: Mapping[str, Any] = {}
+    band: Sequence[Tuple[float, float, float]] = ()
 
 
 class Panel(NamedTuple):
@@ -59,7 +60,11 @@ def draw_panels(
     figure, places = load_pyplot().subplots(-(-len(panels) // columns), columns, **grid)
     for place, panel in zip(places.flat, panels):
         for line in panel.lines:
-            place.plot([x for x, _ in line.points], [y for _, y in line.points], label=line.name, **line.style)
+            (drawn,) = place.plot(
+                [x for x, _ in line.points], [y for _, y in line.points], label=line.name, **line.style
+            )
+            if line.band:
+                place.fill_between(*zip(*line.band), color=drawn.get_color(), alpha=0.25, linewidth=0)
         place.set(**panel.axes)
         if panel.ticks is not None:
             place.set_xticks(range(len(panel.ticks)), panel.ticks)

@@ -1,0 +1,157 @@
+"""MEGALODON's Figure 1 scaled down: losses over the bytes read in training, and over the context afterwards."""
+
+import argparse
+import statistics
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
+from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.results import Result, ResultError
+from fairseq_mega.lab.runs.text_tables import Table, table_of
+
+BENCHMARK = "megalodon-figure1"
+MODELS = {"llama": "Llama-style", "megalodon": "MEGALODON", "megalodon_one_hop": "MEGALODON, one hop"}
+STYLES: Dict[str, Dict[str, Any]] = {  # that differ in grey, too
+    "llama": {"color": "#d95f02", "linestyle": "--"},
+    "megalodon": {"color": "#08306b", "linestyle": "-"},
+    "megalodon_one_hop": {"color": "#4a9c7d", "linestyle": ":"},
+}
+BITS = "bits_per_token"
+MILLION = 1e6
+
+
+def by_model(results: Sequence[Result]) -> Dict[str, List[Result]]:
+    """Models of MODELS, in its order, to their results, in the order of the seeds."""
+    found: Dict[str, List[Result]] = {}
+    for model in MODELS:
+        own = [result for result in results if result["settings"]["model"] == model]
+        if own:
+            found[model] = sorted(own, key=lambda result: result["seed"])
+    return found
+
+
+def trainings(results: Sequence[Result]) -> List[Result]:
+    """The results that hold the losses of a training."""
+    return [result for result in results if "curve" in result]
+
+
+def by_context(results: Sequence[Result]) -> Dict[Optional[int], List[float]]:
+    """Contexts in tokens, in rising order, to the bits per token of the seeds; None stands for the whole text."""
+    found: Dict[Optional[int], List[float]] = {}
+    for result in results:
+        settings = result["settings"]
+        if settings.get("exact_context") is not None or settings.get("segments") == 1:
+            found.setdefault(settings.get("exact_context"), []).append(result["scores"][BITS])
+    return {context: found[context] for context in sorted(found, key=lambda context: context or float("inf"))}
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean of the seeds, and the least and the greatest value of several."""
+    mean = f"{statistics.fmean(values):.4f}"
+    return f"{mean} ({min(values):.4f} to {max(values):.4f})" if len(values) > 1 else mean
+
+
+def training_table(results: Sequence[Result]) -> Table:
+    """A row for each model: its losses at the end of training, over the seeds, and its spikes."""
+    rows = []
+    for model, own in by_model(trainings(results)).items():
+        settings = own[0]["settings"]
+        ends = {key: spread([result["scores"][f"{key}_{BITS}"] for result in own]) for key in ("train", "valid")}
+        rows.append(
+            {
+                "MEGALODON, Figure 1": MODELS[model],
+                "parameters": f"{settings['parameters']:,}",
+                "rate": f"{settings['lr']:g}",
+                "bytes": f"{settings['tokens'] / MILLION:.1f} M",
+                "bits per byte, training": ends["train"],
+                "bits per byte, validation": ends["valid"],
+                "spikes": ", ".join(f"{result['scores']['spikes']:.0f}" for result in own),
+                "updates/s": f"{statistics.fmean(result['scores']['updates_per_second'] for result in own):.1f}",
+            }
+        )
+    return table_of(rows)
+
+
+def context_table(results: Sequence[Result]) -> Table:
+    """A row for each model, a column for each context: bits per byte of the test text, over the seeds."""
+    found = {model: by_context(own) for model, own in by_model(results).items()}
+    every = sorted({context for scores in found.values() for context in scores}, key=lambda context: context or 10**12)
+    rows = []
+    for model, scores in found.items():
+        cells = {
+            "the whole text" if context is None else f"{context:,}": spread(scores[context])
+            if context in scores
+            else "-"
+            for context in every
+        }
+        if scores:
+            rows.append({"bits per byte of the test text, read in contexts of": MODELS[model], **cells})
+    return table_of(rows)
+
+
+def banded(points: Dict[float, List[float]], model: str, **style: Any) -> Line:
+    """The means of some values as a line, with a band from the least to the greatest of them."""
+    means = [(x, statistics.fmean(values)) for x, values in points.items()]
+    band = [(x, min(values), max(values)) for x, values in points.items()]
+    return Line(means, MODELS[model], {**STYLES[model], **style}, band)
+
+
+def losses(results: Sequence[Result]) -> Dict[float, List[float]]:
+    """Millions of bytes read to the training losses of the seeds there.
+
+    Raises:
+        ResultError: where the seeds read different numbers of bytes.
+    """
+    curves = [result["curve"]["train"] for result in results]
+    if len({len(curve["tokens"]) for curve in curves}) > 1:
+        raise ResultError("the trainings of one model have different lengths: give the results of one command")
+    read = [statistics.fmean(counts) / MILLION for counts in zip(*(curve["tokens"] for curve in curves))]
+    return dict(zip(read, map(list, zip(*(curve[BITS] for curve in curves)))))
+
+
+def limits(lines: Sequence[Line]) -> Tuple[float, float]:
+    """Losses that a panel shows: the last three quarters of the curves, since a training begins far above its end."""
+    late = [loss for line in lines for _, *ends in line.band[len(line.band) // 4 :] for loss in ends]
+    margin = 0.1 * (max(late) - min(late)) or 0.1
+    return min(late) - margin, max(late) + 4 * margin
+
+
+def plot(results: Sequence[Result], output: Path) -> None:
+    """Draw the losses over the bytes, and over the context, to an image file."""
+    trained = [banded(losses(own), model) for model, own in by_model(trainings(results)).items()]
+    axes = {"xlabel": "million bytes", "ylabel": "training loss (bits per byte)", "ylim": limits(trained)}
+    panels = [Panel(trained, axes, legend={})]
+    read = []
+    for model, own in by_model(results).items():
+        points = {float(context): values for context, values in by_context(own).items() if context is not None}
+        read += [banded(points, model, marker="o", markersize=4)] if points else []
+    if read:
+        axes = {"xlabel": "context (bytes)", "ylabel": "test loss (bits per byte)"}
+        panels.append(Panel(read, axes, base=2))
+    draw_panels(panels, output, (5 * len(panels), 4))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the figure."""
+    add_results(parser)
+    parser.add_argument("--output", type=Path, required=True, help="image to write")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the tables, and draw the figure.
+
+    Raises:
+        ResultError: if there is no training.
+    """
+    results = given_results(options, BENCHMARK)
+    if not trainings(results):
+        raise ResultError(f"{options.results} has no training with its losses: run the recipe megalodon/figure1")
+    tables = [training_table(results), context_table(results)]
+    show(options, [table for table in tables if table.rows], results)
+    plot(results, options.output)
+    print(f"plot: {options.output}")
+    warn_of_smoke(options.smoke)
+
+
+REPORT = Report("Plot MEGALODON's Figure 1 scaled down: losses over bytes and contexts.", add_options, run)
