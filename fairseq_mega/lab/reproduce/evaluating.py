@@ -148,7 +148,7 @@ def write_curve(run: Run, command: str) -> None:
         "updates_per_second": found.updates_per_second,
     }
     settings = {
-        "parameters": parameters_of(run.folder / "checkpoints" / "checkpoint_last.pt"),
+        "parameters": found.parameters,
         "updates": len(found.updates),
         "tokens": found.updates[-1].tokens,
         "averaged_updates": each,

@@ -1,10 +1,12 @@
 """The losses of a language model's training by the tokens that it has read, from its log, and their spikes."""
 
+import re
 import statistics
 from typing import Dict, Iterable, List, NamedTuple, Sequence
 
 from fairseq_mega.lab.runs.log_progress import parse_statistics
 
+PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 WINDOW, DEVIATIONS = 50, 5.0  # updates before one, and by how many of their deviations a spike lies above their mean
 
 
@@ -22,11 +24,13 @@ class LossCurve(NamedTuple):
         updates: every update that was logged; of those repeated after an interruption the last.
         validations: the losses of the validation set.
         updates_per_second: median over the logged updates.
+        parameters: of the model.
     """
 
     updates: List[Update]
     validations: List[Update]
     updates_per_second: float
+    parameters: int
 
 
 def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
@@ -38,6 +42,7 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
     trained: Dict[int, Update] = {}
     validated: Dict[int, float] = {}
     speeds: List[float] = []
+    parameters = 0
     for line in lines:
         found = parse_statistics(line)
         if "valid_loss" in found and "valid_num_updates" in found:
@@ -45,6 +50,8 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
         elif "loss" in found and "wpb" in found:
             trained[int(found["num_updates"])] = Update(round(float(found["wpb"])), float(found["loss"]))
             speeds += [float(found["ups"])] if float(found.get("ups", 0)) > 0 else []
+        elif match := PARAMETERS.search(line):
+            parameters = int(match[1].replace(",", ""))
     if not validated or not speeds or sorted(trained) != list(range(1, len(trained) + 1)):
         lacking = "an update: give --log-interval 1" if validated else "a validation"
         raise ValueError(f"{name} lacks {lacking}, and the curve needs every loss of the training")
@@ -53,7 +60,7 @@ def read_losses(lines: Iterable[str], name: str = "the log") -> LossCurve:
         tokens += trained[number].tokens
         updates.append(Update(tokens, trained[number].loss))
     validations = [Update(updates[number - 1].tokens, loss) for number, loss in sorted(validated.items())]
-    return LossCurve(updates, validations, statistics.median(speeds))
+    return LossCurve(updates, validations, statistics.median(speeds), parameters)
 
 
 def averaged(updates: Sequence[Update], window: int) -> List[Update]:
