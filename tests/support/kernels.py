@@ -26,7 +26,7 @@ def select(kernels: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
             native.register_all(build.NAMESPACE)
             _LOADED.append(build.NAMESPACE)
         monkeypatch.setattr(native, "NAMESPACE", build.NAMESPACE)
-        monkeypatch.setattr(native, "operators", getattr(torch.ops, build.NAMESPACE))
+        monkeypatch.setattr(native, "operators", native.Operators(build.NAMESPACE))
         monkeypatch.setattr(native, "PROBLEM", None)
         return torch.device("cpu")
     if native.PROBLEM is not None:

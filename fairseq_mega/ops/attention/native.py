@@ -6,7 +6,7 @@ buffer into weights (see csrc/attention); a second product applies them to the v
 """
 
 import math
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Tuple
 
 import torch
 from torch import Tensor
@@ -123,9 +123,14 @@ def _forward(a: Arguments) -> Tuple[Tensor, Tensor]:
     return result.to(v.dtype), statistics
 
 
+def forward_of(*arguments: Any) -> Tuple[Tensor, Tensor]:
+    """The attention and its statistics; arguments as :class:`Arguments` has them."""
+    return _forward(Arguments(*arguments))
+
+
 _attention = torch.library.custom_op(
     "fairseq_mega::attention",
-    lambda *arguments: _forward(Arguments(*arguments)),
+    forward_of,
     mutates_args=(),
     schema=f"({SCHEMA}) -> (Tensor, Tensor)",
 )
@@ -140,22 +145,7 @@ def _(*arguments: Any) -> Tuple[Tensor, Tensor]:
     return out, a.q.new_empty(groups, rows, 2, dtype=torch.float32)
 
 
-def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
-    ctx.options = inputs[6:]
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[1], *inputs[:6])
-
-
-def _gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
-    if grad_out is None:
-        return (None,) * len(Arguments._fields)
-    saved = ctx.saved_tensors
-    *found, grad_bias = torch.ops.fairseq_mega.attention_backward(grad_out, *saved, *ctx.options)  # native_backward.py
-    a = Arguments(*saved[1:], *ctx.options)
-    return *found, None if a.bias is None else grad_bias, *(None,) * 7
-
-
-native.register_gradients(f"{native.NAMESPACE}::attention", _gradients, _save)
+_operators = native.Operators(native.NAMESPACE)
 
 
 def _register(namespace: str) -> None:
@@ -172,4 +162,4 @@ def native_attention(a: Arguments) -> Tensor:
     """
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
         return _forward(a)[0]  # decoding makes many small calls: the dispatcher costs as much as they do
-    return _attention(*a)[0]
+    return _operators.attention(*a)[0]

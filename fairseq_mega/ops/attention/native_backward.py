@@ -1,13 +1,13 @@
 """Gradients of the compiled attention: the weights are computed again, block by block, from two numbers per query."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
 
-from .native import SCHEMA, Call, multiply, view
+from .native import SCHEMA, Call, forward_of, multiply, view
 from .native_blocks import Arguments
 
 
@@ -65,9 +65,13 @@ def _backward(grad_out: Tensor, statistics: Tensor, a: Arguments) -> Tuple[Tenso
     return grad_q.to(types[0]), grad_k.to(types[1]), grad_v.to(types[2]), vector
 
 
+def _backward_of(grad_out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _backward(grad_out, statistics, Arguments(*arguments))
+
+
 _attention_backward = torch.library.custom_op(
     "fairseq_mega::attention_backward",
-    lambda grad_out, statistics, *arguments: _backward(grad_out, statistics, Arguments(*arguments)),
+    _backward_of,
     mutates_args=(),
     schema=f"(Tensor grad_out, Tensor statistics, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
@@ -78,6 +82,31 @@ def _(grad_out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, Te
     a = Arguments(*arguments)
     q, k, v = (torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in a[:3])
     return q, k, v, q.new_empty(0) if a.bias is None else torch.empty_like(a.bias)
+
+
+def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
+    ctx.options = inputs[6:]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(output[1], *inputs[:6])
+
+
+def _gradients_by(backward: Callable[..., Tuple[Tensor, ...]]) -> Callable[..., Tuple[Optional[Tensor], ...]]:
+    def gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
+        if grad_out is None:
+            return (None,) * len(Arguments._fields)
+        saved = ctx.saved_tensors
+        *found, grad_bias = backward(grad_out, *saved, *ctx.options)
+        return *found, None if saved[4] is None else grad_bias, *(None,) * 7
+
+    return gradients
+
+
+native.register_gradients(
+    f"{native.NAMESPACE}::attention",
+    _gradients_by(_attention_backward),
+    _save,
+    in_python=(forward_of, _gradients_by(_backward_of)),
+)
 
 
 def _register(namespace: str) -> None:

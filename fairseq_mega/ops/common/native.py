@@ -5,7 +5,7 @@ import hashlib
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import torch
 
@@ -17,9 +17,6 @@ LEVELS = ("baseline", "avx2", "avx512", "avx512_bf16")  # as in csrc/common/cpu_
 PATHS_VARIABLE = "FAIRSEQ_MEGA_PATHS"
 REMEDY = "build it with: FAIRSEQ_MEGA_BUILD=cpu pip install --no-build-isolation --editable . (cuda for a GPU)"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-# The operators of the extension: ``operators.ema_scan(...)``.
-operators: Any = getattr(torch.ops, NAMESPACE)
 
 PACKAGE = Path(__file__).resolve().parents[2]
 LIBRARY = PACKAGE / "_C.so"
@@ -87,19 +84,19 @@ def _choose_cpu_level() -> None:
         which = ", all that this machine has" if PROBLEM is None else ""
         raise _in_one_line(ValueError(f"{LEVEL_VARIABLE}={wanted}: choose from {', '.join(levels)}{which}"))
     if PROBLEM is None:
-        operators.set_cpu_level(wanted or levels[-1])
+        torch.ops.fairseq_mega.set_cpu_level(wanted or levels[-1])
 
 
 def cpu_levels() -> Tuple[str, ...]:
     """The sets of instructions that this machine has and the kernels are compiled for, from the lowest to the highest;
     none without the kernels.
     """
-    return () if PROBLEM is not None else tuple(operators.cpu_levels().split(","))
+    return () if PROBLEM is not None else tuple(torch.ops.fairseq_mega.cpu_levels().split(","))
 
 
 def cpu_level() -> Optional[str]:
     """The one of :func:`cpu_levels` that the kernels run at, or None without the kernels."""
-    return None if PROBLEM is not None else operators.cpu_level()
+    return None if PROBLEM is not None else torch.ops.fairseq_mega.cpu_level()
 
 
 PROBLEM = _load()
@@ -111,8 +108,52 @@ SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is No
 _choose_cpu_level()
 
 
+class Operators:
+    """The operators of a library, ``operators.ema_scan(...)``; those with gradients by the shortest way.
+
+    Where torch's dispatcher takes a call with gradients to the Python function that was registered for it, a call costs
+    more than the kernel of a small tensor does. So eager calls go to a function of autograd at once.
+
+    Args:
+        namespace: of the library.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(getattr(torch.ops, self._namespace), name)
+        function = _FUNCTIONS.get(f"{self._namespace}::{name}")
+        if function is not None:
+            found = _shortest(found.default, function)
+        setattr(self, name, found)
+        return found
+
+
+def _shortest(operator: Callable[..., Any], function: Type[torch.autograd.Function]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        eager = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not named
+        if eager and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments):
+            return function.apply(*arguments)
+        return operator(*arguments, **named)
+
+    call.default = operator  # type: ignore[attr-defined]  # the name that it has in torch.ops
+    return call
+
+
+# By "namespace::operator", of those with gradients.
+_FUNCTIONS: Dict[str, Type[torch.autograd.Function]] = {}
+
+operators = Operators(NAMESPACE)
+
+
 def register_gradients(
-    name: str, backward: Callable[..., Any], setup_context: Callable[..., None], *, twice: bool = False
+    name: str,
+    backward: Callable[..., Any],
+    setup_context: Callable[..., None],
+    *,
+    twice: bool = False,
+    in_python: Optional[Tuple[Callable[..., Any], Callable[..., Any]]] = None,
 ) -> None:
     """Let torch differentiate an operator, given as "namespace::operator".
 
@@ -120,18 +161,33 @@ def register_gradients(
         name, backward, setup_context: as torch.library.register_autograd takes them.
         twice: ``backward`` can be differentiated, too. A kernel cannot: torch would take its gradients for constants,
             so that a second derivative is an error.
+        in_python: the operator and ``backward`` without a call of torch's dispatcher, where they are written in Python.
     """
 
-    @functools.wraps(backward)
-    def once(ctx: Any, *grads: Any) -> Any:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                f"{name} has no second derivatives, which create_graph=True asks for: set {PATHS_VARIABLE}=reference, "
-                "which chooses operators of PyTorch"
-            )
-        return backward(ctx, *grads)
+    def once(gradients: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(gradients)
+        def checked(ctx: Any, *grads: Any) -> Any:
+            if torch.is_grad_enabled():
+                raise RuntimeError(
+                    f"{name} has no second derivatives, which create_graph=True asks for: set "
+                    f"{PATHS_VARIABLE}=reference, which chooses operators of PyTorch"
+                )
+            return gradients(ctx, *grads)
 
-    torch.library.register_autograd(name, backward if twice else once, setup_context=setup_context)
+        return gradients if twice else checked
+
+    torch.library.register_autograd(name, once(backward), setup_context=setup_context)
+    namespace, _, short = name.partition("::")
+    run, gradients = in_python or (getattr(getattr(torch.ops, namespace), short).default, backward)
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            output = run(*inputs)
+        setup_context(ctx, inputs, output)
+        return output
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(once(gradients))}
+    _FUNCTIONS[name] = type(short, (torch.autograd.Function,), methods)
 
 
 # Each op's Python half (shapes for the compiler, gradients) as a function of the library's namespace.
