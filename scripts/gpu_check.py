@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from stages import Job, Stage  # noqa: E402  beside this file
 
 PARTS = ("tests", "sanitizer", "benchmarks", "plots")
+PROCESSES = min(12, os.cpu_count() or 1)  # of tests, which share the GPU where there is pytest-xdist
 NEEDED = {"tests": "pytest", "sanitizer": "pytest", "plots": "matplotlib"}
 
 # Name of a stage: files, and the expression that selects some of their tests ("" for all but the simulator's).
@@ -105,11 +106,13 @@ def setup_stages(arguments: argparse.Namespace) -> List[Stage]:
     return found
 
 
-def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected: str) -> List[str]:
+def pytest_command(arguments: argparse.Namespace, files: Sequence[str], selected: str, processes: int = 1) -> List[str]:
     """Every case of some tests on the device, without those of the simulator, which have no part here."""
     expression = "not simulator" + (f" and ({selected})" if selected else "")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--exhaustive"]
     command += ["--device", arguments.device]
+    if processes > 1 and importlib.util.find_spec("xdist") is not None:
+        command += ["-n", str(processes)]
     if arguments.smoke:
         command.append("--collect-only")  # fails where a file is missing or nothing is selected
     return [*command, "-k", expression, *(f"tests/{name}" for name in files)]
@@ -121,7 +124,7 @@ def test_stages(arguments: argparse.Namespace) -> List[Stage]:
     others = [f"ops/{path.name}" for path in sorted((ROOT / "tests" / "ops").glob("test_*.py"))]
     groups: Dict[str, Tuple[Sequence[str], str]] = {**TESTS, "others": ([n for n in others if n not in grouped], "")}
     return [
-        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *group)], ("build",))
+        Stage(f"tests-{name}", "tests", [pytest_command(arguments, *group, PROCESSES)], ("build",))
         for name, group in groups.items()
         if group[0]
     ]
