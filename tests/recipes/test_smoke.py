@@ -23,6 +23,7 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     **{name: [name] for name in ("table2", "table3", "table4", "table6", "table7", "figure4", "figure5", "miniature")},
     "language models": ["table5", "figure6"],
     "megalodon, language models": ["megalodon/table5", "megalodon/table8", "megalodon/figure5"],
+    "megalodon, losses": ["megalodon/figure1"],
     "megalodon, speed": ["megalodon/figure4"],
     "megalodon, images": ["megalodon/table4"],
     "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],

@@ -19,6 +19,7 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
 SEED = re.compile(r"\.seed(\d+)\.")  # in the name of a run
 SPEED = "tokens_per_second"  # depends on the machine
+VALID = "valid_bits_per_token"  # at the end of a training whose losses are a curve
 WHOSE = {True: "authors'", False: "given"}  # weights that were not trained here
 FAILED = "failed.json"  # of a run's folder: why the runner gave it up
 
@@ -120,6 +121,9 @@ def ours_of(state: State) -> str:
     if state.recipe.measured and state.results:
         points = points_of(state.results[-1])
         return ", ".join(f"{point.tokens_per_second:,.0f} tokens/s at {length:,}" for length, point in points.items())
+    if state.recipe.evaluate.get("curve") and state.results:  # whose contexts have a score each
+        ends = {result["seed"]: result["scores"][VALID] for result in state.results if VALID in result["scores"]}
+        return f"{spread(list(ends.values()), 4)} bits per byte" if ends else "-"
     for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
         by_seed = {result["seed"]: result["scores"][metric] for result in state.results if metric in result["scores"]}
         cells += [spread(list(by_seed.values()))] if by_seed and metric != SPEED else []
