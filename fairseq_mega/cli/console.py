@@ -22,7 +22,7 @@ from .usage import UsageError, explained_errors, plugin_flags
 COMMANDS = {
     "train": "fairseq_cli.train",
     "generate": "fairseq_cli.generate",
-    "interactive": "fairseq_cli.interactive",
+    "interactive": "fairseq_mega.cli.interactive",
     "eval-lm": "fairseq_cli.eval_lm",
     "validate": "fairseq_cli.validate",
 }

@@ -8,7 +8,7 @@ import codecs
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from fairseq.data import Dictionary
 
@@ -59,6 +59,10 @@ class TextUnit:
             blank = text == LINE_END or (blank and not piece)
             yield piece
 
+    def settled(self, text: str) -> int:
+        """Length of the longest beginning of a text whose tokens depend on nothing that follows."""
+        return next((end for end in range(len(text), 0, -1) if text[end - 1].isspace()), 0)
+
     def _spaced(self, symbol: str) -> str:
         return f" {symbol}"
 
@@ -70,6 +74,9 @@ class ByteUnit(TextUnit):
 
     def encode(self, line: str) -> str:
         return encode(line.encode("utf-8", "surrogateescape")).decode("ascii").strip()
+
+    def settled(self, text: str) -> int:
+        return len(text)
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
         """As the base class; a byte within a character gives an empty piece, no UTF-8 or no byte gives U+FFFD."""
@@ -108,6 +115,10 @@ class SubwordUnit(TextUnit):
         readable = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # bytes that are no UTF-8
         return " ".join(map(spelled, self.processor.encode(clean(readable, self.cleaning), out_type=str)))
 
+    def settled(self, text: str) -> int:
+        """As the base class: up to the last line end."""
+        return settled_lines(text)
+
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
         """As the base class; pieces that are bytes, ``<0x0A>``, become the characters that they make up together."""
         decoded = _characters(symbols)
@@ -143,6 +154,21 @@ class DocumentUnit(SubwordUnit):
 
 
 UNITS = (TextUnit.name, ByteUnit.name, SubwordUnit.name)
+
+
+def settled_lines(text: str) -> int:
+    """Length of the whole lines at the beginning of a text."""
+    return text.rfind(LINE_END) + 1
+
+
+def encode_after_line_end(encode: Callable[[str], str], text: str) -> str:
+    """Tokens of a text that follows a line end within a document, where sentencepiece puts no blank before it.
+
+    Args:
+        encode: a document to tokens, separated by blanks.
+        text: without that line end.
+    """
+    return " ".join(encode(LINE_END + text).split()[len(encode(LINE_END).split()) :])
 
 
 def spelled(piece: str) -> str:

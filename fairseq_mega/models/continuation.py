@@ -4,8 +4,12 @@ from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from fairseq.search import Search
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import Tensor
+
+from fairseq_mega.modules.state import reorder_state
+
+from .context import Context
 
 
 class ContinuationGenerator(SequenceGenerator):
@@ -19,7 +23,8 @@ class ContinuationGenerator(SequenceGenerator):
         ValueError: if nothing may follow.
     """
 
-    search: Any  # fairseq's, and its number of tokens
+    search: Any  # fairseq's, its models, and its number of tokens
+    model: Any
     min_len: int
 
     def __init__(
@@ -41,6 +46,12 @@ class ContinuationGenerator(SequenceGenerator):
         self.after_prompt = (max_len_a, max_len_b)
         self.search = LimitedSearch(self.search, tgt_dict, self.min_len)
         self.min_len = 0  # of the whole batch
+        self.context: Optional[Context] = None
+
+    def go_on_from(self, context: Context) -> None:
+        """Let every prompt continue a context, whose last token takes the place of the ``</s>`` before the prompt."""
+        self.context = context
+        self.model = ContinuedModels(self.model.models, context)
 
     def _generate(self, sample: Any, prefix_tokens: Optional[Tensor] = None, *args: Any, **kwargs: Any) -> Any:
         source = sample["net_input"]["src_tokens"]
@@ -48,7 +59,27 @@ class ContinuationGenerator(SequenceGenerator):
         factor, addend = self.after_prompt
         ids = sample["id"] if isinstance(sample.get("id"), Tensor) else torch.arange(len(source), device=source.device)
         self.search.begin(ids, prompts, prompts + (factor * prompts + addend).long())
+        if self.context is not None:
+            kwargs["bos_token"] = self.context.last
         return super()._generate(sample, prefix_tokens, *args, **kwargs)
+
+
+class ContinuedModels(EnsembleModel):
+    """fairseq's ensemble, whose models have read a context before the first token."""
+
+    def __init__(self, models: Sequence[Any], context: Context) -> None:
+        super().__init__(models)
+        self.context = context
+
+    def forward_decoder(
+        self, tokens: Tensor, encoder_outs: Any, incremental_states: Any, temperature: float = 1.0
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """As fairseq's; empty incremental states begin with those of the context, one for each row of tokens."""
+        rows = torch.zeros(tokens.size(0), dtype=torch.long, device=tokens.device)
+        for model, state, store in zip(self.models, self.context.states, incremental_states):
+            if not store and state is not None:
+                model.decoder.go_on_from(store, reorder_state(state, rows))
+        return super().forward_decoder(tokens, encoder_outs, incremental_states, temperature)
 
 
 class LimitedSearch(Search):

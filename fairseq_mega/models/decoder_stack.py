@@ -77,17 +77,23 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
         if incremental_state is None:
             return self.run(tokens, context)
         state: Optional[StreamState] = self.get_incremental_state(incremental_state, "layers")
-        if state is not None and tokens.size(1) <= state.step:
+        known = 0 if state is None else state.step - (self.get_incremental_state(incremental_state, "before") or 0)
+        if state is not None and tokens.size(1) <= known:
             raise ValueError(
-                f"prev_output_tokens has {tokens.size(1)} tokens, but the incremental state has read {state.step} "
+                f"prev_output_tokens has {tokens.size(1)} tokens, but the incremental state has read {known} "
                 f"already: give all tokens so far and at least one more, or begin again with an empty incremental state"
             )
-        unread = tokens if state is None else tokens[:, state.step :]
+        unread = tokens[:, known:]
         if unread.size(1) > 1:  # the first call; in single steps a search gives beams up by padding
             self._refuse_right_padding(unread)
         out = self.run(unread, context._replace(return_state=True, given_up=True), state)
         self.set_incremental_state(incremental_state, "layers", out.state)
         return out
+
+    def go_on_from(self, incremental_state: IncrementalState, state: StreamState) -> None:
+        """Put the state of earlier tokens, which are not given again, into an empty store of fairseq's."""
+        self.set_incremental_state(incremental_state, "layers", state)
+        self.set_incremental_state(incremental_state, "before", state.step)
 
     def _refuse_right_padding(self, tokens: Tensor) -> None:
         if tokens.device.type == "cpu" and bool((tokens[:, -1].eq(self.padding_idx)).any()):

@@ -2,6 +2,7 @@
 
 import math
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Union, overload
 
 import torch
@@ -9,10 +10,10 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from fairseq_mega.compat.patches.interactive import tell_unknown
-from fairseq_mega.data.text_units import LINE_END, TextUnit, is_made_up
+from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, is_made_up, settled_lines
 from fairseq_mega.modules.state import StreamState
 
-PREFILL = 4096  # tokens of a prompt that one call reads where the model has no chunks
+from .context import Context, load_context, read_tokens, save_context
 
 
 class TextGenerator(GeneratorHubInterface):
@@ -29,11 +30,44 @@ class TextGenerator(GeneratorHubInterface):
         made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
         self.excluded = [dictionary.pad(), dictionary.bos(), *made_up]  # no text holds them
 
+    def read(self, text: str, context: Optional[Context] = None) -> Context:
+        """Read a text once, to go on from it many times.
+
+        Args:
+            text: of any length; ``complete(a, context=read(b))`` is ``complete(b + a)``.
+            context: a text that was read before this one.
+
+        Returns:
+            The text as read: up to the last blank (words), line end (subwords, other encoders) or to the end (bytes);
+            the rest is read along with what follows. Its size depends on that rest and on the model, whose chunks
+            bound it, not on the length of the text.
+        """
+        text = ("" if context is None else context.unread) + text
+        parted_by_unit = isinstance(self.bpe, TextUnit) and self.tokenizer is None
+        end = self.bpe.settled(text) if parted_by_unit else settled_lines(text)
+        before = self._start() if context is None else context._replace(unread="")
+        *tokens, last = self.tokens_of(text[:end], before)
+        states = read_tokens(list(self.models), tokens, before.states)[1] if tokens else before.states
+        return Context(states, last, text[end:])
+
+    def save_context(self, context: Context, path: Union[str, Path]) -> None:
+        """Write a context to a file, see :func:`fairseq_mega.models.context.save_context`."""
+        save_context(context, Path(path), list(self.models), self.task.source_dictionary)
+
+    def load_context(self, path: Union[str, Path]) -> Context:
+        """Read a context from a file, see :func:`fairseq_mega.models.context.load_context`."""
+        return load_context(Path(path), list(self.models), self.task.source_dictionary)
+
+    def _start(self) -> Context:
+        """Nothing, which every text follows."""
+        return Context((None,) * len(self.models), self.task.source_dictionary.eos())
+
     def complete(
         self,
         prompt: str = "",
         max_tokens: int = 100,
         *,
+        context: Optional[Context] = None,
         stop_at_line_end: bool = False,
         temperature: float = 1.0,
         top_k: int = 0,
@@ -46,6 +80,7 @@ class TextGenerator(GeneratorHubInterface):
             prompt: the text so far, of any length; lines end in ``</s>`` as in the training text, unless that ends
                 documents.
             max_tokens: tokens to generate at most.
+            context: a text before the prompt, of :meth:`read` or :meth:`load_context`.
             stop_at_line_end: stop before the first line end or ``</s>``.
             temperature, top_k, top_p: see :func:`draw`.
             seed: of the sampling; None: torch's global generator.
@@ -60,34 +95,50 @@ class TextGenerator(GeneratorHubInterface):
         if max_tokens < 0:
             raise ValueError(f"max_tokens {max_tokens}: give a number of tokens, 0 or more")
         generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
-        tokens: Iterator[int] = self.stream(
-            self.tokens_of(prompt), temperature=temperature, top_k=top_k, top_p=top_p, generator=generator
-        )
+        context = self._start() if context is None else context
+        tokens = self._stream_tokens(self.tokens_of(prompt, context), context, temperature, top_k, top_p, generator)
         found: Iterable[int] = islice(tokens, max_tokens)
+        before = self._text_before(context, prompt)
         if stop_at_line_end:
             found = takewhile(lambda token: token != self.task.source_dictionary.eos(), found)
-            return "".join(first_line(self.text_of(found, prompt)))
-        return "".join(self.text_of(found, prompt))
+            return "".join(first_line(self.text_of(found, before)))
+        return "".join(self.text_of(found, before))
 
     @property
     def parts_lines(self) -> bool:
         """Whether ``</s>`` ends the lines of a text; else documents."""
         return not isinstance(self.bpe, TextUnit) or self.bpe.parts_lines
 
-    def tokens_of(self, text: str) -> List[int]:
+    def tokens_of(self, text: str, context: Optional[Context] = None) -> List[int]:
         """Tokens of a text that may go on: ``</s>`` in front, and for the end of each line but the last.
 
-        Where ``</s>`` ends documents, the text is one that goes on. Symbols that the model does not know are told.
+        Where ``</s>`` ends documents, the text is one that goes on. With a context its last token is in front, and its
+        unread text comes before the text. Symbols that the model does not know are told.
         """
         dictionary = self.task.source_dictionary
+        context = self._start() if context is None else context
+        text = context.unread + text
         lines = text.split("\n") if self.parts_lines else [text]
-        tokens = [dictionary.eos()]
+        tokens = [context.last]
         for number, line in enumerate(lines):
             ended = number + 1 < len(lines)
-            symbols = self.apply_bpe(self.tokenize(line))
+            symbols = self._symbols_of(line, self.parts_lines or context.last == dictionary.eos())
             tokens += dictionary.encode_line(symbols, append_eos=ended, add_if_not_exist=False).tolist()
         tell_unknown(text, torch.tensor(tokens), dictionary)
         return tokens
+
+    def _text_before(self, context: Context, prompt: str) -> str:
+        """The text before what is generated, from the last blank or line end of the context on."""
+        begins = context.last == self.task.source_dictionary.eos()
+        return ("" if begins else LINE_END) + context.unread + prompt
+
+    def _symbols_of(self, text: str, begins: bool) -> str:
+        """Symbols of a line, or of a document that begins or goes on after a line end."""
+
+        def encode(text: str) -> str:
+            return self.apply_bpe(self.tokenize(text))
+
+        return encode(text) if begins else encode_after_line_end(encode, text)
 
     def text_of(self, tokens: Iterable[int], before: str = "") -> Iterator[str]:
         """The text of tokens as they come: whole words or characters where the unit allows it, lines otherwise.
@@ -99,7 +150,7 @@ class TextGenerator(GeneratorHubInterface):
         dictionary = self.task.source_dictionary
         symbols = (LINE_END if token == dictionary.eos() else dictionary[token] for token in tokens)
         if isinstance(self.bpe, TextUnit) and self.tokenizer is None:
-            yield from self.bpe.pieces(symbols, before.rpartition("\n")[2])
+            yield from self.bpe.pieces(symbols, before)
             return
         line: List[str] = []  # other encoders, given with --bpe or --tokenizer, decode lines
         for symbol in symbols:
@@ -115,6 +166,7 @@ class TextGenerator(GeneratorHubInterface):
         self,
         prompt: str,
         *,
+        context: Optional[Context] = None,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
@@ -126,6 +178,7 @@ class TextGenerator(GeneratorHubInterface):
         self,
         prompt: Sequence[int],
         *,
+        context: Optional[Context] = None,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
@@ -136,6 +189,7 @@ class TextGenerator(GeneratorHubInterface):
         self,
         prompt: Union[str, Sequence[int]],
         *,
+        context: Optional[Context] = None,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
@@ -147,46 +201,49 @@ class TextGenerator(GeneratorHubInterface):
         character.
 
         Args:
-            prompt: a text, or tokens, one at least (``</s>`` begins a text); read chunk by chunk.
+            prompt: a text, or tokens, one at least without a context (``</s>`` begins a text); read chunk by chunk.
+            context: a text before the prompt, of :meth:`read` or :meth:`load_context`.
             temperature, top_k, top_p, generator: see :func:`draw`.
 
         Raises:
-            ValueError: if there is no token to begin with, or tokens or sampling options are out of range.
+            ValueError: if there is no token to begin with, tokens or sampling options are out of range, or tokens are
+                to follow a context with unread text.
         """
+        start = self._start() if context is None else context
         if isinstance(prompt, str):
-            tokens = self._stream_tokens(self.tokens_of(prompt), temperature, top_k, top_p, generator)
-            return self.text_of(tokens, prompt)
-        return self._stream_tokens(prompt, temperature, top_k, top_p, generator)
+            tokens = self._stream_tokens(self.tokens_of(prompt, start), start, temperature, top_k, top_p, generator)
+            return self.text_of(tokens, self._text_before(start, prompt))
+        if start.unread:
+            raise ValueError(
+                f"context: {start.unread[-40:]!r} has no tokens before it is complete; give a text, no tokens"
+            )
+        given = prompt if context is None else [start.last, *prompt]
+        return self._stream_tokens(given, start, temperature, top_k, top_p, generator)
 
     @torch.no_grad()
     def _stream_tokens(
         self,
-        prompt: Sequence[int],
+        unread: Sequence[int],
+        context: Context,
         temperature: float,
         top_k: int,
         top_p: float,
         generator: Optional[torch.Generator],
     ) -> Iterator[int]:
-        if len(prompt) == 0:
+        """Tokens that follow those of a context's states and the unread ones."""
+        if len(unread) == 0:
             raise ValueError("prompt: one token at least is needed, for instance </s> at the beginning of a text")
         symbols = len(self.task.source_dictionary)
-        if not 0 <= min(prompt) <= max(prompt) < symbols:
-            raise ValueError(f"prompt: tokens are numbers below {symbols}, found {min(prompt)} to {max(prompt)}")
+        if not 0 <= min(unread) <= max(unread) < symbols:
+            raise ValueError(f"prompt: tokens are numbers below {symbols}, found {min(unread)} to {max(unread)}")
         check_sampling(temperature, top_k, top_p)
-        states: List[Optional[StreamState]] = [None] * len(self.models)
-        unread = torch.tensor([list(prompt)], device=self.device)
+        states: Sequence[Optional[StreamState]] = context.states
         while True:
-            scores = []
-            for index, model in enumerate(self.models):
-                model.eval()
-                piece = model.decoder.chunk_size if model.decoder.chunk_size > 0 else PREFILL
-                for tokens in unread.split(piece, dim=1):
-                    log_probs, states[index] = model.decoder.advance(tokens, states[index])
-                scores.append(log_probs)
+            scores, states = read_tokens(list(self.models), unread, states)
             mean = torch.logsumexp(torch.stack(scores), dim=0) - math.log(len(scores))
             mean[:, self.excluded] = -math.inf
-            unread = draw(mean, temperature, top_k, top_p, generator).unsqueeze(1)
-            yield int(unread)
+            unread = [int(draw(mean, temperature, top_k, top_p, generator))]
+            yield unread[0]
 
 
 def first_line(pieces: Iterable[str]) -> Iterator[str]:

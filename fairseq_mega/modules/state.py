@@ -1,6 +1,6 @@
 """The state of a stream: memory, all that crosses a chunk, a piece or a process, and the cache of the last chunk."""
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -76,3 +76,45 @@ def reorder_state(state: Any, order: Tensor) -> Any:
         return item
 
     return select(state)
+
+
+def named_tensors(state: Any, name: str = "") -> Dict[str, Tensor]:
+    """Return the tensors of a state (any nesting of the tuples above) by name, such as ``memory.layers.0.ema``."""
+    if isinstance(state, TimeBuffer):
+        state = state.steps
+    if isinstance(state, Tensor):
+        return {name: state}
+    found: Dict[str, Tensor] = {}
+    for part, value in _parts(state, name):
+        found.update(named_tensors(value, part))
+    return found
+
+
+def with_named_tensors(like: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
+    """Return a state of the form of ``like`` with the tensors of another; the inverse of :func:`named_tensors`.
+
+    Args:
+        like: a state of the same layers.
+        tensors: by name; where ``like`` has None, one may be there or not.
+
+    Raises:
+        KeyError: if a tensor is missing.
+    """
+    if isinstance(like, TimeBuffer):
+        return TimeBuffer(tensors[name])
+    if isinstance(like, Tensor):
+        return tensors[name]
+    if like is None:
+        return tensors.get(name)
+    if not isinstance(like, tuple):
+        return like
+    parts = [with_named_tensors(value, tensors, part) for part, value in _parts(like, name)]
+    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+
+
+def _parts(state: Any, name: str) -> List[Tuple[str, Any]]:
+    """Names and values of what a tuple holds; nothing of other values."""
+    if not isinstance(state, tuple):
+        return []
+    own = getattr(state, "_fields", range(len(state)))
+    return [(f"{name}.{part}" if name else str(part), value) for part, value in zip(own, state)]

@@ -1,12 +1,13 @@
 """Language modelling over long texts: training on blocks of drawn lengths, evaluation on streams with a memory."""
 
+import functools
 import logging
 import os
 import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from fairseq import utils
 from fairseq.data import FairseqDataset, data_utils, iterators
@@ -20,9 +21,10 @@ from fairseq_mega.compat.patches.launching import is_given
 from fairseq_mega.compat.patches.translating import joined_once
 from fairseq_mega.data.binarised_text import BinarisedText
 from fairseq_mega.data.streamed_segments import StreamedSegmentDataset
-from fairseq_mega.data.text_units import TextUnit, text_unit, unit_name
+from fairseq_mega.data.text_units import TextUnit, encode_after_line_end, text_unit, unit_name
 from fairseq_mega.data.training_blocks import TrainingBlockDataset
 from fairseq_mega.models.carry import Carry
+from fairseq_mega.models.context import Context, load_context
 from fairseq_mega.models.continuation import ContinuationGenerator
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 
@@ -54,6 +56,13 @@ class MegaLanguageModelingConfig(ChunkParallelOptions, LanguageModelingConfig):
     test_chunk_size: int = field(
         default=0, metadata={"help": "attention chunk of a checkpoint in evaluation (default: as trained)"}
     )
+    context: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "a text that was read (fairseq-mega-interactive --read FILE --save-context CONTEXT), which every "
+            "prompt continues"
+        },
+    )
     max_tokens: Optional[int] = II("dataset.max_tokens")
 
 
@@ -71,6 +80,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
         self.carry = Carry()
+        self.context: Optional[Context] = None
         self.chunk_parallel: Optional[ChunkParallel] = None  # none where each sequence is of one process
         self.chunk_size, self.chunk_option = args.tokens_per_sample, "--tokens-per-sample"
         self.segments = segments_of(args.valid_block)
@@ -288,11 +298,21 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         """The unit of the data or of the checkpoint."""
         return text_unit(self.folder, self.dictionary, self.state.unit)
 
+    def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
+        """As fairseq's; with ``--context`` the lines continue its text."""
+        if self.context is None:
+            return super().get_interactive_tokens_and_lengths(lines, encode_fn)
+        if self.context.last != self.dictionary.eos():
+            encode_fn = functools.partial(encode_after_line_end, encode_fn)
+        unread = self.context.unread
+        return super().get_interactive_tokens_and_lengths([unread + line for line in lines], encode_fn)
+
     def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *further: Any, **kwargs: Any) -> Any:
         """As fairseq's, but the limits of length count for each prompt by itself, see ContinuationGenerator.
 
         Raises:
-            ValueError: if the prompts would be streams.
+            OSError: if the file of ``--context`` cannot be opened.
+            ValueError: if the prompts would be streams, or there is a ``--context`` that does not belong to the models.
         """
         streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, StreamedSegmentDataset)]
         if streams:
@@ -300,7 +320,13 @@ class MegaLanguageModelingTask(LanguageModelingTask):
                 f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no "
                 f"prompt; {self.prompts}"
             )
-        return super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
+        generator = super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)
+        if self.args.context is not None:
+            if not isinstance(generator, ContinuationGenerator):
+                raise ValueError(f"--context {self.args.context}: --score-reference begins with nothing; leave out one")
+            self.context = load_context(Path(self.args.context), models, self.dictionary)
+            generator.go_on_from(self.context)
+        return generator
 
 
 class ScoredOnce:

@@ -185,8 +185,8 @@ def test_the_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def complete_a_text(document: str) -> None:
-    """The Python beside these commands; what it prints without end is cut off."""
-    (code,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text(encoding="utf-8"), re.DOTALL)
+    """The Python beside these commands; what the first part prints without end is cut off."""
+    first, second = re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text(encoding="utf-8"), re.DOTALL)
     pieces: List[str] = []
 
     def keep(piece: str, end: str = "\n", flush: bool = False) -> None:
@@ -194,9 +194,12 @@ def complete_a_text(document: str) -> None:
         if len(pieces) == 4:
             raise StopIteration
 
+    names = {"print": keep}
     with pytest.raises(StopIteration):
-        exec(code, {"print": keep})
+        exec(first, names)
     assert len(pieces) == 4 and pieces[0]
+    exec(second, names)
+    assert len(pieces) == 5 and pieces[4]
 
 
 def test_every_document_with_marks_is_run() -> None:

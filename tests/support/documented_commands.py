@@ -13,6 +13,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq import options
 
+from fairseq_mega.cli import interactive
 from tests.support.helpers import REPOSITORY
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "examples").rglob("*.md"))]
@@ -32,7 +33,7 @@ ENTRIES = re.compile(r'"(fairseq-mega-[\w-]+) = ([\w.]+):main"')
 PARSERS = {
     "train": options.get_training_parser,
     "generate": options.get_generation_parser,
-    "interactive": lambda: options.get_interactive_generation_parser(),
+    "interactive": interactive.build_parser,
     "eval-lm": options.get_eval_lm_parser,
     "validate": options.get_validation_parser,
     "preprocess": options.get_preprocessing_parser,

@@ -127,7 +127,7 @@ def test_prompts_are_beginnings_of_documents(data: Path, device_flags: List[str]
     (tokens,) = vocabulary.encode([text])
     assert generator.tokens_of(text) == [vocabulary.dictionary.eos(), *tokens.tolist()[:-1]]
     assert "".join(generator.text_of(tokens.tolist()[:-1])) == text
-    generator.stream = lambda *_, **__: iter(tokens.tolist())
+    generator._stream_tokens = lambda *_: iter(tokens.tolist())
     assert generator.complete("old", stop_at_line_end=True) == " the sea:"
     assert generator.complete("old") == f" {text}\n"
 

@@ -5,6 +5,7 @@ Neither can hold code. Optimiser states and what else is more than plain values 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import typing
@@ -44,11 +45,30 @@ def read_tensors(path: typing.Any) -> typing.Dict[str, torch.Tensor]:
         UnreadableSafetensors: if it is damaged, or of another kind.
     """
     library = _library()
-    try:
+    with _errors_naming(path):
         return library.load_file(os.fspath(path))
+
+
+def read_texts(path: typing.Any) -> typing.Dict[str, str]:
+    """Texts in the header of a file of safetensors.
+
+    Raises:
+        OSError: if it is missing.
+        UnreadableSafetensors: if it is damaged, or of another kind.
+    """
+    library = _library()
+    with _errors_naming(path), library.safe_open(os.fspath(path), framework="pt") as file:
+        return file.metadata() or {}
+
+
+@contextlib.contextmanager
+def _errors_naming(path: typing.Any) -> typing.Iterator[None]:
+    """Turn errors of the library, which has its own, into UnreadableSafetensors."""
+    try:
+        yield
     except OSError:
         raise
-    except Exception as error:  # the library has errors of its own
+    except Exception as error:
         raise UnreadableSafetensors(f"{path} is no file of safetensors ({_reason(error)})") from error
 
 
@@ -91,18 +111,42 @@ def write(checkpoint: typing.Dict[str, typing.Any], path: typing.Any) -> None:
         text = json.dumps({**plain, SHARED: shared}, default=_plain, indent=1)
     except TypeError as error:
         raise ValueError(f"{path}: its configuration cannot be written as JSON ({error})") from error
-    library, description = _library(), configuration_file(path)
-    parts = [f"{description}.partial", f"{path}.partial"]
+    description = configuration_file(path)
+    partial = f"{description}.partial"
     try:
-        with open(parts[0], "w", encoding="utf-8") as file:
+        with open(partial, "w", encoding="utf-8") as file:
             file.write(text + "\n")
-        library.save_file(tensors, parts[1], metadata={"format": "pt"})
-        os.chmod(parts[1], 0o644)
-        os.replace(parts[0], description)
-        os.replace(parts[1], path)
+        write_tensors(tensors, path, {"format": "pt"})
+        os.replace(partial, description)
     finally:
-        for part in filter(os.path.exists, parts):
-            os.remove(part)
+        if os.path.exists(partial):
+            os.remove(partial)
+
+
+def write_tensors(tensors: typing.Dict[str, torch.Tensor], path: typing.Any, texts: typing.Dict[str, str]) -> None:
+    """Write contiguous tensors that share no memory; the file appears whole or not at all.
+
+    Args:
+        tensors: by name.
+        path: of the file.
+        texts: go into its header.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    partial = f"{os.fspath(path)}.partial"
+    try:
+        try:
+            _library().save_file(tensors, partial, metadata=texts)
+        except OSError:
+            raise
+        except Exception as error:  # the library has errors of its own
+            raise OSError(f"{path} cannot be written ({_reason(error)})") from error
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)
 
 
 def _without_copies(

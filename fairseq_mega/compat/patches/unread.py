@@ -7,6 +7,7 @@ IN_TRAINING = {  # what fairseq-train lists and does not read; other commands an
     *("gen_subset", "shard_id", "scoring", "checkpoint_shard_count", "suppress_crashes", "reset_logging"),
     "fast_stat_sync",
 }
+OF_PROMPTS = {"context"}  # options of tasks for commands that generate
 EVERYWHERE = {
     *("no_progress_bar", "log_format", "log_interval", "seed", "cpu", "tpu", "fp16", "bf16", "amp", "user_dir"),
     *("path", "model_overrides", "checkpoint_suffix", "max_tokens", "batch_size", "required_seq_len_multiple"),
@@ -74,6 +75,7 @@ def obstacle(
     if command is None:
         return None
     of_all = IN_TRAINING if command == "train" else _options_of_training(command) - EVERYWHERE - READ[command]
+    of_all = of_all if command in ("generate", "interactive") else of_all | OF_PROMPTS
     of_task = _read_past_by_task(str(given.get("task")))
     for action in parser._actions:
         name, value = action.dest, given.get(action.dest, action.default)

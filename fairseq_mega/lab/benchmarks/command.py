@@ -14,6 +14,7 @@ MODULES: Dict[str, str] = {
     "kernels": "kernels.benchmark",
     "decoding": "decoding",
     "lm-length": "lm_length",
+    "context": "context",
     "chunk-parallel": "chunk_parallel",
     "lra-speed": "lra_speed",
     "padding": "padding",

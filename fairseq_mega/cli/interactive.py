@@ -1,0 +1,122 @@
+"""fairseq-interactive, and texts that are read once: --read FILE --save-context CONTEXT, then --context CONTEXT."""
+
+import argparse
+import logging
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq import checkpoint_utils, options, tasks, utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as distributed_utils
+from fairseq_cli.interactive import main as answer_prompts
+
+from fairseq_mega.compat.patches.expressions import literal
+from fairseq_mega.models.context import check_name
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.models.text_generator import TextGenerator
+
+from .usage import UsageError
+
+logger = logging.getLogger("fairseq_mega.cli.interactive")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return fairseq's parser of the command with the options of reading."""
+    parser = options.get_interactive_generation_parser()
+    group = parser.add_argument_group("reading a text once, with a language model of this package")
+    group.add_argument("--read", type=Path, metavar="FILE", help="text to read, to its end and that of its last line")
+    group.add_argument(
+        "--save-context",
+        type=Path,
+        metavar="CONTEXT",
+        help="file (.safetensors) for what is kept of the text of --read; later calls go on from it with --context",
+    )
+    return parser
+
+
+def cli_main() -> None:
+    """Run the command line of the process."""
+    given = options.parse_args_and_arch(build_parser())
+    cfg = convert_namespace_to_omegaconf(given)
+    if given.read is None and given.save_context is None:
+        distributed_utils.call_main(cfg, answer_prompts)
+        return
+    check_files(given)
+    distributed_utils.call_main(cfg, read, file=given.read, output=given.save_context)
+
+
+def check_files(given: argparse.Namespace) -> None:
+    """Raise before anything is read.
+
+    Raises:
+        OSError: if a file or folder is missing.
+        ValueError: if one of the options is missing, or names a file that will not do.
+    """
+    if given.read is None:
+        raise UsageError(f"--save-context {given.save_context} keeps the text of --read: give --read FILE")
+    if given.save_context is None:
+        raise UsageError(f"--read {given.read}: give --save-context CONTEXT, then go on with --context CONTEXT")
+    if not given.read.is_file():
+        raise FileNotFoundError(f"--read {given.read} is no file: give a text")
+    try:
+        check_name(given.save_context)
+    except ValueError as error:
+        raise UsageError(f"--save-context {error}") from None
+    if given.save_context.exists():
+        raise UsageError(f"--save-context {given.save_context} exists: give another name, or remove it first")
+    if not given.save_context.parent.is_dir():
+        raise FileNotFoundError(f"--save-context {given.save_context}: its folder does not exist: make it first")
+
+
+def read(cfg: Any, file: Path, output: Path) -> None:
+    """Read a text file to the end of its last line, and write the context.
+
+    Args:
+        cfg: configuration of fairseq-interactive.
+        file: of UTF-8, which follows the text of ``--context`` where one is given.
+        output: of :func:`fairseq_mega.models.context.save_context`.
+
+    Raises:
+        OSError: if a file cannot be read or written.
+        ValueError: for a file that is no text, or a model that is no language model of this package.
+    """
+    with file.open(encoding="utf-8", newline="\n") as stream:
+        text = stream.read()
+    generator = load(cfg)
+    before: Optional[str] = getattr(cfg.task, "context", None)
+    begun = time.monotonic()
+    context = generator.read(
+        text if text.endswith("\n") else f"{text}\n", None if before is None else generator.load_context(before)
+    )
+    generator.save_context(context, output)
+    seconds, state = time.monotonic() - begun, context.states[0]
+    tokens = 0 if state is None else state.step  # with the </s> before the text in place of its last token
+    logger.info(f"{tokens:,} tokens in {output} ({output.stat().st_size:,} bytes), read in {seconds:.1f} seconds")
+
+
+def load(cfg: Any) -> TextGenerator:
+    """Load the models of a configuration as fairseq-interactive does.
+
+    Raises:
+        OSError, ValueError: as fairseq does, and for other models than language models of this package.
+    """
+    utils.import_user_module(cfg.common)
+    task = tasks.setup_task(cfg.task)
+    models, _ = checkpoint_utils.load_model_ensemble(
+        utils.split_paths(cfg.common_eval.path),
+        arg_overrides=literal(cfg.common_eval.model_overrides),
+        task=task,
+        suffix=cfg.checkpoint.checkpoint_suffix,
+        strict=cfg.checkpoint.checkpoint_shard_count == 1,
+        num_shards=cfg.checkpoint.checkpoint_shard_count,
+    )
+    if not all(isinstance(model, MegaLanguageModel) for model in models):
+        raise UsageError(f"--read: {cfg.common_eval.path} is no language model of this package; leave the option out")
+    device = torch.device("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
+    for model in models:
+        if cfg.common.fp16:
+            model.half()
+        model.to(device)
+    return TextGenerator(cfg, task, models).to(device)

@@ -1,0 +1,178 @@
+"""A text that language models have read, and the file that keeps it."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_mega.compat.checkpoints import safetensors_files
+from fairseq_mega.modules.state import StreamState, named_tensors, with_named_tensors
+
+KIND = "fairseq_mega context 1"
+PIECE = 4096  # tokens that one call reads, about
+OTHERS = {  # parts of what a context belongs to, and the words for a file whose part is another one
+    "options": "was read with the options {found}, and the model has {expected}: give those (--test-chunk-size, "
+    "--model-overrides), or read the text again",
+    "dictionary": "belongs to another dictionary: give the data folder that it was read with, or read the text again",
+    "weights": "belongs to other weights, those of another checkpoint or in another precision: give the checkpoint and "
+    "the options (--fp16, --decode-weights) that it was read with, or read the text again",
+}
+
+
+class ContextError(ValueError):
+    """A file that holds no context, or that of another model; the message says which."""
+
+
+class Context(NamedTuple):
+    """A text that was read. Nothing in it changes where a continuation is read on from it."""
+
+    states: Tuple[Optional[StreamState], ...]  # of each model, one row, after all tokens but the last; None: no token
+    last: int  # token that is read next
+    unread: str = ""  # end of the text, whose tokens depend on what follows
+
+
+@torch.no_grad()
+def read_tokens(
+    models: Sequence[Any], tokens: Sequence[int], states: Sequence[Optional[StreamState]]
+) -> Tuple[List[Tensor], Tuple[StreamState, ...]]:
+    """Read tokens that follow those of the states, whole chunks in a call.
+
+    Args:
+        models: language models of this package.
+        tokens: one at least.
+        states: of each model, with one row; None at the beginning of a text.
+
+    Returns:
+        Log probabilities (1, V) of the next token by each model, and the new states.
+    """
+    found: List[Tensor] = []
+    after: List[StreamState] = []
+    for model, state in zip(models, states):
+        model.eval()
+        chunk = max(model.decoder.chunk_size, 1)
+        unread = torch.tensor([list(tokens)], device=device_of(model))
+        for piece in unread.split(max(PIECE // chunk, 1) * chunk, dim=1):
+            log_probs, state = model.decoder.advance(piece, state)
+        assert state is not None
+        found.append(log_probs)
+        after.append(state)
+    return found, tuple(after)
+
+
+def device_of(model: Any) -> torch.device:
+    """Device of a model's weights."""
+    return next(model.parameters()).device
+
+
+def check_name(path: Path) -> None:
+    """Raise a ValueError unless a path names a file of safetensors."""
+    if not safetensors_files.names_safetensors(path):
+        raise ValueError(f"{path}: a context is a file of safetensors; give a name that ends with .safetensors")
+
+
+def save_context(context: Context, path: Path, models: Sequence[Any], dictionary: Any) -> None:
+    """Write a context with digests of what it belongs to; the file appears whole or not at all.
+
+    Args:
+        context: what the models have read.
+        path: of the file; it ends with .safetensors.
+        models: that read the text.
+        dictionary: of its tokens.
+
+    Raises:
+        OSError: if the file cannot be written.
+        ValueError: for another suffix.
+    """
+    check_name(path)
+    tensors = {name: _plain(tensor) for name, tensor in named_tensors(context.states).items()}
+    steps = [0 if state is None else state.step for state in context.states]
+    about = json.dumps(
+        {
+            "steps": steps,
+            "last": context.last,
+            "unread": context.unread,
+            "belongs_to": _belongings(models, dictionary),
+        }
+    )
+    texts = {"format": "pt", "kind": KIND, "context": about, "sha256": digest(tensors, about)}
+    safetensors_files.write_tensors(tensors, path, texts)
+
+
+def load_context(path: Path, models: Sequence[Any], dictionary: Any) -> Context:
+    """Read the file of a context, to the device of the models.
+
+    Args:
+        path: of a file of :func:`save_context`.
+        models: as many as read the text, with the same weights.
+        dictionary: of the tokens.
+
+    Raises:
+        OSError: if the file cannot be opened.
+        ContextError: if it is damaged, holds no context, or that of other weights, options or another dictionary.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist: give a file that --save-context wrote")
+    try:
+        texts = safetensors_files.read_texts(path)
+        if texts.get("kind") != KIND:
+            raise ContextError(f"{path} holds no context that this version reads: give a file of --save-context")
+        tensors = safetensors_files.read_tensors(path)
+    except safetensors_files.UnreadableSafetensors as error:
+        raise ContextError(f"{error}: give a file of --save-context") from error
+    if texts.get("sha256") != digest(tensors, texts.get("context", "")):
+        raise ContextError(f"{path} is damaged: copy it again, or read the text again")
+    about = json.loads(texts["context"])
+    expected = _belongings(models, dictionary)
+    for part, words in OTHERS.items():
+        found = about["belongs_to"][part]
+        if found != expected[part]:
+            raise ContextError(f"{path} {words.format(found=found, expected=expected[part])}")
+    states = [
+        _state(model, step, about["last"], _below(str(index), tensors)) if step else None
+        for index, (model, step) in enumerate(zip(models, about["steps"]))
+    ]
+    return Context(tuple(states), about["last"], about["unread"])
+
+
+def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """SHA-256 of a text, and of names, types, shapes and contents of tensors, whatever their device."""
+    found = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def _belongings(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
+    """What a context belongs to: a text for each key of OTHERS."""
+    options = [f"--decoder-chunk-size {model.decoder.chunk_size}" for model in models]
+    options += [f"--statistics-window {model.decoder.window}" for model in models if hasattr(model.decoder, "window")]
+    return {
+        "options": ", ".join(options),
+        "dictionary": digest({}, "\n".join(dictionary.symbols)),
+        "weights": " ".join(digest(model.state_dict()) for model in models),
+    }
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Real numbers on the CPU, in memory of their own."""
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _below(name: str, tensors: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    return {key[len(name) + 1 :]: tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
+
+
+def _state(model: Any, step: int, token: int, tensors: Mapping[str, Tensor]) -> StreamState:
+    """The state of a model after ``step`` tokens, with the form of that after any other one."""
+    _, (like,) = read_tokens([model], [token], [None])
+    placed = {name: tensor.to(device_of(model)) for name, tensor in tensors.items()}
+    for name, tensor in named_tensors(like).items():
+        if tensor.is_complex():
+            placed[name] = torch.view_as_complex(placed[name])
+        placed[name] = placed[name].to(tensor.dtype)  # under autocast keys and values have fewer digits
+    return with_named_tensors(like, placed)._replace(step=step)
