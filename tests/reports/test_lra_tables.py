@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from fairseq_mega.lab.evaluate import classifier_scores, lra_results
-from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.evaluate.lra_runs import TASKS, chance_of, stuck
 from fairseq_mega.lab.report import command, figure5
 from fairseq_mega.lab.runs import training_log
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
@@ -198,6 +198,13 @@ def test_chance_is_judged_by_the_validation_set(tmp_path: Path, capsys: Any) -> 
     store(tmp_path, "listops", 15.0, best=40.0)
     lines = printed(capsys, 2, tmp_path)
     assert cells_under(lines, "MEGA, paper", 2)[1] == "1/1" and "STUCK" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(("task", "chance"), [("listops", 17.0), ("text", 50.0), ("image", 10.0), ("speech", 10.0)])
+def test_chance_is_the_best_guess_without_an_input(task: str, chance: float) -> None:
+    assert chance_of(task) == chance
+    runs = [{"scores": {"best_valid_accuracy": best}, "settings": {"task": task}} for best in (chance + 3, chance + 5)]
+    assert [stuck(run) for run in runs] == [True, False]
 
 
 def test_s4d_has_a_row_of_its_own(tmp_path: Path, capsys: Any) -> None:

@@ -48,6 +48,7 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
         "others' weights": "-",
         "seeds": "3 of 5",
         "failed seeds": "3, 5",
+        "left chance": "2 of 3",
         "machine": "1 x H200",
         "revision": "01234567",
         "date": "2026-01-02",
@@ -67,11 +68,11 @@ def test_a_row_for_every_benchmark(tmp_path: Path) -> None:
     table = benchmark_table(states([tmp_path]))
     rows = {row[0]: row[1:] for row in table.rows}
     count = sum(name.startswith("mega/table2/text/") for name in catalogue())
-    recipes, paper, ours, state = rows["Table 2, Text"]
-    assert recipes == f"`mega/table2/text`: {count}" and ours == "MEGA 90.00 ±0.00"
+    recipes, paper, ours, left, state = rows["Table 2, Text"]
+    assert recipes == f"`mega/table2/text`: {count}" and ours == "MEGA 90.00 ±0.00" and left == "5 of 5"
     assert "MEGA 90.43; MEGA-chunk 90.19; Transformer 65.21" in paper and state == f"1 of {count} begun, 1 done"
-    assert rows["Figure 4, Image"][1:] == ["plot", "-", "not run yet"]
-    assert rows["Quick start, language model of bytes"][1:] == ["-", "-", "its example tells"]
+    assert rows["Figure 4, Image"][1:] == ["plot", "-", "-", "not run yet"]
+    assert rows["Quick start, language model of bytes"][1:] == ["-", "-", "-", "its example tells"]
     assert len(rows) == len(table.rows) == len({name.rpartition("/")[0] for name in catalogue()})
 
 
