@@ -76,6 +76,8 @@ TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]
 PLOTS = ["matplotlib>=3.5"]
 IMAGES = ["timm>=1.0.31"]  # brings torchvision and pillow along, in the versions that fit torch
 SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV needs nothing
+# lm-evaluation-harness; not in DEV, as it brings datasets, pandas and pyarrow along, and an older python-dateutil.
+LM_EVAL = ["lm-eval>=0.4.13"]
 DEV = [
     *TRANSLATION,
     *PLOTS,
@@ -346,7 +348,14 @@ setup(
         "fairseq_mega": ["csrc/**/*", "presets/**/*.yaml", "lab/recipes/**/*.yaml", "lab/report/page/*.css", "py.typed"]
     },
     install_requires=INSTALL_REQUIRES,
-    extras_require={"translation": TRANSLATION, "plots": PLOTS, "images": IMAGES, "speech": SPEECH, "dev": DEV},
+    extras_require={
+        "translation": TRANSLATION,
+        "plots": PLOTS,
+        "images": IMAGES,
+        "speech": SPEECH,
+        "lm-eval": LM_EVAL,
+        "dev": DEV,
+    },
     entry_points={"console_scripts": CONSOLE_SCRIPTS},
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel},

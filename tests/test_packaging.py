@@ -237,7 +237,9 @@ def test_metadata(wheel: Path) -> None:
     required = metadata.get_all("Requires-Dist") or []
     assert any(re.match(r'fairseq-fixed>=[\d.]+; python_version >= "3.11"', line) for line in required)
     assert any(re.match(r'fairseq>=[\d.]+; python_version < "3.11"', line) for line in required)
-    assert set(metadata.get_all("Provides-Extra") or []) == {"translation", "plots", "images", "speech", "dev"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {
+        *("translation", "plots", "images", "speech", "lm-eval", "dev")
+    }
 
 
 def test_build_needs_no_torch() -> None:

@@ -1,0 +1,172 @@
+"""Language models of this package in lm-evaluation-harness, whose command line this is:
+
+python -m fairseq_mega.lab.evaluate.harness --model fairseq_mega --model_args path=CHECKPOINT,data=FOLDER --tasks ...
+"""
+
+import itertools
+import logging
+import os
+from pathlib import Path
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from fairseq_mega.models.mega_lm import MegaLanguageModel
+from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.state import StreamState
+
+try:
+    from lm_eval.__main__ import cli_evaluate
+    from lm_eval.api.model import LM
+    from lm_eval.api.registry import register_model
+except ImportError as error:
+    raise ImportError("lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'") from error
+
+logger = logging.getLogger("lm_eval.fairseq_mega")
+POSITIONS = 1024  # whose logits are in memory at once
+LONGEST_ANSWER = 256  # tokens, where a task does not say
+
+
+class Scored(NamedTuple):
+    """Tokens of a text that were scored one after the other."""
+
+    log_probs: Tensor  # (L,) float64
+    greedy: Tensor  # (L,) bool: the token is the likeliest one
+    state: Optional[StreamState]  # after all tokens but the last
+
+
+@register_model("fairseq_mega")
+class HarnessModel(LM):
+    """A language model of this package. Texts are read one after the other, of any length, with the memory carried.
+
+    Args:
+        path: checkpoint.
+        data: folder with the dictionary and what else the text's unit needs.
+        device: of torch; None: cuda where there is a GPU.
+        batch_size, max_batch_size: the harness gives them; nothing but 1 is of use.
+        overrides: of the checkpoint's options, such as ``test_chunk_size``, and ``decode_weights``.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if it is no checkpoint of such a model, or an option is unknown.
+    """
+
+    def __init__(
+        self,
+        path: str = "",
+        data: str = "",
+        device: Optional[str] = None,
+        batch_size: Any = 1,
+        max_batch_size: Any = None,
+        **overrides: Any,
+    ) -> None:
+        super().__init__()
+        if not path or not data:
+            raise ValueError("--model_args: give path=CHECKPOINT,data=FOLDER")
+        if str(batch_size) != "1":
+            logger.warning(f"--batch_size {batch_size}: texts are read one after the other")
+        file = Path(path)
+        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        hub = MegaLanguageModel.from_pretrained(str(file.parent), file.name, os.path.abspath(data), **overrides)
+        self.hub = hub.to(self._device).eval()
+        (self.model,) = self.hub.models
+
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[Tuple[float, bool]]:
+        """Log probability of each continuation, and whether it is the likeliest; a shared context is read once."""
+        found: List[Tuple[float, bool]] = []
+        with tqdm(total=len(requests), disable=disable_tqdm, desc="log-likelihoods") as bar:
+            for context, group in itertools.groupby((request.args for request in requests), lambda pair: pair[0]):
+                texts = [context + continuation for _, continuation in group]
+                for scored in self.after(context, texts):
+                    found.append((float(scored.log_probs.sum()), bool(scored.greedy.all())))
+                    bar.update()
+        return found
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[float]:
+        """Log probability of each text, which ``</s>`` begins."""
+        bar = tqdm(requests, disable=disable_tqdm, desc="log-likelihoods of texts")
+        return [float(self.score(self.hub.tokens_of(request.args[0])).log_probs.sum()) for request in bar]
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> List[str]:
+        """Text after each context, up to one of the texts that ``until`` names; that is left out."""
+        bar = tqdm(requests, disable=disable_tqdm, desc="texts")
+        return [self.answer(*request.args) for request in bar]
+
+    def after(self, context: str, texts: Sequence[str]) -> Iterator[Scored]:
+        """Score texts that begin with a context, behind the tokens that they share with it.
+
+        A token that the end of the context and the continuation make up together counts as the continuation's.
+        """
+        known, wholes = self.hub.tokens_of(context), [self.hub.tokens_of(text) for text in texts]
+        shared = max(min(common_beginning(known, whole) for whole in wholes), 1)
+        state = self.score(known[:shared]).state
+        for whole in wholes:
+            begin = common_beginning(known, whole)
+            scored = self.score(whole[shared - 1 :], state)
+            yield scored._replace(log_probs=scored.log_probs[begin - shared :], greedy=scored.greedy[begin - shared :])
+
+    @torch.no_grad()
+    def score(self, tokens: Sequence[int], state: Optional[StreamState] = None) -> Scored:
+        """Score each token but the first, given those before it.
+
+        Args:
+            tokens: one at least.
+            state: before the first one.
+        """
+        decoder = self.model.decoder
+        chunk = max(decoder.chunk_size, 1)
+        row = torch.tensor([list(tokens)], device=self._device)
+        inputs, targets = row[:, :-1], row[:, 1:]
+        log_probs, greedy = [row.new_zeros(0, dtype=torch.float64)], [row.new_zeros(0, dtype=torch.bool)]
+        size = max(POSITIONS // chunk, 1) * chunk
+        for begin in range(0, inputs.size(1), size):
+            out = decoder.run(inputs[:, begin : begin + size], LayerContext(return_state=True), state)
+            state, expected = out.state, targets[:, begin : begin + size]
+            for features, some in zip(out.hidden.split(POSITIONS, dim=1), expected.split(POSITIONS, dim=1)):
+                scores = self.model.get_normalized_probs((decoder.output_layer(features), {}), log_probs=True)[0]
+                log_probs.append(scores.gather(1, some[0].unsqueeze(1)).squeeze(1).double())
+                scores[:, self.hub.excluded] = -torch.inf
+                greedy.append(scores.argmax(dim=1) == some[0])
+        return Scored(torch.cat(log_probs), torch.cat(greedy), state)
+
+    def answer(self, context: str, options: Any) -> str:
+        """Continue a context by the harness's options of generation.
+
+        Raises:
+            ValueError: for a number of beams.
+        """
+        if options.get("num_beams", 1) != 1:
+            raise ValueError(f"num_beams {options['num_beams']}: answers are drawn or likeliest tokens; leave it out")
+        drawn = options.get("do_sample", False)
+        until = options.get("until") or []
+        stops = [until] if isinstance(until, str) else list(until)
+        tokens = self.hub.stream(
+            self.hub.tokens_of(context),
+            temperature=float(options.get("temperature", 1.0)) if drawn else 0.0,
+            top_k=int(options.get("top_k", 0)) if drawn else 0,
+            top_p=float(options.get("top_p", 1.0)) if drawn else 1.0,
+        )
+        longest = int(options.get("max_gen_toks", LONGEST_ANSWER))
+        return up_to(self.hub.text_of(itertools.islice(tokens, longest), context), stops)
+
+
+def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+    """Number of equal tokens at the beginning of both."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other)))
+
+
+def up_to(pieces: Iterable[str], stops: Sequence[str]) -> str:
+    """Join pieces of a text, up to the first of the stops in it."""
+    text = ""
+    for piece in pieces:
+        text += piece
+        ends = [text.find(stop) for stop in stops if stop and stop in text]
+        if ends:
+            return text[: min(ends)]
+    return text
+
+
+if __name__ == "__main__":
+    cli_evaluate()
