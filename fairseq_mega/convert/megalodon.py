@@ -13,7 +13,7 @@ from fairseq_mega.compat.checkpoints.safetensors_files import no_history
 from fairseq_mega.models.checkpoint_files import save
 
 from .megalodon_names import FREQUENCIES, merge_ranks, to_ours, to_published
-from .options import flat_options
+from .options import flat_options, refuse_resets
 from .sentencepiece_symbols import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
@@ -116,6 +116,7 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         raise ValueError(f"--arch {arch}: the published code has language models alone; nothing was written")
     if options.get("residual_hops", 2) != 2:
         raise ValueError("--residual-hops 1: the published code has no such layers; nothing was written")
+    refuse_resets(options)
     of_fairseq = not options.get("no_padding_logit")
     if not of_fairseq:
         model.update({name: published_rows(model[name]) for name in TABLES if name in model})

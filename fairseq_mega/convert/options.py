@@ -82,8 +82,26 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
     return values
 
 
+def refuse_resets(options: Dict[str, Any]) -> None:
+    """Refuse to publish a model that forgets what it read where a document ends.
+
+    Raises:
+        ValueError: with that option.
+    """
+    if options.get("reset_at_document_ends"):
+        raise ValueError(
+            "--reset-at-document-ends: the published code reads on across the ends of documents, and this model would "
+            "predict something else there; nothing was written"
+        )
+
+
 def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
-    """The published options for ours: the inverse of :func:`convert_options`."""
+    """The published options for ours: the inverse of :func:`convert_options`.
+
+    Raises:
+        ValueError: as :func:`refuse_resets`.
+    """
+    refuse_resets(ours)
     kind, values = kind_of(model), {option: value for option, value in ours.items() if option not in OURS_ALONE}
     _fill(values, model, kind)
     if kind == "classifier":

@@ -119,6 +119,16 @@ def test_damaged_weights_fail(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     assert "not all numbers are finite in classifier.0.0.bias" in capsys.readouterr().err
 
 
+def test_a_model_that_forgets_at_document_ends_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ours = convert_checkpoint(published("language_model"), "")
+    ours["args"].reset_at_document_ends = True
+    torch.save(ours, tmp_path / "ours.pt")
+    with pytest.raises(SystemExit):
+        run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official")
+    assert "--reset-at-document-ends: the published code reads on across the ends" in capsys.readouterr().err
+    assert not (tmp_path / "there.pt").exists()
+
+
 def test_swapped_names_of_the_ema_show() -> None:
     given = published("translator")
     converted = convert_checkpoint(given, "")

@@ -150,13 +150,22 @@ def test_the_row_of_padding_is_not_compared(tmp_path: Path, capsys: pytest.Captu
 
 
 @with_model
-def test_layers_that_the_published_code_lacks_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("residual_hops", 1, "--residual-hops 1: the published code has no such layers"),
+        ("reset_at_document_ends", True, "--reset-at-document-ends: the published code reads on across the ends"),
+    ],
+)
+def test_models_that_the_published_code_lacks_are_refused(
+    option: str, value: object, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
-    ours["args"].residual_hops = 1
+    setattr(ours["args"], option, value)
     torch.save(ours, tmp_path / "ours.pt")
     with pytest.raises(SystemExit):
         command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
-    assert "--residual-hops 1: the published code has no such layers" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "there").exists()
 
 
