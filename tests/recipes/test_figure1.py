@@ -82,6 +82,7 @@ def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> 
     run.folder.mkdir(parents=True)
     (run.folder / "train.command").write_text("fairseq-mega-train DATA\n")
     lines = [{"loss": f"{9 - n / 100}", "wpb": "50", "ups": "2", "num_updates": str(n)} for n in range(1, 401)]
+    lines[300]["loss"] = "20"
     lines.append({"valid_loss": "5.5", "valid_num_updates": "400"})
     (run.folder / "train.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     commands: List[Sequence[str]] = []
@@ -101,4 +102,5 @@ def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> 
     assert result["scores"]["train_bits_per_token"] == pytest.approx(9 - 3.985)
     assert result["curve"]["valid"] == {"tokens": [20_000], "bits_per_token": [5.5]}
     assert result["curve"]["train"]["tokens"] == [200 * n for n in range(1, 101)]
+    assert result["spikes"] == [301]
     assert result["train_command"] == "fairseq-mega-train DATA"

@@ -5,7 +5,7 @@ from typing import Any, List
 
 import pytest
 
-from fairseq_mega.lab.runs.loss_curve import WINDOW, Update, averaged, count_spikes, read_losses
+from fairseq_mega.lab.runs.loss_curve import WINDOW, Update, averaged, read_losses, spikes_of
 
 SIZE = "2030-01-01 | INFO | fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,234)\n"
 
@@ -63,14 +63,14 @@ def losses(*changed: Any) -> List[Update]:
 
 
 def test_spikes_are_far_above_the_updates_before() -> None:
-    assert count_spikes(losses()) == 0
-    assert count_spikes(losses((WINDOW, 2.2))) == 0  # three deviations
-    assert count_spikes(losses((WINDOW, 2.5))) == 1
-    assert count_spikes(losses((WINDOW - 1, 2.5))) == 0  # with too few updates before it
-    assert count_spikes(losses((WINDOW, 1.0))) == 0
-    assert count_spikes(losses((WINDOW, 3.0), (WINDOW + 1, 2.8), (WINDOW + 5, 2.6))) == 2
+    assert spikes_of(losses()) == []
+    assert spikes_of(losses((WINDOW, 2.2))) == []  # three deviations
+    assert spikes_of(losses((WINDOW, 2.5))) == [WINDOW + 1]
+    assert spikes_of(losses((WINDOW - 1, 2.5))) == []  # with too few updates before it
+    assert spikes_of(losses((WINDOW, 1.0))) == []
+    assert spikes_of(losses((WINDOW, 3.0), (WINDOW + 1, 2.8), (WINDOW + 5, 2.6))) == [WINDOW + 1, WINDOW + 6]
 
 
 def test_a_spike_does_not_hide_the_next_one() -> None:
     """The losses of a spike would raise the deviation of those before the next."""
-    assert count_spikes(losses((WINDOW, 50.0), (WINDOW + 9, 2.5))) == 2
+    assert spikes_of(losses((WINDOW, 50.0), (WINDOW + 9, 2.5))) == [WINDOW + 1, WINDOW + 10]

@@ -6,12 +6,14 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 
 from fairseq_mega.lab.report.command import main
+from fairseq_mega.lab.report.documents.registry import TABLES
 from fairseq_mega.lab.report.megalodon_figure1 import limits, losses
 from fairseq_mega.lab.runs import plotting
 from fairseq_mega.lab.runs.plotting import Line
 from fairseq_mega.lab.runs.results import ResultError, make_result, write_result
 
 ENDS = {"llama": 2.0, "megalodon": 1.5}  # training losses of seed 1; each further seed has 0.1 more
+SPIKES = {"llama": [5, 7], "megalodon": [3, 5, 6]}
 REPORT = "megalodon-figure1"
 
 
@@ -26,13 +28,13 @@ def store(folder: Path, model: str, seed: int, points: int = 8) -> None:
     about.update(parameters=1234, lr=0.004)
     end = ENDS[model] + 0.1 * (seed - 1)
     scores: Dict[str, float] = {"train_bits_per_token": end, "valid_bits_per_token": end + 0.25}
-    scores.update(spikes=seed, updates_per_second=10.0 * seed)
+    scores.update(updates_per_second=10.0 * seed)
     curve = {
         "tokens": [500_000 * (n + 1) for n in range(points)],
         "bits_per_token": [end + 8 / (n + 1) for n in range(points)],
     }
     settings = {**about, "updates": points, "tokens": 4_000_000}
-    trained = make_result(REPORT, "x", scores, 1, "c", seed, settings, curve={"train": curve})
+    trained = make_result(REPORT, "x", scores, 1, "c", seed, settings, curve={"train": curve}, spikes=SPIKES[model])
     write_result(folder / f"{model}{seed}-train.json", trained)
     contexts: Dict[Optional[int], float] = {1024: end + 0.5, 2048: end + 0.75}
     if model == "megalodon":
@@ -53,7 +55,7 @@ def test_losses_of_the_seeds_and_their_spread(tmp_path: Path, capsys: pytest.Cap
         for model in ENDS:
             store(tmp_path, model, seed)
     lines = printed(tmp_path, capsys).splitlines()
-    training = "1.6000 (1.5000 to 1.7000) | 1.8500 (1.7500 to 1.9500) | 1, 2, 3 | 20.0 |"
+    training = "1.6000 (1.5000 to 1.7000) | 1.8500 (1.7500 to 1.9500) | 2, 2, 2 |"
     assert f"| MEGALODON | 1,234 | 0.004 | 4.0 M | {training}" in lines
     contexts = "2.1000 (2.0000 to 2.2000) | 2.3500 (2.2500 to 2.4500) | 2.6000 (2.5000 to 2.7000) |"
     assert f"| MEGALODON | {contexts}" in lines
@@ -66,7 +68,21 @@ def test_losses_of_the_seeds_and_their_spread(tmp_path: Path, capsys: pytest.Cap
 
 def test_one_seed_has_no_spread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store(tmp_path, "llama", 1)
-    assert "| Llama-style | 1,234 | 0.004 | 4.0 M | 2.0000 | 2.2500 | 1 | 10.0 |" in printed(tmp_path, capsys)
+    assert "| Llama-style | 1,234 | 0.004 | 4.0 M | 2.0000 | 2.2500 | 2 |" in printed(tmp_path, capsys)
+
+
+def test_the_tables_of_a_document(tmp_path: Path) -> None:
+    """They take the results of the figure among those of a folder, and the candidates for the rates from a file."""
+    for model in ENDS:
+        store(tmp_path / "results", model, 1)
+    (training, contexts) = (TABLES[f"{REPORT}{kind}"](tmp_path, ["results"]) for kind in ("", "-contexts"))
+    assert [row[0] for row in training.rows] == [row[0] for row in contexts.rows] == ["Llama-style", "MEGALODON"]
+    assert contexts.columns[1:] == ["1,024", "2,048", "the whole text"]
+    tried = {"megalodon 0.01": 2.0, "megalodon 0.02": 2.5, "llama 0.01": 2.25, "llama 0.02": 2.125}
+    write_result(tmp_path / "rates.json", make_result("rates", "x", tried, 1, "c"))
+    table = TABLES[f"{REPORT}-rates"](tmp_path, ["rates.json"])
+    assert table.columns == ["model", "rate 0.01", "rate 0.02"]
+    assert table.rows == [["Llama-style", "2.250", "**2.125**"], ["MEGALODON", "**2.000**", "2.500"]]
 
 
 def test_scores_alone_are_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report, add_results, given_results, show, warn_of_smoke
@@ -13,9 +13,9 @@ from fairseq_mega.lab.runs.text_tables import Table, table_of
 BENCHMARK = "megalodon-figure1"
 MODELS = {"llama": "Llama-style", "megalodon": "MEGALODON", "megalodon_one_hop": "MEGALODON, one hop"}
 STYLES: Dict[str, Dict[str, Any]] = {  # that differ in grey, too
-    "llama": {"color": "#d95f02", "linestyle": "--"},
-    "megalodon": {"color": "#08306b", "linestyle": "-"},
-    "megalodon_one_hop": {"color": "#4a9c7d", "linestyle": ":"},
+    "llama": {"color": "#d95f02", "linestyle": "--", "marker": "s"},
+    "megalodon": {"color": "#08306b", "linestyle": "-", "marker": "o"},
+    "megalodon_one_hop": {"color": "#4a9c7d", "linestyle": ":", "marker": "^"},
 }
 BITS = "bits_per_token"
 MILLION = 1e6
@@ -46,6 +46,17 @@ def by_context(results: Sequence[Result]) -> Dict[Optional[int], List[float]]:
     return {context: found[context] for context in sorted(found, key=lambda context: context or float("inf"))}
 
 
+def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
+    """Seeds to the updates at which every model has a spike: the models read the same text there, which is its reason.
+
+    Of one model alone nothing is shared.
+    """
+    found: Dict[int, List[Set[int]]] = {}
+    for result in results:
+        found.setdefault(result["seed"], []).append(set(result["spikes"]))
+    return {seed: set.intersection(*spikes) if len(spikes) > 1 else set() for seed, spikes in found.items()}
+
+
 def spread(values: Sequence[float]) -> str:
     """Mean of the seeds, and the least and the greatest value of several."""
     mean = f"{statistics.fmean(values):.4f}"
@@ -53,10 +64,12 @@ def spread(values: Sequence[float]) -> str:
 
 
 def training_table(results: Sequence[Result]) -> Table:
-    """A row for each model: its losses at the end of training, over the seeds, and its spikes."""
+    """A row for each model: its losses at the end of training, over the seeds, and the spikes of each."""
     rows = []
+    shared = shared_spikes(trainings(results))
     for model, own in by_model(trainings(results)).items():
         settings = own[0]["settings"]
+        spikes = [len({*result["spikes"]} - shared[result["seed"]]) for result in own]
         ends = {key: spread([result["scores"][f"{key}_{BITS}"] for result in own]) for key in ("train", "valid")}
         rows.append(
             {
@@ -66,8 +79,7 @@ def training_table(results: Sequence[Result]) -> Table:
                 "bytes": f"{settings['tokens'] / MILLION:.1f} M",
                 "bits per byte, training": ends["train"],
                 "bits per byte, validation": ends["valid"],
-                "spikes": ", ".join(f"{result['scores']['spikes']:.0f}" for result in own),
-                "updates/s": f"{statistics.fmean(result['scores']['updates_per_second'] for result in own):.1f}",
+                "spikes of its own": ", ".join(map(str, spikes)),
             }
         )
     return table_of(rows)
@@ -119,16 +131,18 @@ def limits(lines: Sequence[Line]) -> Tuple[float, float]:
 
 def plot(results: Sequence[Result], output: Path) -> None:
     """Draw the losses over the bytes, and over the context, to an image file."""
-    trained = [banded(losses(own), model) for model, own in by_model(trainings(results)).items()]
+    trained = [banded(losses(own), model, marker="") for model, own in by_model(trainings(results)).items()]
     axes = {"xlabel": "million bytes", "ylabel": "training loss (bits per byte)", "ylim": limits(trained)}
     panels = [Panel(trained, axes, legend={})]
-    read = []
-    for model, own in by_model(results).items():
-        points = {float(context): values for context, values in by_context(own).items() if context is not None}
-        read += [banded(points, model, marker="o", markersize=4)] if points else []
-    if read:
+    scored = {model: by_context(own) for model, own in by_model(results).items()}
+    contexts = sorted({context for scores in scored.values() for context in scores if context is not None})
+    if contexts:
+        read = [
+            banded({contexts.index(at): bits for at, bits in scores.items() if at is not None}, model, markersize=5)
+            for model, scores in scored.items()
+        ]
         axes = {"xlabel": "context (bytes)", "ylabel": "test loss (bits per byte)"}
-        panels.append(Panel(read, axes, base=2))
+        panels.append(Panel(read, axes, ticks=[f"{context:,}" for context in contexts]))
     draw_panels(panels, output, (5 * len(panels), 4))
 
 

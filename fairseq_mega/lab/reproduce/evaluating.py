@@ -13,7 +13,7 @@ from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.runs.commands import PYTHON, Execute
 from fairseq_mega.lab.runs.files import count_lines
 from fairseq_mega.lab.runs.log_progress import Progress
-from fairseq_mega.lab.runs.loss_curve import averaged, count_spikes, read_losses
+from fairseq_mega.lab.runs.loss_curve import averaged, read_losses, spikes_of
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 from fairseq_mega.models.averaging import average, last_epoch_checkpoints
 from fairseq_mega.models.checkpoint_files import save
@@ -144,7 +144,6 @@ def write_curve(run: Run, command: str) -> None:
     scores = {
         "train_bits_per_token": curve[-1].loss,
         "valid_bits_per_token": found.validations[-1].loss,
-        "spikes": count_spikes(found.updates),
         "updates_per_second": found.updates_per_second,
     }
     settings = {
@@ -155,6 +154,7 @@ def write_curve(run: Run, command: str) -> None:
     }
     result = make_result(
         *(benchmark_of(run), run.name, scores, found.updates[-1].tokens, command, run.seed, settings),
+        spikes=spikes_of(found.updates),
         train_command=(run.folder / "train.command").read_text(encoding="utf-8").strip(),
         curve={
             name: dict(zip(("tokens", "bits_per_token"), map(list, zip(*points))))

@@ -69,19 +69,21 @@ def averaged(updates: Sequence[Update], window: int) -> List[Update]:
     return [Update(part[-1].tokens, statistics.fmean(update.loss for update in part)) for part in whole]
 
 
-def count_spikes(updates: Sequence[Update]) -> int:
-    """Number of spikes: losses far above those of the updates before, of which neighbours are one spike.
+def spikes_of(updates: Sequence[Update]) -> List[int]:
+    """Numbers of the updates, from 1, at which a spike begins: losses far above those of the updates before.
 
     A loss is far above when it exceeds the mean of the WINDOW losses before by DEVIATIONS of their standard deviations.
-    The losses of a spike do not count among those before.
+    The losses of a spike do not count among those before, and neighbours are one spike.
     """
     before: List[float] = []
-    spikes, within = 0, False
-    for update in updates:
+    found: List[int] = []
+    within = False
+    for number, update in enumerate(updates, 1):
         recent = before[-WINDOW:]
         high = len(recent) == WINDOW and update.loss > statistics.fmean(recent) + DEVIATIONS * statistics.stdev(recent)
-        spikes += high and not within
+        if high and not within:
+            found.append(number)
         within = high
         if not high:
             before.append(update.loss)
-    return spikes
+    return found

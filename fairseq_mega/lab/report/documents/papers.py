@@ -1,12 +1,15 @@
 """The papers' tables and the state of their recipes, from the results of a checkout."""
 
 from pathlib import Path
-from typing import Sequence
+from typing import Dict, List, Sequence
 
-from fairseq_mega.lab.report import megalodon_figure4
+from fairseq_mega.lab.report import megalodon_figure1, megalodon_figure4
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.recipe_states import benchmark_table, find_results, states
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.results import Result, read_result
+from fairseq_mega.lab.runs.text_tables import Table, table_of
+
+from .numbers import bold_best
 
 
 def benchmarks(folder: Path, words: Sequence[str]) -> Table:
@@ -21,5 +24,34 @@ def of_paper(folder: Path, words: Sequence[str], name: str) -> Table:
 
 def speed(folder: Path, words: Sequence[str]) -> Table:
     """MEGALODON's Figure 4 with the results in some folders."""
-    found = find_results([folder / word for word in words])
-    return megalodon_figure4.table([one for one in found if one["benchmark"] == megalodon_figure4.BENCHMARK])
+    return megalodon_figure4.table(of_benchmark(folder, words, megalodon_figure4.BENCHMARK))
+
+
+def trainings(folder: Path, words: Sequence[str]) -> Table:
+    """The trainings of MEGALODON's Figure 1 scaled down, with the results in some folders."""
+    return megalodon_figure1.training_table(of_benchmark(folder, words, megalodon_figure1.BENCHMARK))
+
+
+def contexts(folder: Path, words: Sequence[str]) -> Table:
+    """The scores over contexts of MEGALODON's Figure 1 scaled down, with the results in some folders."""
+    return megalodon_figure1.context_table(of_benchmark(folder, words, megalodon_figure1.BENCHMARK))
+
+
+def rates(folder: Path, words: Sequence[str]) -> Table:
+    """The losses of candidates for the rate of a model, MODEL RATE among the scores of a file; the least is bold."""
+    (name,) = words
+    losses: Dict[str, Dict[float, float]] = {}
+    for key, loss in read_result(folder / name)["scores"].items():
+        model, _, rate = key.partition(" ")
+        losses.setdefault(model, {})[float(rate)] = loss
+    rows = []
+    for model, title in megalodon_figure1.MODELS.items():
+        values = losses.get(model, {})
+        texts = bold_best([f"{loss:.3f}" for loss in values.values()], list(values.values()), min)
+        rows.append({"model": title, **dict(zip((f"rate {rate:g}" for rate in values), texts))})
+    return table_of([row for row in rows if len(row) > 1])
+
+
+def of_benchmark(folder: Path, words: Sequence[str], benchmark: str) -> List[Result]:
+    """Return the results of a benchmark in some folders."""
+    return [result for result in find_results([folder / word for word in words]) if result["benchmark"] == benchmark]

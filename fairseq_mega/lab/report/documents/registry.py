@@ -27,6 +27,9 @@ Builder = Callable[[Path, Sequence[str]], Table]
 TABLES: Dict[str, Builder] = {
     "benchmarks": papers.benchmarks,
     **{f"paper-{name}": partial(papers.of_paper, name=name) for name in PAPER_TABLES},
+    "megalodon-figure1": papers.trainings,
+    "megalodon-figure1-contexts": papers.contexts,
+    "megalodon-figure1-rates": papers.rates,
     "megalodon-figure4": papers.speed,
     "layer-lengths": layers.by_length,
     "layer-precisions": layers.by_precision,
