@@ -116,6 +116,8 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         raise ValueError(f"--arch {arch}: the published code has language models alone; nothing was written")
     if options.get("residual_hops", 2) != 2:
         raise ValueError("--residual-hops 1: the published code has no such layers; nothing was written")
+    if TABLES[0] not in model:
+        raise ValueError("--adaptive-input: the published code has one table of all symbols; nothing was written")
     refuse_resets(options)
     of_fairseq = not options.get("no_padding_logit")
     if not of_fairseq:

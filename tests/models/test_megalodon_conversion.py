@@ -169,6 +169,18 @@ def test_models_that_the_published_code_lacks_are_refused(
     assert not (tmp_path / "there").exists()
 
 
+@with_model
+def test_adaptive_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ours = convert_megalodon({"config": {"model": CONFIG}, "model": model(), "symbols": {}}, "official")
+    table = ours["model"].pop("decoder.embedding.tokens.weight")
+    ours["model"]["decoder.embedding.tokens.embeddings.0.0.weight"] = table
+    torch.save(ours, tmp_path / "ours.pt")
+    with pytest.raises(SystemExit):
+        command.main(["--input", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "there"), "--to", "official"])
+    assert "--adaptive-input: the published code has one table" in capsys.readouterr().err
+    assert not (tmp_path / "there").exists()
+
+
 @pytest.mark.parametrize("arch", ["megalodon_lra", "megalodon_image"])
 def test_classifiers_are_no_published_models(arch: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     model = tiny_images.build(arch) if arch == "megalodon_image" else tiny_classifier.build(arch)
