@@ -100,6 +100,17 @@ def test_diverse_groups_do_not_depend_on_the_batch(
     assert len(found[0]) == 20 and found[0] == found[1] == found[2]
 
 
+def test_draws_from_all_symbols_where_there_are_fewer(tiny_model: Any, device_flags: List[str]) -> None:
+    options = [tiny_model.data, "--path", tiny_model.checkpoint, *device_flags, "--gen-subset", "valid", "--beam", 1]
+    options += ["--max-len-b", 5, "--sampling", "--seed", 3, "--sampling-topk"]
+
+    def drawn(most: int) -> Any:
+        return helpers.hypotheses(helpers.run_fairseq("generate", [*options, most]))
+
+    symbols = len((tiny_model.data / "dict.en.txt").read_text().splitlines()) + 4  # with those of fairseq
+    assert drawn(symbols + 1000) == drawn(symbols) != drawn(2)
+
+
 def test_a_language_model_scores_along(with_language_model: Path, tiny_model: Any, device_flags: List[str]) -> None:
     """fairseq-interactive with --lm-path writes what fairseq-generate does, and with weight 0 what it does without."""
     common = [with_language_model, "--path", tiny_model.checkpoint, *QUICK, *device_flags]

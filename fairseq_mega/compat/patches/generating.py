@@ -32,6 +32,15 @@ def use_generation_options() -> None:
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
     wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
     wrap(search.DiverseBeamSearch, "step", _step_by_rows)
+    wrap(search.Sampling, "step", _draw_from_those_there_are)
+
+
+def _draw_from_those_there_are(
+    original: typing.Callable, self: typing.Any, step: int, lprobs: torch.Tensor, *rest: typing.Any
+) -> typing.Any:
+    """With --sampling-topk of more symbols than there are, draw from all of them."""
+    self.sampling_topk = min(self.sampling_topk, lprobs.size(-1))
+    return original(self, step, lprobs, *rest)
 
 
 def _load_align_dict(original: typing.Callable, replace_unk: typing.Optional[str]) -> typing.Any:
