@@ -11,7 +11,12 @@ from .numbers import mebibytes, milliseconds, ratio
 
 BASELINES = ("DxNxL", "explicit", "torch")  # of the benchmark: written out, as published
 COMPILED = ("blocks", "native", "scan", "fused")  # what is chosen on a CPU before what else is compiled
-TITLES = {"fft": "torch FFT", "torch_fft": "torch FFT", "DxNxL": "D x N x L, as published"}
+TITLES = {
+    "fft": "torch FFT",
+    "torch_fft": "torch FFT",
+    "fft_kernel": "our FFT",
+    "DxNxL": "D x N x L, as published",
+}
 Measured = Dict[Tuple[Any, ...], Dict[str, Dict[str, Any]]]
 
 
@@ -54,14 +59,16 @@ def by_length(folder: Path, words: Sequence[str]) -> Table:
 
 def by_shape(folder: Path, words: Sequence[str]) -> Table:
     """Time, speed beside the baseline and memory of each path, a row for each shape."""
-    found = measured(folder, words, "batch", "width", "n", "length")
+    found = measured(folder, words, "title", "batch", "width", "n", "length")
     names = list(dict.fromkeys(name for paths in found.values() for name in paths))
     names.sort(key=lambda name: (name in BASELINES, name not in COMPILED))
+    several = len({title for title, *_ in found}) > 1
     rows = []
-    for shape, paths in found.items():
+    for (title, *shape), paths in found.items():
         base = first(paths, BASELINES)
         cells = {TITLES.get(name, name): cost(paths[name], base) if name in paths else "" for name in names}
-        rows.append({"B, D, N, L": ", ".join(f"{size:,}" for size in shape), **cells})
+        sizes = ", ".join(f"{size:,}" for size in shape)
+        rows.append({"B, D, N, L": f"{title}: {sizes}" if several else sizes, **cells})
     return table_of(rows)
 
 
