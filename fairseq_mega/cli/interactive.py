@@ -4,7 +4,7 @@ import argparse
 import logging
 import time
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 from fairseq import checkpoint_utils, options, tasks, utils
@@ -13,13 +13,15 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_cli.interactive import main as answer_prompts
 
 from fairseq_mega.compat.patches.expressions import literal
-from fairseq_mega.models.context import check_name
+from fairseq_mega.models.context import Context, check_name
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.text_generator import TextGenerator
 
 from .usage import UsageError
 
 logger = logging.getLogger("fairseq_mega.cli.interactive")
+BLOCK = 1 << 16  # characters that are read at once
+PATIENCE = 10.0  # seconds from one line of the log to the next
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -82,18 +84,38 @@ def read(cfg: Any, file: Path, output: Path) -> None:
         OSError: if a file cannot be read or written.
         ValueError: for a file that is no text, or a model that is no language model of this package.
     """
-    with file.open(encoding="utf-8", newline="\n") as stream:
-        text = stream.read()
     generator = load(cfg)
     before: Optional[str] = getattr(cfg.task, "context", None)
-    begun = time.monotonic()
-    context = generator.read(
-        text if text.endswith("\n") else f"{text}\n", None if before is None else generator.load_context(before)
-    )
+    context = None if before is None else generator.load_context(before)
+    begun = told = time.monotonic()
+    for part in parts(file):
+        context = generator.read(part, context)
+        if time.monotonic() - told > PATIENCE:
+            told = time.monotonic()
+            logger.info(f"{tokens_of(context):,} tokens read")
+    assert context is not None
     generator.save_context(context, output)
-    seconds, state = time.monotonic() - begun, context.states[0]
-    tokens = 0 if state is None else state.step  # with the </s> before the text in place of its last token
-    logger.info(f"{tokens:,} tokens in {output} ({output.stat().st_size:,} bytes), read in {seconds:.1f} seconds")
+    seconds = time.monotonic() - begun
+    logger.info(
+        f"{tokens_of(context):,} tokens in {output} ({output.stat().st_size:,} bytes), read in {seconds:.1f} seconds"
+    )
+
+
+def parts(file: Path) -> Iterator[str]:
+    """Yield the text of a file in parts, with an end of its last line."""
+    last = ""
+    with file.open(encoding="utf-8", newline="\n") as stream:
+        for part in iter(lambda: stream.read(BLOCK), ""):
+            yield part
+            last = part[-1]
+    if last != "\n":
+        yield "\n"
+
+
+def tokens_of(context: Context) -> int:
+    """Number of tokens that were read."""
+    state = context.states[0]
+    return 0 if state is None else state.step  # with the </s> before the text in place of its last token
 
 
 def load(cfg: Any) -> TextGenerator:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mega.cli import console
+from fairseq_mega.cli import console, interactive
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.megalodon_lm import MegalodonLanguageModel
 from tests.support.helpers import captured_output, hypotheses, run_fairseq
@@ -96,6 +96,18 @@ def test_read_on(reading: Reading, tmp_path: Path) -> None:
             options += ["--context", tmp_path / "first.safetensors"]
         run_fairseq("interactive", reading.arguments(*options))
     assert reading._replace(context=tmp_path / "second.safetensors").answers() == reading.answers()
+
+
+def test_a_file_is_read_in_parts(reading: Reading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ends are anywhere, and the log shows how far it came."""
+    monkeypatch.setattr(interactive, "BLOCK", 7)
+    monkeypatch.setattr(interactive, "PATIENCE", -1.0)
+    (tmp_path / "text.txt").write_text(TEXT)
+    context = tmp_path / "text.safetensors"
+    options = ["--read", tmp_path / "text.txt", "--save-context", context]
+    output = run_fairseq("interactive", reading.arguments(*options))
+    assert output.count("tokens read\n") == -(-len(TEXT) // 7) + 1
+    assert reading._replace(context=context).answers() == reading.answers()
 
 
 def test_lines_of_a_split_go_on_from_it(reading: Reading) -> None:
