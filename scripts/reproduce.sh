@@ -49,6 +49,6 @@ reproduce_help() {
   --smoke           toy models, a few updates, a little made-up data, on the CPU
   --help            this text; fairseq-mega-reproduce --help lists every option
 
-Options after -- are added to fairseq-train. The same command given again goes on where it was stopped.
+Options after -- are added to fairseq-train; for those that a recipe sets there is --set. The same command given again goes on where it was stopped.
 HELP
 }

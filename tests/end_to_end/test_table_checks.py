@@ -73,7 +73,14 @@ def test_other_settings_are_another_folder(refused: Any, trained: List[List[str]
     data = lra_data.write_images(tmp_path / "image", pixels=1024)
     start = ["mega/table2/image/mega", "--data", data, "--seeds", 1]
     folders = []
-    for more in ([], ["--workers", 2], ["--per-step", 25], ["--max-update", 900], ["--bf16"], ["--", "--lr", 0.1]):
+    for more in (
+        [],
+        ["--workers", 2],
+        ["--per-step", 25],
+        ["--max-update", 900],
+        ["--bf16"],
+        ["--", "--sentence-avg"],
+    ):
         refused(*start, *more)
         folders.append(trained[-1][trained[-1].index("--save-dir") + 1])
     label = data / "label" / "train.label"
@@ -102,7 +109,7 @@ def test_table5_takes_the_data_from_where_they_are_made(trained: List[List[str]]
     for name in ("wikitext103", "enwik8"):
         made = ["--smoke", "--workers", "1", "--out", str(tmp_path / "made"), "--data-dir", str(checkout / "outputs")]
         assert main([f"mega/table5/{name}", *made]) == 1
-    bands = ["--", "--adaptive-input-cutoff", "5,10", "--adaptive-softmax-cutoff", "5,10"]  # in so few words
+    bands = ["--set", "model.adaptive_softmax_cutoff=5,10", "--", "--adaptive-input-cutoff", "5,10"]  # in so few words
     for name, data, more in (("wikitext103", "wikitext-103", bands), ("enwik8", "enwik8", [])):
         assert main([f"mega/table5/{name}", "--root", str(checkout), "--gpus", "0", "--out", str(tmp_path), *more]) == 1
         assert f"{checkout}/outputs/{data}/data-bin" in trained[-1]

@@ -62,7 +62,7 @@ def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[
     reproduce(out, "mega/table2/text/mega", "--seeds", "7")
     first = capsys.readouterr()
     assert "begins" not in first.err
-    for more in (["--max-update", "3"], ["--", "--lr", "0.1"]):
+    for more in (["--max-update", "3"], ["--set", "optimization.lr=0.1"], ["--", "--sentence-avg"]):
         words = ["mega/table2/text/mega", "--seeds", "7", "--smoke", "--workers", "1", "--out", str(out)]
         assert main([*words, *more]) == 0
         printed = capsys.readouterr()

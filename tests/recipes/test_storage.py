@@ -83,7 +83,7 @@ def test_the_command_looks_before_it_trains(
         (28, [], "--adaptive-input-cutoff 2000,10000: the dictionary has only 32 symbols"),
         (9000, [], "the dictionary has only 9004 symbols"),
         (9997, [], None),
-        (9000, ["--", "--adaptive-input-cutoff", "9,99", "--adaptive-softmax-cutoff", "9,99"], None),
+        (9000, ["--set", "model.adaptive_input_cutoff=9,99", "--set", "model.adaptive_softmax_cutoff=9,99"], None),
     ],
 )
 def test_the_command_looks_at_the_dictionary_before_it_trains(

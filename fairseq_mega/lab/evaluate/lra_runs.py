@@ -37,7 +37,8 @@ EMA_DIM = 16
 REMEDY = (
     "Whether a run leaves chance can depend on the seed (google-research/long-range-arena#37): give further --seeds. "
     "If several stay there, lower the peak rate or lengthen the warm-up (state-spaces/s4#82), for instance with "
-    "-- --lr 0.004 --warmup-updates 50000 and another --out. Pathfinder and Path-X may need tens of epochs to leave it."
+    "--set optimization.lr=0.002 --set lr_scheduler.warmup_updates=50000. Pathfinder and Path-X may need tens of "
+    "epochs to leave it."
 )
 
 

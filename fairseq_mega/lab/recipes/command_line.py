@@ -33,7 +33,7 @@ def arguments(config: Config, preset: str, groups: Sequence[str] = GROUPS) -> Li
 
 def flag(option: str, value: Any) -> List[str]:
     """An option with its value as words of a command line; nothing for what is off or not set."""
-    name = "--" + option.replace("_", "-")
+    name = flag_of(option)
     if value is None or value is False:
         return []
     if value is True:
@@ -41,6 +41,11 @@ def flag(option: str, value: Any) -> List[str]:
     if option in PAIRS:
         return [name, *map(str, value)]
     return [name, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+
+
+def flag_of(option: str) -> str:
+    """The name of an option on a command line."""
+    return "--" + option.replace("_", "-")
 
 
 def without_user_dir(words: Sequence[str]) -> List[str]:

@@ -3,7 +3,8 @@
 A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all of a table's (table2, figure4 of MEGA,
 megalodon/table5). A name without a paper is MEGA's where both papers have such a table. All that is
 needed is checked first. The same command given again goes on where it was stopped: a finished stage is skipped, and a
-result is never taken for that of other settings, other data or another seed. Arguments after -- go to fairseq-train.
+result is never taken for that of other settings, other data or another seed. Arguments after -- go to
+fairseq-train; for those that a recipe sets there is --set.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import re
 import shlex
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Dict, List, NoReturn, Optional, Sequence
 
 from fairseq_mega.cli.commands import failure
@@ -18,8 +20,10 @@ from fairseq_mega.cli.usage import UNKNOWN, Parser
 from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError, as_yaml
 from fairseq_mega.lab.reproduce import cells, launchers, listing, options, runner
+from fairseq_mega.lab.reproduce.behind import check_extra
 from fairseq_mega.lab.reproduce.processed_archives import fetch_processed
 from fairseq_mega.lab.reproduce.revising import check_by_fairseq
+from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.storage import check_disk
 from fairseq_mega.lab.reproduce.tables import print_tables, score_checkpoint
 from fairseq_mega.lab.reproduce.weights import find_weights
@@ -79,6 +83,8 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
         raise RecipeError("no GPU is visible: give --gpus 0 for the CPU nevertheless, or --smoke to see that it works")
     if given.settings:
         check_by_fairseq([recipe for recipe in recipes if wishes.settings_of(recipe)])
+    for recipe in recipes if extra else ():
+        check_extra(recipe, plan(recipe, 1, Path(), "", wishes).train_arguments(), extra)
     fetch_processed(recipes, wishes)
     if given.checkpoint is not None:
         wishes = replace(wishes, weights=find_weights(recipes, given.checkpoint, wishes))

@@ -194,7 +194,7 @@ def check_bands(runs: Sequence[Run]) -> None:
         file = run.data / "dict.txt"
         for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
             option, ends = f"--{name.replace('_', '-')}", run.config.get("model", {}).get(name)
-            if ends is None or option in run.extra or not file.is_file():
+            if ends is None or not file.is_file():
                 continue
             if file not in sizes:
                 sizes[file] = len(Dictionary.load(str(file)))

@@ -6,6 +6,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.recipes.recipe import Recipe
 
+from .behind import changing
 from .revising import EVALUATE, Setting
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -106,6 +107,6 @@ class Wishes:
             "precision": "fp32" if self.used_precision == "tf32" else self.used_precision,
             "overrides": {setting.key: setting.text for setting in own if setting.group != EVALUATE},
             "evaluation": {setting.option: setting.text for setting in own if setting.group == EVALUATE},
-            "extra": list(self.extra),
+            "extra": changing(self.extra),
             "smoke": self.smoke,
         }

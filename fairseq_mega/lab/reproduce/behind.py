@@ -1,0 +1,105 @@
+"""Options behind ``--``, which go to fairseq-train: those that recipes set are refused, of others results tell."""
+
+import argparse
+import re
+import shlex
+from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence
+
+from fairseq_mega.compat.features import precision
+from fairseq_mega.lab.recipes.command_line import flag_of, without_user_dir
+from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
+
+from .revising import OF_RUNS
+
+TRAINING = ("model", "task", "criterion", "optimizer", "optimization", "lr_scheduler")  # groups that --set is for
+OTHER_REMEDIES = {
+    **OF_RUNS,
+    **{f"common.{name}": f"--precision {kind}" for kind, names in precision.SETS.items() for name in names},
+    "optimization.max_update": "--max-update N",
+}
+OF_RUNNING = re.compile(  # options that change no number but those of time and memory
+    "--("
+    "num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
+    "validate-.*|log-.*|tensorboard-logdir|wandb-project|azureml-logging|aim-.*|no-progress-bar|profile|"
+    "save-interval.*|keep-.*|no-save.*|no-epoch-checkpoints|no-last-checkpoints|write-checkpoints-asynchronously|"
+    "empty-cache-freq|checkpoint-activations|offload-activations|distributed-.*|ddp-.*|bucket-cap-mb"
+    ")"
+)
+NUMBER = re.compile(r"-\.?\d")
+
+
+class Given(NamedTuple):
+    """An option as it is written, and its values."""
+
+    option: str
+    values: List[str]
+
+    @property
+    def words(self) -> List[str]:
+        """The option and its values."""
+        return [self.option, *self.values]
+
+
+def split(words: Sequence[str]) -> List[Given]:
+    """Group words of a command line by their options."""
+    found: List[Given] = []
+    for word in words:
+        if word.startswith("-") and not NUMBER.match(word):
+            option, equals, value = word.partition("=")
+            found.append(Given(option, [value] if equals else []))
+        elif found:
+            found[-1].values.append(word)
+        else:
+            found.append(Given(word, []))
+    return found
+
+
+def changing(words: Sequence[str]) -> List[str]:
+    """Return the words of those options that a number may depend on."""
+    return [word for given in split(words) if not OF_RUNNING.fullmatch(given.option) for word in given.words]
+
+
+def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> None:
+    """Refuse options behind ``--`` that fairseq-train lacks, and those that stand in a recipe or for an option of ours.
+
+    Args:
+        line: arguments of fairseq-train for a run of the recipe, with ``extra``.
+
+    Raises:
+        RecipeError: naming the option and what to give in its place.
+    """
+    from fairseq import options  # which takes seconds
+
+    import fairseq_mega  # noqa: F401
+
+    parser = options.get_training_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise RecipeError(f"{recipe.name} with {shlex.join(extra)} behind --: {message}")
+
+    parser.error = refuse
+    options.parse_args_and_arch(parser, without_user_dir(line))
+    refused = refused_options(recipe, parser)
+    for given in split(extra):
+        key = refused.get(parser._option_string_actions.get(given.option))
+        if key is not None:
+            remedy = OTHER_REMEDIES.get(key) or shlex.join(["--set", f"{key}={text_of(given, recipe, key)}"])
+            raise RecipeError(
+                f"{' '.join(given.words)} behind --: results would name the {key} of {recipe.name}, not this one: give "
+                f"{remedy} in front of -- instead"
+            )
+
+
+def refused_options(recipe: Recipe, parser: argparse.ArgumentParser) -> Dict[Any, str]:
+    """Return the parser's options that are refused behind ``--``, with their group and name in a recipe."""
+    set_here = [f"{group}.{option}" for group in TRAINING for option in recipe.config[group] if option != "_name"]
+    actions = {key: flag_of(key.partition(".")[2]) for key in [*set_here, *OTHER_REMEDIES]}
+    known = parser._option_string_actions
+    return {known[name]: key for key, name in actions.items() if name in known}
+
+
+def text_of(given: Given, recipe: Recipe, key: str) -> str:
+    """Return the values of an option as ``--set`` reads them."""
+    group, _, option = key.partition(".")
+    text = ", ".join(given.values) or "true"
+    return f"[{text}]" if isinstance(recipe.config[group][option], list) and "," in text else text
