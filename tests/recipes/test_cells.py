@@ -9,6 +9,7 @@ from typing import List, Optional
 import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.reproduce.cells import cell, write_cells
 from fairseq_mega.lab.reproduce.evaluating import results_of
 from fairseq_mega.lab.reproduce.recording import data_of
@@ -81,6 +82,9 @@ def test_the_table_has_the_cells_of_these_conditions(tmp_path: Path, capsys: pyt
     assert "| MEGA | 7 | 41.50 ± 0.71 (0.002) |" in printed and "the seeds 1, 2" in printed
     assert print_report(runs(wishes), options, replace(wishes, max_update=3)) == 1
     assert "run fairseq-mega-reproduce miniature" in capsys.readouterr().err
+    write_cells(runs(wishes), replace(wishes, max_update=3), "command")  # beside the first
+    assert report(["miniature", str(path.parent)]) == 1
+    assert "are of one cell, with different settings" in capsys.readouterr().err
 
 
 def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Other values of recipes: where they stand, which results they tell apart, and that a tiny form keeps them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -8,7 +9,7 @@ import pytest
 from fairseq_mega.lab.recipes.catalogue import catalogue, find
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.evaluating import generated, results_of
-from fairseq_mega.lab.reproduce.recording import about
+from fairseq_mega.lab.reproduce.recording import about, table_folder
 from fairseq_mega.lab.reproduce.revising import (
     at_each_rate,
     check_by_fairseq,
@@ -19,6 +20,7 @@ from fairseq_mega.lab.reproduce.revising import (
 )
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.wishes import Wishes
+from fairseq_mega.lab.runs.results import make_result, write_result
 
 TEXT, FIGURE6 = "mega/table2/text/mega", "mega/figure6/wikitext103/mega"
 TRANSLATION = "mega/table7/en-de/transformer"
@@ -75,6 +77,19 @@ def test_a_setting_of_other_recipes_changes_no_conditions(tmp_path: Path) -> Non
     assert wishes.conditions(transformer)["overrides"] == {"optimization.lr": "0.1"}
     found = revise_all([mega, transformer], wishes.settings)
     assert [recipe.config["optimization"]["lr"] for recipe in found] == [[0.004], [0.1]]
+
+
+def test_a_table_mixes_no_settings_of_one_cell(tmp_path: Path) -> None:
+    """A setting of one recipe parts it from another recipe of the same cell, which Table 3 has."""
+    plain, settings = Wishes(tmp_path), (parse_setting("mega:optimization.lr=0.1"),)
+    changed, twin = replace(plain, settings=settings), run_of("mega/table3/text/softmax", tmp_path)
+    own = run_of(TEXT, tmp_path, "mega:optimization.lr=0.1")
+    assert own.recipe.cell == twin.recipe.cell
+    for run, wishes in ((twin, plain), (own, changed)):
+        result = make_result("lra", run.name, {"test_accuracy": 1.0}, 1, "command", 1, about(run, wishes))
+        write_result(tmp_path / "results" / f"{run.recipe.report}.{run.name}.json", result)
+    assert [path.stem for path in table_folder([own], changed).iterdir()] == [own.name]
+    assert [path.stem for path in table_folder([twin], plain).iterdir()] == [twin.name]
 
 
 def test_other_evaluations_are_kept_apart(tmp_path: Path) -> None:

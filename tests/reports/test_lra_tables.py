@@ -187,6 +187,24 @@ def test_table2(tmp_path: Path, capsys: Any) -> None:
     assert run.split()[5:] == ["1", "50", "100", "33.00", "2", "12.5", "3.25", "1,000", "on", "1", "x", "H200"]
 
 
+@pytest.mark.parametrize("report", [["table2"], ["table1"], ["figure4", "--output", "x.png"]])
+def test_a_cell_is_of_one_kind_of_settings(report: List[str], tmp_path: Path, capsys: Any) -> None:
+    """Results of other settings are no further seeds; earlier versions' results, without conditions, go with any."""
+    store(tmp_path, "text", 60.0, 1, conditions="0", precision="fp32")
+    store(tmp_path, "text", 61.0, 2, conditions="0", precision="fp32")
+    store(tmp_path, "text", 62.0, 3)
+    store(tmp_path, "text", 62.0, 1, conditions="1", chunk=128)  # another cell
+    name, *options = report
+    words = [name, str(tmp_path), *(str(tmp_path / word) if word == "x.png" else word for word in options)]
+    assert command.main(words) == 0
+    capsys.readouterr()
+    store(tmp_path, "text", 10.0, 4, conditions="2", precision="bf16", set={"optimization.lr": "0.1"})
+    assert command.main(words) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert all(path.name in said for path in tmp_path.glob("text.*.4.json")) and said.count(".json") == 2
+    assert "optimization.lr" in said and "bf16" in said and "OUT/tables" in said
+
+
 def test_a_partial_run_at_chance_is_no_failure_yet(tmp_path: Path, capsys: Any) -> None:
     store(tmp_path, "pathfinder", 50.0, updates=10)
     text = "\n".join(printed(capsys, 2, tmp_path))

@@ -32,6 +32,8 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
     store(tmp_path / "runs" / "run" / "results" / "a.json", 1, 90.0)
     store(tmp_path / "results" / "smoke.json", 4, 10.0, benchmark="lra-smoke")
     store(tmp_path / "results" / "other.json", 4, 10.0, recipe="of somebody else")
+    store(tmp_path / "results" / "set.json", 4, 10.0, set={"optimization.lr": "0.1"})
+    store(tmp_path / "results" / "extra.json", 4, 10.0, extra="--sentence-avg")
     failure = {"recipe": NAME, "seed": 5, "error": "fire", "smoke": False}
     for number, smoke in enumerate((False, True)):
         path = tmp_path / "runs" / f"run{number}" / FAILED

@@ -1,7 +1,7 @@
 """The row of Table 7 printed from result files."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 from fairseq_mega.lab.report import command
 from fairseq_mega.lab.report.table7 import TABLE7
@@ -10,8 +10,10 @@ from fairseq_mega.lab.runs import results
 (BENCHMARK,) = TABLE7.benchmarks
 
 
-def store(folder: Path, direction: str, seed: int, tokenized: float, sacre: float, benchmark: str = BENCHMARK) -> None:
-    settings = {"direction": direction, "attention": "softmax", "checkpoint": "average"}
+def store(
+    folder: Path, direction: str, seed: int, tokenized: float, sacre: float, benchmark: str = BENCHMARK, **more: Any
+) -> None:
+    settings: Dict[str, Any] = {"direction": direction, "attention": "softmax", "checkpoint": "average", **more}
     scores = {"tokenized_bleu": tokenized, "sacrebleu": sacre}
     result = results.make_result(benchmark, "MEGA", scores, 3003, "command", seed=seed, settings=settings)
     results.write_result(folder / f"{benchmark}.{direction}.{seed}.json", result)
@@ -31,6 +33,15 @@ def test_the_measured_row_stands_under_the_papers(tmp_path: Path, capsys: Any) -
     assert row.split()[3:] == ["29.50", "±0.71", "(2)", "28.25", "±0.35", "(2)", "32.50", "32.25"]
     assert lines[paper + 2].startswith("MEGA laplace, paper")
     assert "seeds 1, 11; 3003 sentences" in lines[-1]
+
+
+def test_seeds_of_other_settings_are_refused(tmp_path: Path, capsys: Any) -> None:
+    store(tmp_path, "en-de", 1, 29.0, 28.0, conditions="0", max_update=500000)
+    store(tmp_path, "de-en", 1, 29.0, 28.0, conditions="1", max_update=500)
+    assert command.main(["table7", str(tmp_path)]) == 0
+    store(tmp_path, "en-de", 2, 29.0, 28.0, conditions="1", max_update=500)
+    assert command.main(["table7", str(tmp_path)]) == 1
+    assert "max_update: 500000 and 500" in capsys.readouterr().err
 
 
 def test_no_results_are_an_error(tmp_path: Path, capsys: Any) -> None:

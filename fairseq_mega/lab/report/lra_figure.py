@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Callable, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, Result
+from fairseq_mega.lab.report.alike import read_alike
 from fairseq_mega.lab.report.lra_cells import notes, run_lines
-from fairseq_mega.lab.runs.report import Report, add_results, given_results, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_results, warn_of_smoke
+from fairseq_mega.lab.runs.results import is_trained_here
 
 Draw = Callable[[Sequence[Result], int, Path], Tuple[List[str], List[Result]]]
 
@@ -26,7 +28,8 @@ def figure_report(description: str, draw: Draw, chunk_help: str) -> Report:
         parser.add_argument("--output", type=Path, required=True, help="image to write")
 
     def run(options: argparse.Namespace) -> None:
-        lines, used = draw(given_results(options, BENCHMARK), options.chunk, options.output)
+        results = list(filter(is_trained_here, read_alike(options, BENCHMARK)))
+        lines, used = draw(results, options.chunk, options.output)
         print("\n".join([*lines, *run_lines(used), *notes(used), f"plot: {options.output}"]))
         warn_of_smoke(options.smoke)
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
+from fairseq_mega.lab.report.alike import check_alike
 from fairseq_mega.lab.runs.report import Report, add_results, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import Result, ResultError, read_results
+from fairseq_mega.lab.runs.results import Result, ResultError, read_files
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 MODELS = {
@@ -53,12 +54,14 @@ def results_in(folder: Path) -> List[Result]:
 
     Raises:
         FileNotFoundError: if there is no such folder.
-        ResultError: if it has none, or one is damaged.
+        ResultError: if it has none, one is damaged, or two are of one cell with different settings.
     """
-    results = [result for result in read_results(folder, "cell") if result["settings"]["report"] == "miniature"]
-    if not results:
+    files = read_files(folder, "cell")
+    files = {path: result for path, result in files.items() if result["settings"]["report"] == "miniature"}
+    if not files:
         raise ResultError(f"no cell of the miniature in {folder}: run fairseq-mega-reproduce miniature")
-    return results
+    check_alike(files)
+    return list(files.values())
 
 
 def notes(results: Sequence[Result]) -> List[str]:

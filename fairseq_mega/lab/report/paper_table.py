@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.recipes.published import row_title
+from fairseq_mega.lab.report.alike import read_alike
 from fairseq_mega.lab.runs.report import Report, add_results, all_results, benchmark_read, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table
@@ -64,6 +65,7 @@ class PaperTable:
         measured: makes the rows under a trained one, from the results and what ``trained`` has for it.
         values_from: rows to the paper that the values are of, where it is another one.
         notes: lines below the table.
+        averaged: whether its cells are means over seeds; a table of language models has a row for each result.
         speed: columns that a benchmark fills, whose result file the option --speed names.
         add_options: adds the options of its report.
         run: prints it.
@@ -78,13 +80,19 @@ class PaperTable:
     measured: Callable[..., Rows]
     values_from: Mapping[str, str] = field(default_factory=dict)
     notes: Tuple[str, ...] = ()
+    averaged: bool = True
     speed: Optional[SpeedColumns] = None
     add_options: Callable[[argparse.ArgumentParser], None] = add_results
     run: "Callable[[PaperTable, argparse.Namespace], None]" = print_table
 
     def read(self, options: argparse.Namespace) -> List[Result]:
-        """Read the results that the options ask for."""
-        return [result for name in self.benchmarks for result in all_results(options, name)]
+        """Read the results that the options ask for.
+
+        Raises:
+            ResultError: if a cell would be a mean over results of different settings.
+        """
+        read = read_alike if self.averaged else all_results
+        return [result for name in self.benchmarks for result in read(options, name)]
 
     def require(self, results: Sequence[Result], options: argparse.Namespace, script: str, models: str = "") -> None:
         """Raise a ResultError where there is no result of some models, naming the script that makes them."""

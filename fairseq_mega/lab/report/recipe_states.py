@@ -13,7 +13,7 @@ from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
-from fairseq_mega.lab.runs.results import GIVEN, Result, is_trained_here, read_result
+from fairseq_mega.lab.runs.results import EXTRA, GIVEN, Result, is_trained_here, read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
@@ -47,7 +47,7 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
             result = read_result(path)
             settings = result["settings"]
             made_up = result["benchmark"].endswith("-smoke") or settings.get("data") == "made up"
-            if settings.get("recipe") in catalogue() and not made_up and "set" not in settings:
+            if settings.get("recipe") in catalogue() and not made_up and not {"set", EXTRA} & settings.keys():
                 for one in of_each_seed(result):
                     name = json.dumps([one["settings"]["recipe"], one["seed"], one["scores"]], sort_keys=True)
                     found.setdefault(name, one)

@@ -1,14 +1,17 @@
 """Result files of all runs in one folder, and those of them that belong to a table or figure."""
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.report.alike import CONDITIONS, cell_of
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.results import GIVEN, read_result, write_result
+from fairseq_mega.lab.runs.results import EXTRA, GIVEN, read_result, write_result
 
+from .behind import changing
 from .evaluating import results_of
 from .released import is_generated
 from .runs import Run
@@ -36,15 +39,17 @@ def record(run: Run, wishes: Wishes) -> List[Path]:
 def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
     """Settings for a result file: where the number comes from, and what it may be compared with."""
     other, weights = wishes.settings_of(run.recipe), wishes.weights.get(run.recipe.name)
+    extra = changing(wishes.extra)
     return {
         "recipe": run.recipe.name,
         "run": run.name,
         "precision": wishes.used_precision,
         "data": data_of(run, wishes),
         "lr": run.config["optimization"]["lr"][0],
-        "conditions": digest(wishes.conditions(run.recipe)),
+        CONDITIONS: digest(wishes.conditions(run.recipe)),
         **run.recipe.cell,
         **({"set": other} if other else {}),
+        **({EXTRA: shlex.join(extra)} if extra else {}),
         **({GIVEN: weights.told()} if weights is not None else {}),
     }
 
@@ -74,12 +79,14 @@ def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
     """A folder of the results for the report of some runs, made anew: theirs, and others that belong to them.
 
     Others are of recipes of the same paper that are scored alike, and were measured under the same conditions.
+    Where settings of the command change only some of the recipes of a cell of the table, the cell is of the runs' own.
     """
     recipe = runs[0].recipe
     folder = wishes.out / "tables" / "-".join([recipe.report, digest([wishes.conditions(recipe), wishes.settings])])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     known = {**catalogue(), **{run.recipe.name: run.recipe for run in runs}}
+    of_cell = {cell_of(run.recipe.cell): digest(wishes.conditions(run.recipe)) for run in runs}
     seen = set()
     of_cells = recipe.rates and recipe.evaluate["kind"] == "classifier"
     for path in sorted([*cells_folder(wishes).glob("*.json"), *results_folder(wishes).glob("*.json")]):
@@ -90,7 +97,8 @@ def table_folder(runs: Sequence[Run], wishes: Wishes) -> Path:
         name = path.name.split(".", 1)[1]
         if own is None or name in seen or not belongs(own, recipe):
             continue
-        if settings.get("conditions") == digest(wishes.conditions(own)):
+        conditions = digest(wishes.conditions(own))
+        if settings.get(CONDITIONS) == conditions == of_cell.setdefault(cell_of(own.cell), conditions):
             seen.add(name)
             shutil.copyfile(path, folder / name)
     return folder

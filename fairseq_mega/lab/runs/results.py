@@ -27,6 +27,7 @@ REQUIRED_FIELDS = {
     "date": str,
 }
 
+EXTRA = "extra"  # setting of the results of options that were added to fairseq-train
 GIVEN = "weights"  # setting of the results of weights that were trained elsewhere
 PathLike = Union[str, Path]
 Result = Dict[str, Any]  # what a file holds
@@ -128,8 +129,13 @@ def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:
 
     Raises ``FileNotFoundError`` when the folder is missing and :class:`ResultError` for a damaged file.
     """
+    return list(read_files(folder, benchmark).values())
+
+
+def read_files(folder: PathLike, benchmark: str) -> Dict[Path, Result]:
+    """Return the files that :func:`read_results` reads with their results, and raise what it raises."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"the results folder {folder} does not exist; run the table's script first")
-    results = (read_result(path) for path in sorted(folder.glob("*.json")))
-    return [result for result in results if result["benchmark"] == benchmark]
+    results = {path: read_result(path) for path in sorted(folder.glob("*.json"))}
+    return {path: result for path, result in results.items() if result["benchmark"] == benchmark}

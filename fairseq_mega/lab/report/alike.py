@@ -1,0 +1,59 @@
+"""Results of a table whose cells are means over seeds: those of a cell are measured under the same conditions."""
+
+import argparse
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
+
+from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.runs.report import benchmark_read
+from fairseq_mega.lab.runs.results import EXTRA, Result, ResultError, is_trained_here, read_files
+
+CONDITIONS = "conditions"  # setting of the results of fairseq-mega-reproduce; earlier versions had none
+MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # that rows are told apart by
+DIFFERING = ("set", EXTRA, "precision", "updates", "max_update", "data")  # that conditions depend on
+
+
+@lru_cache(maxsize=None)
+def names_of_cells() -> FrozenSet[str]:
+    """The settings that tell the cells of tables apart."""
+    return frozenset([*MORE, *(name for recipe in catalogue().values() for name in recipe.cell)])
+
+
+def cell_of(settings: Mapping[str, Any]) -> Tuple[Tuple[str, str], ...]:
+    """Name the cell of a result by its settings."""
+    return tuple(sorted((name, str(settings[name])) for name in names_of_cells() & settings.keys()))
+
+
+def check_alike(files: Mapping[Path, Result]) -> None:
+    """Raise a ResultError that names two results of one cell that were trained under different conditions."""
+    first: Dict[Any, Path] = {}
+    for path, result in files.items():
+        settings = result["settings"]
+        if CONDITIONS not in settings or not is_trained_here(result):
+            continue
+        other = first.setdefault((result["benchmark"], cell_of(settings)), path)
+        if files[other]["settings"][CONDITIONS] != settings[CONDITIONS]:
+            raise ResultError(
+                f"{other} and {path.name} are of one cell, with different settings "
+                f"({difference(files[other]['settings'], settings)}): give a folder of those in OUT/tables, where "
+                "fairseq-mega-reproduce keeps them apart"
+            )
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What differs between the conditions of two results."""
+    pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in DIFFERING}
+    told = [f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second]
+    return "; ".join(told) or "--keep-schedule or --max-update"
+
+
+def read_alike(options: argparse.Namespace, benchmark: str) -> List[Result]:
+    """Read the results that the options of a report ask for.
+
+    Raises:
+        ResultError: if those of a cell were trained under different conditions.
+    """
+    files = read_files(options.results, benchmark_read(options, benchmark))
+    check_alike(files)
+    return list(files.values())
