@@ -1,5 +1,6 @@
 """A work folder: stages, settings, and commands that fail or are interrupted."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -67,7 +68,27 @@ def test_an_interrupt_ends_what_the_command_has_started(tmp_path: Path, monkeypa
     program = f"sleep 600 & echo $! >'{number}'; wait"
     with pytest.raises(KeyboardInterrupt):
         commands.run_command(["sh", "-c", program], tmp_path / "log", own_group=True)
-    state = Path(f"/proc/{int(number.read_text())}/stat")
+    wait_for_the_end_of(int(number.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with the one that started it")
+def test_a_command_ends_with_a_runner_that_is_killed(tmp_path: Path) -> None:
+    """A training that went on without a reader of its log would be taken for one that never validated."""
+    number = tmp_path / "number"
+    program = (
+        "import sys; from pathlib import Path; from fairseq_mega.lab.runs.commands import run_command; "
+        "run_command(['sh', '-c', f'echo $$ > {sys.argv[1]}; sleep 600; true'], Path(sys.argv[1] + '.log'))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(number)], env=commands.environment({})) as runner:
+        while not number.exists() or not number.read_text().endswith("\n"):
+            assert runner.poll() is None
+            time.sleep(0.01)
+        runner.kill()
+    wait_for_the_end_of(int(number.read_text()))
+
+
+def wait_for_the_end_of(process: int) -> None:
+    state = Path(f"/proc/{process}/stat")
     begun = time.monotonic()
     while state.exists() and state.read_text().split()[2] != "Z":  # its end takes a moment
         assert time.monotonic() - begun < 60

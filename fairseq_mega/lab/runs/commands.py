@@ -1,10 +1,12 @@
 """Running commands: their output in a log, a line of progress now and then, an end with the one who starts them."""
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Protocol, Sequence, TextIO, cast
 
@@ -77,7 +79,7 @@ def run_command(
     output: Optional[Path] = None,
     own_group: bool = False,
 ) -> None:
-    """Run a command, which reads nothing, and add its output to a log.
+    """Run a command, which reads nothing, and add its output to a log. On Linux it ends where this process is killed.
 
     Args:
         words: of the command line.
@@ -104,6 +106,7 @@ def run_command(
             encoding="utf-8",
             errors="replace",
             start_new_session=own_group,
+            preexec_fn=partial(_end_with, os.getpid()) if sys.platform == "linux" else None,
         )
         try:
             copy_with_progress(cast(TextIO, process.stdout), file, progress or Progress(), EVERY, sys.stderr)
@@ -120,6 +123,14 @@ def run_command(
         raise CommandError(words, status, log)
     if output is not None:
         target.replace(output)
+
+
+def _end_with(starter: int) -> None:
+    """Let this process end where the one that started it is killed, and reads its output no more; on Linux."""
+    set_signal_of_parents_death = 1  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(set_signal_of_parents_death, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != starter:  # it was killed before
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def module(name: str, *arguments: object) -> List[object]:
