@@ -32,6 +32,7 @@ PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*/[A-Z]+|\.\.\.")  # a word that the re
 
 ELSEWHERE: Dict[str, Union[RunBy, Read]] = {  # by the beginning of a command, of which the longest counts
     "bash scripts/setup.sh": INSTALLS,
+    "pip install": INSTALLS,
     "bash scripts/test_lowest.sh": INSTALLS,
     "bash scripts/test.sh": RunBy("end_to_end/test_checkout.py::test_tests_pass_in_a_clone"),
     "bash scripts/gpu_check.sh": RunBy("test_gpu_check.py::test_every_stage_works"),
