@@ -109,7 +109,9 @@ def test_table5_takes_the_data_from_where_they_are_made(trained: List[List[str]]
     for name in ("wikitext103", "enwik8"):
         made = ["--smoke", "--workers", "1", "--out", str(tmp_path / "made"), "--data-dir", str(checkout / "outputs")]
         assert main([f"mega/table5/{name}", *made]) == 1
-    bands = ["--set", "model.adaptive_softmax_cutoff=5,10", "--", "--adaptive-input-cutoff", "5,10"]  # in so few words
+    bands = [
+        word for kind in ("softmax", "input") for word in ("--set", f"model.adaptive_{kind}_cutoff=5,10")
+    ]  # few words
     for name, data, more in (("wikitext103", "wikitext-103", bands), ("enwik8", "enwik8", [])):
         assert main([f"mega/table5/{name}", "--root", str(checkout), "--gpus", "0", "--out", str(tmp_path), *more]) == 1
         assert f"{checkout}/outputs/{data}/data-bin" in trained[-1]

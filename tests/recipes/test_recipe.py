@@ -164,7 +164,7 @@ def test_a_number_of_two_tables_is_one_training() -> None:
         assert all(catalogue()[other].config == catalogue()[first].config for other in others)
 
 
-MEGALODONS = ("table4", "table5", "table6", "table7", "table8", "figure4", "figure5")
+MEGALODONS = ("table4", "table5", "table6", "table7", "table8", "figure1", "figure4", "figure5")
 REPORTS = ("table2", "table3", "table4", "table5", "table6", "table7", "figure4", "figure5", "figure6")
 PUBLISHED = {  # batch per step x accumulation x GPUs, norm, rate, decay, dropout, warm-up, updates, power
     "listops/mega": (64, 1, 1, "layernorm", 0.001, 0.01, 0.1, 3000, 90000, 1.0),

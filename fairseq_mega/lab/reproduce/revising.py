@@ -239,7 +239,7 @@ def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
         try:
             model_of(recipe)
             build_schedule(given)
-        except ValueError as error:
+        except (ValueError, AssertionError) as error:  # fairseq asserts
             refuse(str(error))
 
 
