@@ -253,6 +253,14 @@ def test_tables_packed_or_not_are_read(tmp_path: Path) -> None:
     assert labels(tmp_path / "out", "test") == ["0", "1"] * 5
 
 
+def test_the_ends_of_reviews(tmp_path: Path) -> None:
+    options = [*write_tables(tmp_path, "1\t9\té\n"), "--length", 4]
+    prepare("imdb", "--out", tmp_path / "out", *options, "--end").succeeded()
+    texts = byte_texts(tmp_path / "out" / "src-bin", "test")
+    assert texts[3] == "3 é".encode() and texts[-1] == "é".encode()
+    assert "the last 4 of each text" in " ".join(source_of(tmp_path / "out")["notes"])
+
+
 def test_reviews_held_out_for_validation_are_no_longer_trained_on(tmp_path: Path) -> None:
     rows = [f"{number % 2}\t5\treview {number}\n" for number in range(20)]
     (tmp_path / "train.tsv").write_text("".join(rows))

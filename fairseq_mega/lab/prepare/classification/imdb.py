@@ -35,7 +35,7 @@ Review = Tuple[bytes, str]
 DETAILS = """\
 25000 reviews to train on and 25000 to test on; the benchmark has no validation part and takes the test reviews for it,
 so valid and test are the same. 84 MB to download, 200 MB made, about a minute on one core. Label 0 is bad, 1 is good.
-Every UTF-8 byte is a symbol, and of every review the first 4000 are taken."""
+Every UTF-8 byte is a symbol, and of every review the first 4000 are taken, or with --end the last ones."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="take N reviews of train for valid (default: valid is test)",
     )
     add_length(parser)
+    parser.add_argument("--end", action="store_true", help="take the last bytes of each review, not the first")
     add_limit(parser)
 
 
@@ -116,11 +117,11 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     splits = {}
     for split, part in (("train", "train"), ("valid", validated_on), ("test", "test")):
         which = kept(split, len(parts[part]), args.limit, drawn_as=part)
-        splits[split] = byte_split(
-            [((text,), label) for text, label in map(parts[part].__getitem__, which)], args.length
-        )
+        beginning = -args.length if args.end else 0
+        reviews = [((text[beginning:],), label) for text, label in map(parts[part].__getitem__, which)]
+        splits[split] = byte_split(reviews, args.length)
     statistics = write_text_task(work.output, splits, BYTE_SYMBOLS, LABELS)
-    return Report(origin, statistics, inputs, [*notes, *byte_note(args.length), *note_on_limit(args.limit)])
+    return Report(origin, statistics, inputs, [*notes, *byte_note(args.length, args.end), *note_on_limit(args.limit)])
 
 
 DATASET = Dataset(

@@ -142,6 +142,7 @@ def _check(folder: Path, split: str, dictionary: Any, size: int) -> Dict[str, in
     return {"tokens": counts["tokens"], "unknown": counts["unknown"]}
 
 
-def byte_note(length: int) -> List[str]:
-    """Return the note on byte texts in SOURCE.json."""
-    return [f"UTF-8 bytes as symbols (decimal numbers), the first {length} of each text, and </s>"]
+def byte_note(length: int, end: bool = False) -> List[str]:
+    """Return the note on byte texts in SOURCE.json; ``end``: their last bytes were taken."""
+    which = "last" if end else "first"
+    return [f"UTF-8 bytes as symbols (decimal numbers), the {which} {length} of each text, and </s>"]
