@@ -26,7 +26,7 @@ SIZES = {
     "pathx": (160000, 20000),
     "speech-commands": (24482, 5246),
     "miniature-listops": (96000, 2000),
-    "miniature-text": (20000, 1000),
+    "miniature-text": (24000, 1000),
     "miniature-image": (20000, 1000),
     "wikitext-103": (WIKITEXT[0], WIKITEXT[1]),
     "wikitext-2": (CORPORA["wikitext-2"].tokens[0], CORPORA["wikitext-2"].tokens[1]),
