@@ -36,6 +36,7 @@ SIZES = {
     "imagenet": (IMAGES["train"], IMAGES["valid"]),
     "libreoffice-help": (34_651, 991),
     "gcide": (6_000_000, 100_000),
+    "gcide-bytes-16m": (16_150_000, 425_000),
 }
 # Comparisons train for minutes and score the best of a few validations, often on data of one's own.
 COUNTED = [name for name, recipe in catalogue().items() if recipe.data in SIZES or not name.startswith("comparison/")]
