@@ -3,13 +3,13 @@
 import argparse
 import re
 import shlex
-from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq_mega.compat.features import precision
-from fairseq_mega.lab.recipes.command_line import flag_of, without_user_dir
+from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
-from .revising import OF_RUNS
+from .revising import OF_RUNS, parse_by_fairseq
 
 TRAINING = ("model", "task", "criterion", "optimizer", "optimization", "lr_scheduler")  # groups that --set is for
 OTHER_REMEDIES = {
@@ -68,17 +68,7 @@ def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> No
     Raises:
         RecipeError: naming the option and what to give in its place.
     """
-    from fairseq import options  # which takes seconds
-
-    import fairseq_mega  # noqa: F401
-
-    parser = options.get_training_parser()
-
-    def refuse(message: str) -> NoReturn:
-        raise RecipeError(f"{recipe.name} with {shlex.join(extra)} behind --: {message}")
-
-    parser.error = refuse
-    options.parse_args_and_arch(parser, without_user_dir(line))
+    parser, _ = parse_by_fairseq(line, f"{recipe.name} with {shlex.join(extra)} behind --")
     refused = refused_options(recipe, parser)
     for given in split(extra):
         key = refused.get(parser._option_string_actions.get(given.option))

@@ -2,10 +2,10 @@
 
 import copy
 import re
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 import torch
 import yaml
@@ -224,23 +224,33 @@ def check_by_fairseq(recipes: Sequence[Recipe]) -> None:
     """Raise a RecipeError unless a training could begin by each recipe: fairseq takes its options, and its model and
     its schedule can be built of them.
     """
-    from fairseq import options  # which takes seconds
-
-    import fairseq_mega  # noqa: F401
-
     for recipe in recipes:
-        parser = options.get_training_parser()
-
-        def refuse(message: str, name: str = recipe.name) -> None:
-            raise RecipeError(f"{name} with --set: {message}")
-
-        parser.error = refuse
-        given = options.parse_args_and_arch(parser, without_user_dir(arguments(recipe.config, recipe.preset)))
+        what = f"{recipe.name} with --set"
+        _, given = parse_by_fairseq(arguments(recipe.config, recipe.preset), what)
         try:
             model_of(recipe)
             build_schedule(given)
         except (ValueError, AssertionError) as error:  # fairseq asserts
-            refuse(str(error))
+            raise RecipeError(f"{what}: {error}") from error
+
+
+def parse_by_fairseq(line: Sequence[str], what: str) -> Tuple[ArgumentParser, Namespace]:
+    """Parse a command line of fairseq-train; returns its parser, too.
+
+    Raises:
+        RecipeError: beginning with ``what``, with what fairseq would say.
+    """
+    from fairseq import options  # which takes seconds
+
+    import fairseq_mega  # noqa: F401
+
+    parser = options.get_training_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise RecipeError(f"{what}: {message}")
+
+    parser.error = refuse
+    return parser, options.parse_args_and_arch(parser, without_user_dir(line))
 
 
 def build_schedule(options: Namespace) -> None:
