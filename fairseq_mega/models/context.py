@@ -147,7 +147,7 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
 
 
 def _belongings(models: Sequence[Any], dictionary: Any) -> Dict[str, str]:
-    """What a context belongs to: a text for each key of OTHERS."""
+    """Return what a context belongs to, a text for each key of OTHERS."""
     options = [f"--decoder-chunk-size {model.decoder.chunk_size}" for model in models]
     options += [f"--statistics-window {model.decoder.window}" for model in models if hasattr(model.decoder, "window")]
     return {

@@ -1,6 +1,6 @@
 """Language models of this package in lm-evaluation-harness, whose command line this is:
 
-python -m fairseq_mega.lab.evaluate.harness --model fairseq_mega --model_args path=CHECKPOINT,data=FOLDER --tasks ...
+python -m fairseq_mega.lab.evaluate.harness run --model fairseq_mega --model_args path=CHECKPOINT,data=FOLDER --tasks T
 """
 
 import itertools

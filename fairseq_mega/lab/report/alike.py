@@ -42,7 +42,7 @@ def check_alike(files: Mapping[Path, Result]) -> None:
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What differs between the conditions of two results."""
+    """Name what differs between the conditions of two results."""
     pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in DIFFERING}
     told = [f"{name}: {first} and {second}" for name, (first, second) in pairs.items() if first != second]
     return "; ".join(told) or "--keep-schedule or --max-update"

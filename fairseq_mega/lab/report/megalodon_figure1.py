@@ -43,7 +43,12 @@ def by_context(results: Sequence[Result]) -> Dict[Optional[int], List[float]]:
         settings = result["settings"]
         if settings.get("exact_context") is not None or settings.get("segments") == 1:
             found.setdefault(settings.get("exact_context"), []).append(result["scores"][BITS])
-    return {context: found[context] for context in sorted(found, key=lambda context: context or float("inf"))}
+    return {context: found[context] for context in sorted(found, key=length_of)}
+
+
+def length_of(context: Optional[int]) -> float:
+    """Tokens of a context; the whole text is longer than any."""
+    return float("inf") if context is None else context
 
 
 def shared_spikes(results: Sequence[Result]) -> Dict[int, Set[int]]:
@@ -88,7 +93,7 @@ def training_table(results: Sequence[Result]) -> Table:
 def context_table(results: Sequence[Result]) -> Table:
     """A row for each model, a column for each context: bits per byte of the test text, over the seeds."""
     found = {model: by_context(own) for model, own in by_model(results).items()}
-    every = sorted({context for scores in found.values() for context in scores}, key=lambda context: context or 10**12)
+    every = sorted({context for scores in found.values() for context in scores}, key=length_of)
     rows = []
     for model, scores in found.items():
         cells = {
