@@ -47,7 +47,8 @@ def steps(params, optimizer, numbers):
 
 def environment(path: Path) -> Dict[str, str]:
     """In which imports look into a folder first."""
-    return {**os.environ, "PYTHONPATH": f"{path}:{helpers.REPOSITORY}", "PYTHONWARNINGS": "ignore"}
+    folders = [str(path), str(helpers.REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture(scope="module")
