@@ -100,9 +100,24 @@ def score(recipe: str, out: Path, *words: object) -> int:
 @pytest.mark.parametrize(
     ("recipe", "archive", "score_name", "row"),
     [
-        (TEXT, "mega.lra.zip", "test_accuracy", r"  authors' weights, scored here +- +{score:.2f} +-"),
-        (LANGUAGE, "enwik8.zip", "bits_per_token", r"  MEGA, authors' weights, scored here .* {score:.3f} "),
-        (IMAGES, "mega.imagenet.zip", "top1_accuracy", r"  authors' weights, scored here +[\d,]+ +{score:.2f}"),
+        (
+            TEXT,
+            "mega.lra.zip",
+            "test_accuracy",
+            r"  authors' weights of other settings, scored here +- +{score:.2f} +-",
+        ),
+        (
+            LANGUAGE,
+            "enwik8.zip",
+            "bits_per_token",
+            r"  MEGA, authors' weights of other settings, scored here .* {score:.3f} ",
+        ),
+        (
+            IMAGES,
+            "mega.imagenet.zip",
+            "top1_accuracy",
+            r"  authors' weights of other settings, scored here +[\d,]+ +{score:.2f}",
+        ),
     ],
     ids=["classifier", "language model", "images"],
 )
@@ -250,9 +265,14 @@ def test_other_dictionaries_are_refused_and_tables_keep_trainings_apart(
     for name, chunk in (("a b.pt", 16), ("c.pt", 128)):
         torch.save(published("lra_classifier", symbols, chunk), tmp_path / name)
         assert score(TEXT, out, "--checkpoint", tmp_path / name) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if "scored here" in line and "authors" not in line]
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line for line in printed if "scored here" in line and "authors" not in line]
     names = sorted(line.split(",")[0].strip() for line in rows)
-    assert names == [f"weights of {name}" for name in ("a b.pt", "a b.pt", "c.pt")]  # c.pt came with the second table
+    other = "of other settings"  # all have: the archive's is a toy, and no smoke run's
+    assert names == [f"weights of {name} {other}" for name in ("a b.pt", "a b.pt", "c.pt")]  # c.pt: the second table's
+    (of_c,) = [line for line in printed if line.startswith("c.pt, ")]
+    assert all("--encoder-chunk-size 16, in" in line for line in printed if line.startswith("a b.pt, "))
+    assert "--encoder-embed-dim 16, in" in of_c and "--encoder-chunk-size" not in of_c
 
 
 def test_the_state_of_the_recipes(tmp_path: Path) -> None:
@@ -267,6 +287,9 @@ def test_the_state_of_the_recipes(tmp_path: Path) -> None:
     assert row[2:5] == ["not run", "90.31 (authors')", "0 of 5"]
     (row,) = [row for row in benchmark_table(found).rows if "90.31" in row[3]]
     assert row[3] == "MEGA-chunk others' weights 90.31 (authors')" and list(row[4:]) == ["-", "not run yet"]
+    write_result(tmp_path / "a.json", {**result, "settings": {**settings, "weights": {**about, "differs": ["--x 1"]}}})
+    (row,) = [row for row in state_table(states([tmp_path])).rows if row[0] == TEXT]
+    assert row[3] == "90.31 (authors'; --x 1)"
 
 
 def read_results_of(out: Path) -> List[Dict[str, Any]]:

@@ -18,7 +18,7 @@ from fairseq_mega.lab.report.lra_cells import (
     speech_rows,
 )
 from fairseq_mega.lab.report.paper_table import PaperTable, Rows, SpeedColumns
-from fairseq_mega.lab.runs.report import add_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.report import add_results, other_settings, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import is_trained_here, read_result
 
 FULL, SPEECH_CHUNK = -1, TASKS["speech"].chunk
@@ -152,10 +152,11 @@ def run(
     if given.get("speed") is not None:
         given["speed"] = read_result(given["speed"])
     used = runs(list(filter(is_trained_here, results)), **given)
+    others = [result for result in results if not is_trained_here(result)]
     below = options.format == "terminal"
     tables = [table.of(results, **given), *([run_table(used)] if used and not below else [])]
     lines = run_lines(used)[1:] if used and below else []
-    show(options, tables, used, [*speed_note(given.get("speed")), *lines, *notes(used)])
+    show(options, tables, used, [*speed_note(given.get("speed")), *lines, *notes(used), *other_settings(others)])
     if options.format == "csv":
         return
     print("paper: mean of 5 seeds; measured: test accuracy of the checkpoint of best validation accuracy")

@@ -20,12 +20,16 @@ def below(folders: Sequence[str], results: Sequence[Result]) -> List[Result]:
 
 
 def by_weights(results: Sequence[Result]) -> Dict[str, List[Result]]:
-    """Group results of weights that were trained elsewhere by a title: the authors', or each archive or file."""
+    """Group results of weights that were trained elsewhere by a title: the authors', or each archive or file.
+
+    Weights whose options are not the recipe's have a group of their own.
+    """
     groups: Dict[Tuple[str, str], List[Result]] = {}
     for result in results:
         about = result["settings"][GIVEN]
         place, inside, _ = about["source"].partition(", ")
         title = "authors' weights" if about["authors"] else f"weights of {place}"
+        title += " of other settings" if about.get("differs") else ""
         groups.setdefault((title, "" if inside or about["authors"] else about["sha256"]), []).append(result)
     return {f"{title}, {digest[:8]}" if digest else title: found for (title, digest), found in groups.items()}
 

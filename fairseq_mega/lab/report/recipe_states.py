@@ -4,7 +4,7 @@ import json
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
@@ -134,11 +134,16 @@ def ours_of(state: State) -> str:
 def scored_of(state: State) -> str:
     """Scores of weights that were trained elsewhere, with whose they are."""
     return several(
-        f"{result['scores'][metric]:.2f} ({WHOSE[result['settings'][GIVEN]['authors']]})"
+        f"{result['scores'][metric]:.2f} ({whose(result['settings'][GIVEN])})"
         for result in state.given
         for metric in state.recipe.paper or ("test_accuracy", "perplexity")
         if metric in result["scores"]
     )
+
+
+def whose(weights: Mapping[str, Any]) -> str:
+    """Name the owner of weights that were trained elsewhere, and what differs from the recipe."""
+    return "; ".join([WHOSE[weights["authors"]], *weights.get("differs", ())])
 
 
 def told_elsewhere(recipe: Recipe) -> str:

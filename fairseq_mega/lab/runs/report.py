@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.runs.provenance import provenance
-from fairseq_mega.lab.runs.results import is_trained_here, read_results
+from fairseq_mega.lab.runs.results import GIVEN, is_trained_here, read_results
 from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 
 
@@ -37,8 +37,20 @@ def show(
 ) -> None:
     """Print tables in the form that is wanted, notes (but not among CSV), and where the results in them come from."""
     form = FORMATS[options.format]
+    notes = [*notes, *other_settings(results)]
     parts = [*map(form, tables), "\n".join(notes) if options.format != "csv" else ""]
     print("\n\n".join(filter(None, [*parts, form(provenance(results)) if results else ""])))
+
+
+def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
+    """Name the options of weights that were trained elsewhere and are not those of the recipe they are scored for."""
+    given = [
+        (result["settings"]["recipe"], result["settings"][GIVEN]) for result in results if not is_trained_here(result)
+    ]
+    told = [
+        f"{about['source']}, {recipe}: {'; '.join(about['differs'])}" for recipe, about in given if about.get("differs")
+    ]
+    return list(dict.fromkeys(told))
 
 
 def given_results(options: argparse.Namespace, benchmark: str) -> List[Dict[str, Any]]:
