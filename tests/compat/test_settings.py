@@ -1,14 +1,15 @@
 """The same weights with other settings: a training says so, an average is refused."""
 
+from functools import partial
 from pathlib import Path
 from typing import Dict, List
 
 import pytest
 import torch
 
-from fairseq_mega.cli import average_checkpoints
+from fairseq_mega.cli import average_checkpoints, console
 from fairseq_mega.compat.checkpoints.settings import other_settings
-from tests.support import helpers, tiny_trainings
+from tests.support import helpers, in_process, tiny_trainings
 
 CHANGED = [
     ("language model", ["--decoder-chunk-size", 4], "--decoder-chunk-size 8, not 4"),
@@ -56,6 +57,23 @@ def test_trainings_say_what_is_another(
     output = trained.train(kind, tmp_path, road, first, "--max-update", 2, *options)
     found = [line for line in output.splitlines() if "the same weights compute something else now" in line]
     assert [f"{first} was trained with {said}: " in line for line in found] == ([] if said is None else [True])
+
+
+@pytest.mark.parametrize("kind", ["text", "megalodon text", "image", "batch norm"])
+@pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model", "--continue-once", "--save-dir"])
+def test_a_checkpoint_of_another_head_names_its_option(
+    kind: str, option: str, trained: Trained, tmp_path: Path
+) -> None:
+    first = trained[kind]
+    given: List[object] = [option, first.parent if option == "--save-dir" else first]
+    words = trained.trainings.arguments(
+        kind, "--num-workers", 0, "--cpu", "--max-update", 2, "--save-dir", tmp_path, *given, "--sentence-class-num", 5
+    )
+    done = in_process.call(partial(console.run, "train"), *words)
+    (line,) = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert done.returncode == 2
+    remedy = "another --save-dir" if option == "--save-dir" else f"leave {option} out"
+    assert "(3," in line and "(5," in line and remedy in line, line
 
 
 @pytest.mark.parametrize(("kind", "options", "said"), CHANGED)
