@@ -173,6 +173,8 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
             return _encoded("UTF-32LE", False)
         if min(share[:2]) > 0.9 and share[3] < 0.5:
             return _encoded("UTF-32BE", False)
+    if _has_stray_zeros(head):
+        return NO_TEXT
     blanks = {encoding: _blanks(head, encoding) for encoding in ("UTF-16LE", "UTF-16BE")}
     even, odd = share[0] + share[2], share[1] + share[3]  # of two each
     order = "UTF-16LE" if (blanks["UTF-16LE"], odd) > (blanks["UTF-16BE"], even) else "UTF-16BE"
@@ -180,6 +182,16 @@ def _with_zeros(head: bytes) -> Optional[FileKind]:
     if wide and _share_of_text(head, order) > 0.95:
         return _encoded(order, False)
     return NO_TEXT
+
+
+def _has_stray_zeros(head: bytes) -> bool:
+    """Return whether a text in UTF-8 is left without the NUL bytes, which are few: no halves of characters."""
+    rest = head.replace(b"\0", b"")
+    if len(rest) < 0.75 * len(head) or not _is_utf8(rest):
+        return False
+    text = rest.decode("utf-8", "ignore")
+    line = re.sub("[\t\n\r]", "", text)
+    return line.isprintable() and len(line) > 0.75 * len(text)
 
 
 def _of_seven_bits(head: bytes) -> Optional[FileKind]:

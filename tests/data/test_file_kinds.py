@@ -63,12 +63,21 @@ def test_random_bytes_are_no_text(seed: int, size: int) -> None:
         ("영화가 좋다\n", "UTF-16LE"),
         ("טוב מאוד\n", "UTF-16BE"),
         ("ดีมาก 🙂\n", "UTF-16LE"),
+        ("नमस्ते दुनिया\n", "UTF-16LE"),
+        ("καλή ταινία\n", "UTF-16BE"),
+        ("good film\n", "UTF-16LE"),
     ],
 )
 @pytest.mark.parametrize("times", [1, 40, 999])
 def test_texts_without_a_mark_are_found(text: str, encoding: str, times: int) -> None:
     kind = kind_of((text * times).encode(encoding)[:HEAD])
     assert kind is not None and kind.encoding == encoding
+
+
+@pytest.mark.parametrize("text", ["w1 w2\0 w3", "a film\0\n", "bon caf\u00e9\0 ici\n", "x\ty\0z\n" * 50, "\0good film"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_stray_zero_makes_no_wide_characters(text: str, times: int) -> None:
+    assert kind_of((text * times).encode()) is NO_TEXT
 
 
 NO_PICTURES: Dict[str, Tuple[bytes, str]] = {
