@@ -39,6 +39,15 @@ class TestLastBatch:
         assert [list(batch) for batch in whole[: len(original)]] == [list(batch) for batch in original]
         assert sum(map(len, whole)) == 461
 
+    @pytest.mark.parametrize("vectorised", [False, True])
+    @pytest.mark.parametrize("lengths", [[25], [3, 25, 4], [1] * 40 + [21]], ids=["one", "amid", "last"])
+    def test_a_sample_longer_than_a_batch(self, lengths, vectorised) -> None:
+        arguments = (np.arange(len(lengths)), lambda i: lengths[i], lengths if vectorised else None)
+        with pytest.raises(ValueError, match=f"--max-tokens 20 .*: the longest sample has {max(lengths)} tokens; give"):
+            data_utils.batch_by_size(*arguments, 20, None, 8)
+        assert sum(map(len, data_utils.batch_by_size(*arguments, max(lengths), None, 8))) == len(lengths)
+        assert sum(map(len, data_utils.batch_by_size(*arguments, -1, 2, 8))) == len(lengths)
+
     def test_indices_of_any_kind(self) -> None:
         batches = data_utils.batch_by_size(iter(range(9)), lambda i: 1, [1] * 9, None, 8, 8)
         assert [len(batch) for batch in batches] == [8, 1]

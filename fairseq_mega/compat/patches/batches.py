@@ -39,6 +39,10 @@ def _batch_by_size(
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if num_tokens_vec is not None and not isinstance(num_tokens_vec, np.ndarray):
         num_tokens_vec = np.fromiter(num_tokens_vec, dtype=np.int64, count=-1)
+    if max_tokens is not None and max_tokens > 0 and fixed_shapes is None and len(indices):
+        if num_tokens_vec is None:
+            num_tokens_vec = np.fromiter(map(num_tokens_fn, indices), dtype=np.int64, count=len(indices))
+        _check_longest(int(num_tokens_vec.max()), int(max_tokens))
     batches: list = []
     covered = 0
     # fairseq cuts batches from the front, so only a tail can be missing; a multiple of 1 keeps all of it.
@@ -49,6 +53,15 @@ def _batch_by_size(
             batches.extend(original(indices[covered:], num_tokens_fn, vector, *limits))
             covered = sum(map(len, batches))
     return batches
+
+
+def _check_longest(longest: int, max_tokens: int) -> None:
+    """Raise a ValueError where a sample is longer than a batch may be."""
+    if longest > max_tokens:
+        raise ValueError(
+            f"--max-tokens {max_tokens} (--max-tokens-valid where a validation has its own): the longest sample has "
+            f"{longest} tokens; give {longest} or more, or shorten it"
+        )
 
 
 def name_epochs_without_an_update() -> None:
