@@ -30,6 +30,23 @@ class TextGenerator(GeneratorHubInterface):
         made_up = [number for number, symbol in enumerate(dictionary.symbols) if is_made_up(symbol)]
         self.excluded = [dictionary.pad(), dictionary.bos(), *made_up]  # no text holds them
 
+    def score(self, sentences: Union[str, Sequence[str]], *args: Any, **kwargs: Any) -> Any:
+        """Score texts, as fairseq's interface does.
+
+        Args:
+            sentences: a text, or several.
+
+        Returns:
+            A dictionary for each text, a single one of a single text: ``score``, the mean of its ``positional_scores``.
+
+        Raises:
+            ValueError: if a text is empty, or none.
+        """
+        for sentence in [sentences] if isinstance(sentences, str) else sentences:
+            if not check_text("sentences", sentence).strip() and len(self.encode(sentence)) < 2:
+                raise ValueError(f"sentences: {sentence!r} holds no symbol that has a score; give a text")
+        return super().score(sentences, *args, **kwargs)
+
     def read(self, text: str, context: Optional[Context] = None) -> Context:
         """Read a text once, to go on from it many times.
 
@@ -42,7 +59,7 @@ class TextGenerator(GeneratorHubInterface):
             the rest is read along with what follows. Its size depends on that rest and on the model, whose chunks
             bound it, not on the length of the text.
         """
-        text = ("" if context is None else context.unread) + text
+        text = ("" if context is None else context.unread) + check_text("text", text)
         parted_by_unit = isinstance(self.bpe, TextUnit) and self.tokenizer is None
         end = self.bpe.settled(text) if parted_by_unit else settled_lines(text)
         before = self._start() if context is None else context._replace(unread="")
@@ -90,10 +107,11 @@ class TextGenerator(GeneratorHubInterface):
             a character, that is left out.
 
         Raises:
-            ValueError: if max_tokens is negative, or as in :meth:`stream`.
+            ValueError: if max_tokens is negative, the prompt is no text, or as in :meth:`stream`.
         """
         if max_tokens < 0:
             raise ValueError(f"max_tokens {max_tokens}: give a number of tokens, 0 or more")
+        check_text("prompt", prompt)
         generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
         context = self._start() if context is None else context
         tokens = self._stream_tokens(self.tokens_of(prompt, context), context, temperature, top_k, top_p, generator)
@@ -234,6 +252,8 @@ class TextGenerator(GeneratorHubInterface):
         if len(unread) == 0:
             raise ValueError("prompt: one token at least is needed, for instance </s> at the beginning of a text")
         symbols = len(self.task.source_dictionary)
+        if any(isinstance(token, str) for token in unread):
+            raise ValueError(f"prompt {list(unread)!r}: give one text, or the numbers of tokens")
         if not 0 <= min(unread) <= max(unread) < symbols:
             raise ValueError(f"prompt: tokens are numbers below {symbols}, found {min(unread)} to {max(unread)}")
         check_sampling(temperature, top_k, top_p)
@@ -244,6 +264,13 @@ class TextGenerator(GeneratorHubInterface):
             mean[:, self.excluded] = -math.inf
             unread = [int(draw(mean, temperature, top_k, top_p, generator))]
             yield unread[0]
+
+
+def check_text(name: str, text: Any) -> str:
+    """Return a text; raises a ValueError, naming the argument, for anything else."""
+    if not isinstance(text, str):
+        raise ValueError(f"{name} {text!r}: give one text; call this for each of several")
+    return text
 
 
 def first_line(pieces: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Sampling, and generation through MegaLanguageModel.from_pretrained."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -100,6 +101,29 @@ def test_tokens_that_no_dictionary_has(generator, tokens):
     size = len(generator.task.source_dictionary)
     with pytest.raises(ValueError, match=f"tokens are numbers below {size}, found {min(tokens)} to {max(tokens)}"):
         next(generator.stream(tokens))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda generator, given: generator.complete(given),
+        lambda generator, given: next(generator.stream(given)),
+        lambda generator, given: generator.read(given),
+        lambda generator, given: generator.score([given]),
+    ],
+    ids=["complete", "stream", "read", "score"],
+)
+@pytest.mark.parametrize("given", [["w1", "w2"], ["w1"]])
+def test_several_texts_where_one_is_read(generator, use, given):
+    with pytest.raises(ValueError, match=f"{re.escape(repr(given))}: give one text"):
+        use(generator, given)
+
+
+@pytest.mark.parametrize("texts", ["", "  ", ["w1 w2", ""]])
+def test_an_empty_text_has_no_score(generator, texts):
+    with pytest.raises(ValueError, match="holds no symbol that has a score"):
+        generator.score(texts)
+    assert math.isfinite(float(generator.score("w1 w2")["score"]))
 
 
 def test_a_negative_number_of_tokens(generator):
