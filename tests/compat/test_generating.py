@@ -189,3 +189,17 @@ def test_language_models_align_nothing(option: str, with_language_model: Path) -
         arguments = [str(with_language_model.parent / "text"), "--path", str(with_language_model / "lm.pt"), "--cpu"]
         status = console.run("interactive", [*arguments, option])
     assert status == 2 and f"{option} is for translators" in output.getvalue().splitlines()[-1], output.getvalue()
+
+
+@pytest.mark.parametrize("scoring", [[], ["--scoring", "sacrebleu"], ["--scoring", "chrf"]])
+def test_references_have_no_bleu(
+    scoring: List[str], tiny_corpus: Path, tiny_model: Any, device_flags: List[str], capfd: Any
+) -> None:
+    options = ["--path", tiny_model.checkpoint, *device_flags, "--score-reference", "--batch-size", 200, *scoring]
+    if scoring:
+        assert console.run("generate", [str(tiny_corpus), *map(str, options)]) == 2
+        assert f"--scoring {scoring[1]}: --score-reference translates nothing" in capfd.readouterr().err
+    else:
+        output = helpers.run_fairseq("generate", [tiny_corpus, *options])
+        (last,) = [line for line in output.splitlines() if line.startswith("Generate ")]
+        assert "BLEU" not in output and "--score-reference" in last

@@ -1,5 +1,6 @@
 """Options of fairseq's generation that need a language model, an alignment, or the unknown words of a source."""
 
+import contextvars
 import importlib.util
 import logging
 import os
@@ -17,18 +18,20 @@ PACKAGES = {  # of scorers, as they are imported and installed
     "meteor": ("nltk", "nltk"),
     "wer": ("editdistance", "editdistance"),
 }
+_scores_references = contextvars.ContextVar("scores_references", default=False)
 COPY = "@@ "  # what fairseq's parser makes of --replace-unk without a file
 
 
 def use_generation_options() -> None:
     """Repair --replace-unk, and --lm-path and --retain-dropout-modules, which fairseq reads past."""
-    from fairseq import search, utils
+    from fairseq import scoring, search, utils
     from fairseq.models import BaseFairseqModel
     from fairseq.tasks import FairseqTask
 
     wrap(utils, "load_align_dict", _load_align_dict)
     wrap(utils, "replace_unk", _replace_unk)
     wrap(FairseqTask, "build_generator", _build_generator)
+    wrap(scoring, "build_scorer", _build_scorer)
     wrap(FairseqTask, "get_interactive_tokens_and_lengths", _remember_words)
     wrap(BaseFairseqModel, "prepare_for_inference_", _retain_in_named_modules)
     wrap(search.DiverseBeamSearch, "step", _step_by_rows)
@@ -91,6 +94,7 @@ def _build_generator(
     extra_gen_cls_kwargs: typing.Optional[typing.Dict[str, typing.Any]] = None,
     **kwargs: typing.Any,
 ) -> typing.Any:
+    _scores_references.set(getattr(args, "score_reference", False))
     extra = dict(extra_gen_cls_kwargs or {})
     path = getattr(args, "lm_path", None)
     if path and extra.get("lm_model") is None:
@@ -113,6 +117,14 @@ def _build_generator(
 
             seq_gen_cls, extra["print_alignment"] = SequenceGeneratorWithAlignment, "hard"
     return original(self, models, args, seq_gen_cls, extra, **kwargs)
+
+
+def _build_scorer(original: typing.Callable, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    """Print no BLEU of references against themselves, which --score-reference has in place of translations."""
+    scorer = original(*args, **kwargs)
+    if _scores_references.get():
+        scorer.result_string = lambda *_: "the scores of the references (--score-reference); nothing was translated"
+    return scorer
 
 
 def _load_language_model(task: typing.Any, path: str, models: typing.Any) -> typing.Any:
@@ -253,6 +265,8 @@ def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing
     scoring = given.get("scoring")
     if interactive and scoring != "bleu":
         return f"--scoring {scoring}: lines of input have no references to score with: leave it out"
+    if given.get("score_reference") and scoring != "bleu":
+        return f"--scoring {scoring}: --score-reference translates nothing that could be compared: leave one out"
     package, installed = PACKAGES.get(str(scoring), ("", ""))
     if package and importlib.util.find_spec(package) is None:
         return f"--scoring {scoring} needs a package: pip install {installed}, or give --scoring sacrebleu"

@@ -218,6 +218,8 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
     Args:
         given: all options, as the parser names them.
     """
+    if given.get("score_reference"):
+        return
     if unread.command_of(given) == "generate":
         option, way_out, joined = "--post-process", ", or --bpe with the files of the training", given["post_process"]
     elif given.get("eval_bleu"):
