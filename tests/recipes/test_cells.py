@@ -1,6 +1,7 @@
 """The file of a number: mean and deviation over the seeds at the rate that validates best, and its row of a table."""
 
 import json
+import statistics
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from fairseq_mega.lab.reproduce.revising import at_each_rate
 from fairseq_mega.lab.reproduce.runs import Run, plan
 from fairseq_mega.lab.reproduce.tables import print_report
 from fairseq_mega.lab.reproduce.wishes import Wishes
-from fairseq_mega.lab.runs.results import make_result, write_result
+from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 RECIPE = catalogue()["miniature/listops/mega"]
 
@@ -85,6 +86,26 @@ def test_the_table_has_the_cells_of_these_conditions(tmp_path: Path, capsys: pyt
     write_cells(runs(wishes), replace(wishes, max_update=3), "command")  # beside the first
     assert report(["miniature", str(path.parent)]) == 1
     assert "are of one cell, with different settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("then", [[1], [3], [1, 3]], ids=str)
+def test_a_call_for_other_seeds_keeps_those_that_are_done(then: List[int], tmp_path: Path) -> None:
+    wishes = Wishes(tmp_path)
+    for run in runs(wishes):
+        finish(run, 40.0 + run.seed, 50.0)
+    write_cells(runs(wishes), wishes, "command")
+    later = [plan(one, seed, Path("data"), "0", wishes) for one in at_each_rate(RECIPE) for seed in then]
+    for run in later:
+        finish(run, 40.0 + run.seed, 50.0)
+    (path,) = write_cells(later, wishes, "command")
+    found = read_result(path)
+    assert {run["seed"] for run in found["runs"]} == {1, 2, *then} and found["missing"] == []
+    assert found["scores"]["test_accuracy"] == statistics.mean({41.0, 42.0, *(40.0 + seed for seed in then)})
+    other = [plan(one, 1, Path("data"), "another digest", wishes) for one in at_each_rate(RECIPE)]
+    for run in other:
+        finish(run, 30.0, 50.0)
+    write_cells(other, wishes, "command")
+    assert {run["seed"] for run in read_result(path)["runs"]} == {1}  # of these data alone
 
 
 def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from fairseq_mega.lab.runs.results import make_result, read_result, write_result
 
 from .evaluating import results_of
 from .recording import about, cells_folder
-from .runs import Run
+from .runs import Run, plan
 from .wishes import Wishes
 
 CHOSEN_BY = "best_valid_accuracy"
@@ -17,15 +17,38 @@ METRIC = "test_accuracy"
 
 
 def write_cells(runs: Sequence[Run], wishes: Wishes, command: str) -> List[Path]:
-    """Write the file of each recipe of classifiers that has results; returns the files."""
+    """Write the file of each recipe of classifiers that has results; returns the files.
+
+    Seeds that the file had before are counted, too, where their runs are there.
+    """
     written = []
     recipes = {run.recipe.name: run.recipe for run in runs if run.recipe.evaluate["kind"] == "classifier"}
     for name, recipe in recipes.items():
-        found = cell([run for run in runs if run.recipe.name == name], wishes, command)
+        path = cells_folder(wishes) / f"{name.replace('/', '.')}.{digest(wishes.conditions(recipe))}.json"
+        own = [run for run in runs if run.recipe.name == name]
+        everything = sorted([*own, *earlier_runs(path, own, wishes)], key=lambda run: (rate_of(run), run.seed))
+        found = cell(everything, wishes, command)
         if found is not None:
-            written.append(cells_folder(wishes) / f"{name.replace('/', '.')}.{digest(wishes.conditions(recipe))}.json")
-            write_result(written[-1], found)
+            written.append(path)
+            write_result(path, found)
     return written
+
+
+def earlier_runs(path: Path, runs: Sequence[Run], wishes: Wishes) -> List[Run]:
+    """Return the finished runs of other seeds that are in the file of a cell."""
+    seeds = {run["seed"] for run in read_result(path)["runs"]} if path.exists() else set()
+    variants = {rate_of(run): run for run in runs}
+    planned = [
+        plan(run.recipe, seed, run.data, run.settings["data"], wishes)
+        for run in variants.values()
+        for seed in sorted(seeds - {run.seed for run in runs})
+    ]
+    return [run for run in planned if any(results_of(run).glob("*.json"))]
+
+
+def rate_of(run: Run) -> float:
+    """Return the peak learning rate of a run."""
+    return float(run.config["optimization"]["lr"][0])
 
 
 def cell(runs: Sequence[Run], wishes: Wishes, command: str) -> Optional[Dict[str, Any]]:
@@ -38,7 +61,7 @@ def cell(runs: Sequence[Run], wishes: Wishes, command: str) -> Optional[Dict[str
         return None
     rates: Dict[float, List[Dict[str, Any]]] = {}
     for result in done:
-        rates.setdefault(result["run"].config["optimization"]["lr"][0], []).append(result)
+        rates.setdefault(rate_of(result["run"]), []).append(result)
     most = max(map(len, rates.values()))
     complete = {rate: found for rate, found in rates.items() if len(found) == most}
     rate = max(complete, key=lambda rate: mean_of(complete[rate], CHOSEN_BY))
@@ -62,7 +85,7 @@ def cell(runs: Sequence[Run], wishes: Wishes, command: str) -> Optional[Dict[str
         runs=[
             {
                 "seed": result["run"].seed,
-                "lr": result["run"].config["optimization"]["lr"][0],
+                "lr": rate_of(result["run"]),
                 **{key: result[key] for key in ("scores", "curve", "train_command", "date", "hardware")},
             }
             for result in done
