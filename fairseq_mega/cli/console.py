@@ -11,7 +11,7 @@ import typing
 import warnings
 
 import fairseq_mega
-from fairseq_mega.compat.errors import OF_FILES, describe, is_users_error
+from fairseq_mega.compat.errors import OF_FILES, in_one_line
 from fairseq_mega.compat.features.allocator import keep_freed_memory
 from fairseq_mega.models.checkpoint_files import Origin, origin_of
 
@@ -92,10 +92,11 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
             return FILE_ERROR
         raise
     except Exception as error:
-        if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
+        line = in_one_line(name, error)
+        if line is None:
             raise
         sys.stdout.flush()
-        print(f"{name}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)", file=sys.stderr)
+        print(line, file=sys.stderr)
         return FILE_ERROR if isinstance(error, OF_FILES) else VALUE_ERROR
     finally:
         sys.argv = saved

@@ -4,6 +4,7 @@ import os
 import pickle
 import re
 import traceback
+import typing
 
 from hydra.errors import HydraException
 from omegaconf import MissingMandatoryValue
@@ -42,11 +43,19 @@ def is_users_error(error: BaseException) -> bool:
         isinstance(error, ImportError) and "install" in text
     ):
         return True
+    if type(error) is KeyError:
+        return _is_unknown_name(error)
     if isinstance(error, AssertionError):
         frames = traceback.extract_tb(error.__traceback__)
         folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
         return bool(text) and ("fairseq_cli" in folders or "fairseq" in folders)
     return isinstance(error, RuntimeError) and "PytorchStreamReader" in text
+
+
+def _is_unknown_name(error: KeyError) -> bool:
+    """Return whether an error is fairseq's of a criterion, optimizer or the like that no parser has looked up."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.endswith(os.path.join("fairseq", "registry.py"))
 
 
 def remedy(error: BaseException, text: str) -> str:
@@ -106,6 +115,8 @@ def describe(error: BaseException) -> str:
     parts = [str(error).replace(", skip this example with --skip-invalid-size-inputs-valid-test", "")]
     if isinstance(error, (EOFError, pickle.UnpicklingError)):
         parts = [f"{type(error).__name__}: {error}"]
+    elif type(error) is KeyError:
+        parts = [f"{error} is no name of a criterion, an optimizer, a schedule or the like: give one that --help lists"]
     elif isinstance(error, HydraException):
         parts = [_of_hydra(parts[0])]
     elif isinstance(error, OmegaConfBaseException):
@@ -118,3 +129,10 @@ def describe(error: BaseException) -> str:
     advice = remedy(error, parts[0])
     parts.append(advice[:1].upper() + advice[1:])
     return " ".join(". ".join(part.strip().rstrip(".!") for part in parts if part.strip()).split())
+
+
+def in_one_line(program: str, error: BaseException) -> typing.Optional[str]:
+    """Return the line about an error of the user's; None for others, and with FAIRSEQ_MEGA_TRACEBACK=1."""
+    if os.environ.get("FAIRSEQ_MEGA_TRACEBACK", "0") != "0" or not is_users_error(error):
+        return None
+    return f"{program}: error: {describe(error)} (traceback: FAIRSEQ_MEGA_TRACEBACK=1)"

@@ -1,7 +1,5 @@
 """The yaml presets for fairseq-hydra-train are the architectures of the command line."""
 
-import subprocess
-import sys
 from argparse import Namespace
 from dataclasses import fields
 
@@ -11,25 +9,12 @@ import yaml
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 from fairseq_mega.models import presets
+from tests.support import hydra_runs
 from tests.support.helpers import make_parallel_corpus
 
 CLASSIFIERS = ("mega_image", "mega_lra", "megalodon_image", "megalodon_lra", "s4d_lra", "transformer_lra", "vit_image")
 MODELS = ("mega", "mega_lm", "mega_masked_lm", "megalodon_lm", *CLASSIFIERS)
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
-
-# A person's configuration of a run; "model=..." then names a preset.
-RUN = """# @package _global_
-defaults: [_self_, {model: mega_tiny}]
-common: {cpu: true, log_format: simple, user_dir: "???"}
-task: {_name: translation, data: "???", source_lang: en, target_lang: de}
-criterion: {_name: label_smoothed_cross_entropy, label_smoothing: 0.1}
-dataset: {max_tokens: 400, num_workers: 0}
-optimizer: {_name: adam, adam_betas: "(0.9,0.98)"}
-lr_scheduler: {_name: linear_decay, warmup_updates: 1}
-optimization: {lr: [0.001], max_update: 3}
-checkpoint: {save_dir: "???"}
-hydra: {run: {dir: .}}
-"""
 
 
 def test_each_architecture_has_its_preset():
@@ -71,14 +56,8 @@ def test_an_unknown_preset():
 @pytest.mark.slow
 def test_hydra_trains_a_preset(tmp_path):
     data = make_parallel_corpus(tmp_path / "corpus", sentences=5)
-    config = tmp_path / "config"
-    config.mkdir()
-    (config / "run.yaml").write_text(RUN)
-    (config / "model").symlink_to(presets.FOLDER)
-    command = [sys.executable, "-c", "from fairseq_cli.hydra_train import cli_main; cli_main()"]
-    command += ["--config-dir", str(config), "--config-name", "run", f"common.user_dir={presets.FOLDER.parents[1]}"]
-    command += [f"task.data={data}", f"checkpoint.save_dir={tmp_path / 'checkpoints'}", "model.encoder_layers=1"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    settings = ["model.encoder_layers=1", f"checkpoint.save_dir={tmp_path / 'checkpoints'}"]
+    done = hydra_runs.run(hydra_runs.write(tmp_path / "config"), data, settings)
     assert done.returncode == 0, done.stdout + done.stderr
     saved = torch.load(tmp_path / "checkpoints" / "checkpoint_last.pt")
     assert saved["cfg"]["model"]["encoder_embed_dim"] == 64 and saved["cfg"]["model"]["encoder_layers"] == 1

@@ -99,42 +99,49 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
     parsed = original(parser, input_args, *args, **kwargs)
     given = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
     words = sys.argv[1:] if input_args is None else input_args
-    number = ranges.out_of_range(given)
-    if number is not None:
-        parser.error(number)
-    several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
-    for name, label in (("data", "the folder of the data"), ("path", "--path")):
-        value = given.get(name)
-        lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
-        if lost:
-            parser.error(f"{label}, {value}: {lost}: give paths that are there")
-    for name, package in PACKAGES.items():
-        if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
-            option = f"--{name.replace('_', '-')}"
-            parser.error(f"{option} needs {package}: pip install {package}, or leave the option out")
-    if given.get("profile") and not torch.cuda.is_available():
-        parser.error("--profile profiles what a GPU does, and there is none: leave the option out")
-    problem = (
-        generating.obstacle(given)
-        or training_options.obstacle(given)
-        or contradiction(given)
-        or unread.obstacle(parser, given, words)
-    )
+    problem = impossible(given) or unread.obstacle(parser, given, words)
     if problem is not None:
         parser.error(problem)
-    for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
-        overrides = given.get(option[2:].replace("-", "_"))
-        if isinstance(overrides, str) and not isinstance(literal(overrides), dict):
-            parser.error(f"{option} {overrides}: give a dictionary, for instance \"{{'{example}': 0.1}}\"")
-    criterion = given.get("criterion")
-    if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
-        parser.error(f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss")
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     training_options.complete(namespace)
     translating.note_joining(given)
     translating.warn_of_pieces(given)
     translating.choose_tokenizer(namespace, words)
     return parsed
+
+
+def impossible(given):
+    """Say which options of any command cannot be, alone or together; None where all can.
+
+    Args:
+        given: all options, as the parser names them.
+    """
+    number = ranges.out_of_range(given)
+    if number is not None:
+        return number
+    several_files = given.get("checkpoint_suffix") or given.get("checkpoint_shard_count", 1) > 1
+    for name, label in (("data", "the folder of the data"), ("path", "--path")):
+        value = given.get(name)
+        lost = paths.lost_part(value) if isinstance(value, str) and not (several_files and name == "path") else None
+        if lost:
+            return f"{label}, {value}: {lost}: give paths that are there"
+    for name, package in PACKAGES.items():
+        if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
+            option = f"--{name.replace('_', '-')}"
+            return f"{option} needs {package}: pip install {package}, or leave the option out"
+    if given.get("profile") and not torch.cuda.is_available():
+        return "--profile profiles what a GPU does, and there is none: leave the option out"
+    problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
+    if problem is not None:
+        return problem
+    for option, example in (("--model-overrides", "dropout"), ("--optimizer-overrides", "lr")):
+        overrides = given.get(option[2:].replace("-", "_"))
+        if isinstance(overrides, str) and not isinstance(literal(overrides), dict):
+            return f"{option} {overrides}: give a dictionary, for instance \"{{'{example}': 0.1}}\""
+    criterion = given.get("criterion")
+    if given.get("adaptive_softmax_cutoff") and criterion in ("cross_entropy", "label_smoothed_cross_entropy"):
+        return f"--criterion {criterion} trains no model with adaptive tables: give --criterion adaptive_loss"
+    return None
 
 
 PACKAGES = {"write_checkpoints_asynchronously": "iopath", "use_plasma_view": "pyarrow", "tpu": "torch-xla"}
