@@ -4,31 +4,43 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report import command
-from fairseq_mega.lab.report.recipe_states import FAILED, benchmark_table, ours_of, states, told_elsewhere
+from fairseq_mega.lab.report.recipe_states import (
+    FAILED,
+    benchmark_table,
+    left_chance_of,
+    ours_of,
+    seeds_of,
+    states,
+    told_elsewhere,
+)
 from fairseq_mega.lab.runs.results import make_result, write_result
 
 NAME = "mega/table2/text/mega"
 
 
-def store(path: Path, seed: int, accuracy: float, benchmark: str = "lra", **more: Any) -> None:
+def store(
+    path: Path, seed: int, accuracy: float, benchmark: str = "lra", date: str = "2026-01-02T03:04:05+00:00", **more: Any
+) -> None:
     settings: Dict[str, Any] = {"recipe": NAME, "data": "released", "task": "text", **more}
     settings = {"updates": 10, "published_updates": 10, "trained_on": ["H200"], **settings}
     scores = {"test_accuracy": accuracy, "best_valid_accuracy": accuracy}
     result = make_result(benchmark, "run", scores, 10, "command", seed, settings)
-    result.update(git_revision="0123456789", date="2026-01-02T03:04:05+00:00")
+    result.update(git_revision="0123456789", date=date)
     write_result(path, result)
 
 
 def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
-    store(tmp_path / "results" / "a.json", 1, 90.0)
-    store(tmp_path / "results" / "deep" / "b.json", 2, 92.0)
-    store(tmp_path / "results" / "c.json", 3, 50.0, updates=5)  # at chance, and shorter than the paper's
+    short: Dict[str, Any] = {"updates": 5}  # than the paper's
+    store(tmp_path / "results" / "a.json", 1, 90.0, **short)
+    store(tmp_path / "results" / "deep" / "b.json", 2, 92.0, **short)
+    store(tmp_path / "results" / "c.json", 3, 50.0, **short)  # at chance
+    store(tmp_path / "results" / "whole.json", 4, 99.0)
     store(tmp_path / "runs" / "run" / "results" / "a.json", 1, 90.0)
     store(tmp_path / "results" / "smoke.json", 4, 10.0, benchmark="lra-smoke")
     store(tmp_path / "results" / "other.json", 4, 10.0, recipe="of somebody else")
@@ -48,7 +60,7 @@ def test_a_row_for_every_recipe(tmp_path: Path, capsys: Any) -> None:
         "paper": "90.43",
         "ours": "77.33 ±23.69*",
         "others' weights": "-",
-        "seeds": "3 of 5",
+        "seeds": "3 of 5, 1 more results left out",
         "failed seeds": "3, 5",
         "left chance": "2 of 3",
         "machine": "1 x H200",
@@ -103,11 +115,81 @@ def test_a_cell_holds_the_results_of_its_seeds(tmp_path: Path) -> None:
     assert ours_of(state) == "91.00 ±1.41*"
 
 
-def test_seeds_of_two_precisions_are_not_mixed(tmp_path: Path) -> None:
-    store(tmp_path / "bf16.json", 1, 80.0, precision="bf16")
-    store(tmp_path / "old.json", 1, 90.0)  # of the time when there was one precision
+OTHERS: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {  # settings of one seed, and of two
+    "precision": ({}, {"precision": "bf16"}),  # of the time when there was one precision
+    "updates": ({"updates": 10}, {"updates": 2}),
+    "conditions": ({"conditions": "d22eb078", "updates": 10}, {"conditions": "8a2a1df5", "updates": 2}),
+    "no conditions": ({"conditions": "d22eb078"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_seeds_of_different_settings_are_not_mixed(name: str, tmp_path: Path) -> None:
+    """The settings of most seeds count, at first those of more updates or more exact; the rest are counted."""
+    one, two = OTHERS[name]
+    store(tmp_path / "a.json", 1, 80.0, **two)
+    store(tmp_path / "b.json", 1, 90.0, **one)
     (state,) = [state for state in states([tmp_path]) if state.results]
-    assert ours_of(state) == "90.00"
-    store(tmp_path / "second.json", 2, 82.0, precision="bf16")
+    assert name == "no conditions" or ours_of(state) == "90.00"
+    assert len(state.results) == state.left_out == 1
+    store(tmp_path / "c.json", 2, 82.0, **two)
     (state,) = [state for state in states([tmp_path]) if state.results]
-    assert ours_of(state) == "81.00 ±1.41"
+    assert ours_of(state).rstrip("*") == "81.00 ±1.41" and seeds_of(state).endswith(", 1 more results left out")
+
+
+def test_the_newest_of_a_seed_counts(tmp_path: Path) -> None:
+    store(tmp_path / "a.json", 1, 80.0, date="2026-01-03")
+    store(tmp_path / "b.json", 1, 90.0, date="2026-01-02")
+    (state,) = [state for state in states([tmp_path]) if state.results]
+    assert ours_of(state) == "80.00"
+
+
+def test_a_rate_that_was_not_chosen_does_not_count(tmp_path: Path) -> None:
+    """Of recipes with several rates the cell says which was chosen; before there is one, there is no number."""
+    recipe = "miniature/listops/mega"
+    store(tmp_path / "results" / "lr0.002.json", 1, 14.0, recipe=recipe, task="listops", lr=0.002)
+    store(tmp_path / "results" / "lr0.006.json", 1, 11.0, recipe=recipe, task="listops", lr=0.006)
+    assert not [state for state in states([tmp_path]) if state.results]
+    runs = [
+        {"seed": 1, "lr": rate, "scores": {"test_accuracy": accuracy, "best_valid_accuracy": accuracy}}
+        for rate, accuracy in ((0.002, 14.0), (0.006, 11.0))
+    ]
+    settings = {"recipe": recipe, "task": "listops", "lr": 0.002, "updates": 5, "data": "generated"}
+    cell = make_result("cell", recipe, {"test_accuracy": 14.0}, 10, "command", settings=settings, runs=runs)
+    write_result(tmp_path / "cells" / "a.json", {**cell, "missing": []})
+    (state,) = [state for state in states([tmp_path]) if state.results]
+    assert ours_of(state) == "14.00*" and left_chance_of([state]) == "0 of 1"
+
+
+FOREIGN: Dict[str, Tuple[bytes, str]] = {  # a file's content, and what is said of it
+    "package.json": (b'{"name": "recipe", "recipe": [1]}', ""),
+    "list.json": (b'["recipe", "mega"]', ""),
+    "latin_recipe.json": ('{"recipe": "caf\u00e9"}'.encode("latin-1"), "latin_recipe.json: not a JSON result file"),
+    FAILED: (b'{"recipe": "soup"}', ""),
+    "damaged/" + FAILED: (b'{"recipe": ', "failed.json: not a JSON result file"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_others_are_passed_over(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no result is not read; what should be one and is damaged is named."""
+    content, said = FOREIGN[name]
+    store(tmp_path / "a.json", 1, 90.0)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    assert command.main(["recipes", str(tmp_path)]) == bool(said)
+    output = capsys.readouterr()
+    assert said in output.err and ("90.00" in output.out) != bool(said)
+
+
+def test_a_table_of_a_paper_leaves_out_small_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = {"model": "mega", "chunk": -1, "attention": "softmax", "ema_dim": 16, "parameters": 10}
+    store(tmp_path / "a.json", 1, 90.0, **more, lr=0.004, conditions="d22eb078", early_epoch=1)
+    store(tmp_path / "b.json", 1, 12.0, **more, lr=0.002, conditions="d22eb078", recipe="miniature/text/mega")
+    assert command.main(["table2", str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert "90.00" in output.out and "12.00" not in output.out
+    assert "left out: 1 results of recipes that are in no paper's table (miniature/text/mega)" in output.err
+    store(tmp_path / "c.json", 2, 80.0, **more, lr=0.002, conditions="d22eb078", early_epoch=1)
+    assert command.main(["table2", str(tmp_path)]) == 1
+    assert "different settings (lr: 0.004 and 0.002)" in capsys.readouterr().err

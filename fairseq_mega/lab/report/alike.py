@@ -1,6 +1,7 @@
 """Results of a table whose cells are means over seeds: those of a cell are measured under the same conditions."""
 
 import argparse
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
@@ -11,7 +12,16 @@ from fairseq_mega.lab.runs.results import EXTRA, Result, ResultError, is_trained
 
 CONDITIONS = "conditions"  # setting of the results of fairseq-mega-reproduce; earlier versions had none
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # that rows are told apart by
-DIFFERING = ("set", EXTRA, "precision", "updates", "max_update", "data")  # that conditions depend on
+DIFFERING = (
+    "set",
+    EXTRA,
+    "precision",
+    "updates",
+    "max_update",
+    "data",
+    "lr",
+)  # that conditions depend on, and the rate
+PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
 
 
 @lru_cache(maxsize=None)
@@ -33,10 +43,11 @@ def check_alike(files: Mapping[Path, Result]) -> None:
         if CONDITIONS not in settings or not is_trained_here(result):
             continue
         other = first.setdefault((result["benchmark"], cell_of(settings)), path)
-        if files[other]["settings"][CONDITIONS] != settings[CONDITIONS]:
+        one = files[other]["settings"]
+        if any(one.get(name) != settings.get(name) for name in (CONDITIONS, "lr")):
             raise ResultError(
                 f"{other} and {path.name} are of one cell, with different settings "
-                f"({difference(files[other]['settings'], settings)}): give a folder of those in OUT/tables, where "
+                f"({difference(one, settings)}): give a folder of those in OUT/tables, where "
                 "fairseq-mega-reproduce keeps them apart"
             )
 
@@ -48,12 +59,23 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return "; ".join(told) or "--keep-schedule or --max-update"
 
 
+def is_of_paper(result: Result) -> bool:
+    """Whether a result is of a paper's recipe, or of a person's own, and not of another of the package."""
+    recipe = str(result["settings"].get("recipe", ""))
+    return recipe.startswith(PAPERS) or recipe not in catalogue()
+
+
 def read_alike(options: argparse.Namespace, benchmark: str) -> List[Result]:
-    """Read the results that the options of a report ask for.
+    """Read the results that the options of a report ask for; those of recipes that no paper has are left out.
 
     Raises:
         ResultError: if those of a cell were trained under different conditions.
     """
     files = read_files(options.results, benchmark_read(options, benchmark))
-    check_alike(files)
-    return list(files.values())
+    kept = {path: result for path, result in files.items() if is_of_paper(result)}
+    others = sorted({result["settings"]["recipe"] for path, result in files.items() if path not in kept})
+    if others:
+        told = f"{len(files) - len(kept)} results of recipes that are in no paper's table ({', '.join(others)})"
+        print(f"left out: {told}", file=sys.stderr)
+    check_alike(kept)
+    return list(kept.values())

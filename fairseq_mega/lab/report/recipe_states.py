@@ -10,10 +10,11 @@ from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
+from fairseq_mega.lab.report.alike import CONDITIONS
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
-from fairseq_mega.lab.runs.results import EXTRA, GIVEN, Result, is_trained_here, read_result
+from fairseq_mega.lab.runs.results import EXTRA, GIVEN, Result, ResultError, is_trained_here, read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
@@ -25,16 +26,23 @@ FAILED = "failed.json"  # of a run's folder: why the runner gave it up
 
 
 class State(NamedTuple):
-    """A recipe, its results, the seeds whose runs failed or never left chance, and results of others' weights."""
+    """A recipe, its results, the seeds whose runs failed or never left chance, and results of others' weights.
+
+    ``left_out`` counts the results of trainings with other settings than those of ``results``, which are alike.
+    """
 
     recipe: Recipe
     results: List[Result]
     failed: Set[int]
     given: List[Result]
+    left_out: int = 0
 
 
 def find_results(folders: Iterable[Path]) -> List[Result]:
     """Results of recipes in some folders and those below them, each once; none of made-up data or other settings.
+
+    A recipe that is trained at several learning rates has the results in the files of its cells, which say what rate
+    was chosen.
 
     Raises:
         ResultError: if one is damaged.
@@ -42,16 +50,36 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
     found: Dict[str, Result] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*.json")):
-            if COPIES & set(path.relative_to(folder).parts) or '"recipe"' not in path.read_text(encoding="utf-8"):
+            if COPIES & set(path.relative_to(folder).parts) or not is_ours(path, b'"recipe"', {"schema", "settings"}):
                 continue
             result = read_result(path)
             settings = result["settings"]
+            recipe = catalogue().get(settings.get("recipe"))
             made_up = result["benchmark"].endswith("-smoke") or settings.get("data") == "made up"
-            if settings.get("recipe") in catalogue() and not made_up and not {"set", EXTRA} & settings.keys():
-                for one in of_each_seed(result):
-                    name = json.dumps([one["settings"]["recipe"], one["seed"], one["scores"]], sort_keys=True)
-                    found.setdefault(name, one)
+            if recipe is None or made_up or {"set", EXTRA} & settings.keys():
+                continue
+            if recipe.rates and "runs" not in result and is_trained_here(result):
+                continue
+            for one in of_each_seed(result):
+                name = json.dumps([recipe.name, one["seed"], one["scores"]], sort_keys=True)
+                found.setdefault(name, one)
     return list(found.values())
+
+
+def is_ours(path: Path, word: bytes, fields: Set[str]) -> bool:
+    """Whether a file holds a word, and then an object with some fields; others are not of the runner.
+
+    Raises:
+        ResultError: if it holds the word and is no JSON.
+    """
+    content = path.read_bytes()
+    if word not in content:
+        return False
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise ResultError(f"{path}: not a JSON result file ({error}): write it again, or move it away") from error
+    return isinstance(found, dict) and fields <= found.keys()
 
 
 def of_each_seed(result: Result) -> List[Result]:
@@ -69,10 +97,10 @@ def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
     found: Dict[str, Set[int]] = {}
     for folder in folders:
         for path in sorted(folder.rglob(FAILED)):
-            failure = json.loads(path.read_text(encoding="utf-8"))
-            if failure["smoke"]:
-                continue
-            found.setdefault(failure["recipe"], set()).add(failure["seed"])
+            if is_ours(path, b'"recipe"', {"recipe", "seed", "smoke"}):
+                failure = json.loads(path.read_text(encoding="utf-8"))
+                if not failure["smoke"]:
+                    found.setdefault(failure["recipe"], set()).add(failure["seed"])
     return found
 
 
@@ -82,20 +110,32 @@ def states(folders: Sequence[Path]) -> List[State]:
     found = []
     for name, recipe in catalogue().items():
         of_recipe = [result for result in results if result["settings"]["recipe"] == name]
-        own = of_one_precision(list(filter(is_trained_here, of_recipe)))
+        trained = list(filter(is_trained_here, of_recipe))
+        own = of_most(trained)
         failed = set(failures.get(name, ()))
         failed |= {result["seed"] for result in own if result["settings"].get("task") in TASKS and at_chance(result)}
         failed |= {int(seed) for result in own for run in result.get("missing", ()) for seed in SEED.findall(run)}
-        found.append(State(recipe, own, failed, [result for result in of_recipe if not is_trained_here(result)]))
+        given = [result for result in of_recipe if not is_trained_here(result)]
+        found.append(State(recipe, own, failed, given, len(trained) - len(own)))
     return found
 
 
-def of_one_precision(results: Sequence[Result]) -> List[Result]:
-    """The results in the precision of most of them, of equally many in the more exact one; seeds are not mixed."""
-    by_precision: Dict[str, List[Result]] = {name: [] for name in precision.SETS}
-    for result in results:
-        by_precision.setdefault(result["settings"].get("precision", "fp32"), []).append(result)
-    return max(by_precision.values(), key=len)
+def of_most(results: Sequence[Result]) -> List[Result]:
+    """The results with the settings that most of them have; of equally many those of more updates, more exact.
+
+    Settings are not mixed. They are in the order of their dates, so that the newest of a seed counts.
+    """
+    groups: Dict[Tuple[str, Any, int], List[Result]] = {}
+    for result in sorted(results, key=lambda result: str(result["date"])):
+        settings = result["settings"]
+        kind = (settings.get("precision", "fp32"), settings.get(CONDITIONS), settings.get("updates", 0))
+        groups.setdefault(kind, []).append(result)
+    exactness = {name: -place for place, name in enumerate(precision.SETS)}
+
+    def rank(kind: Tuple[str, Any, int]) -> Tuple[int, int, int]:
+        return len({result["seed"] for result in groups[kind]}), kind[2], exactness.get(kind[0], -len(exactness))
+
+    return groups[max(groups, key=rank)] if groups else []
 
 
 def at_chance(result: Result) -> bool:
@@ -152,8 +192,9 @@ def told_elsewhere(recipe: Recipe) -> str:
 
 
 def seeds_of(state: State) -> str:
-    """How many of the recipe's seeds have a result."""
-    return f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
+    """How many of the recipe's seeds have a result, and results of other settings, which are left out."""
+    told = f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
+    return told + (f", {state.left_out} more results left out" if state.left_out else "")
 
 
 def left_chance_of(members: Sequence[State]) -> str:
