@@ -151,17 +151,17 @@ def requested_build() -> str:
 
 
 def capabilities(cuda: Path) -> List[int]:
-    """The compute capabilities to build for, times ten."""
+    """The compute capabilities to build for, times ten; no kernel needs what 9.0a has and 9.0 lacks."""
     listed = os.environ.get("TORCH_CUDA_ARCH_LIST")
     if not listed:
         known = subprocess.run([str(cuda / "bin" / "nvcc"), "--list-gpu-arch"], capture_output=True, text=True).stdout
         listed = "8.0;9.0" + (";10.0" if "compute_100\n" in known else "")
     parts = [part for part in re.split(r"[ ;,]+", listed) if part]
-    numbers = [re.fullmatch(r"(\d+)\.(\d)(\+PTX)?", part) for part in parts]
+    numbers = [re.fullmatch(r"(\d+)\.(\d)[af]?(\+PTX)?", part) for part in parts]
     found = [int(number[1] + number[2]) for number in numbers if number is not None]
     if not parts or len(found) < len(parts):
         sys.exit(f"TORCH_CUDA_ARCH_LIST={listed}: give compute capabilities, for instance 8.0;9.0")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def gencode(cuda: Path) -> List[str]:

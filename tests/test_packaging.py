@@ -157,6 +157,8 @@ def test_later_gpus_get_the_code_of_the_oldest(noted: Callable[..., List[str]]) 
     for listed, flags, oldest in (
         ("", "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]", 80),
         ("9.0 7.5+PTX", "-gencode=arch=compute_75,code=[sm_90,sm_75,compute_75]", 75),
+        ("9.0a", "-gencode=arch=compute_90,code=[sm_90,compute_90]", 90),
+        ("8.6;9.0;9.0a+PTX", "-gencode=arch=compute_86,code=[sm_86,sm_90,compute_86]", 86),
     ):
         lines = noted(FORCE_CUDA="1", TORCH_CUDA_ARCH_LIST=listed)
         kernels = [line for line in lines if ".cu " in line]
@@ -218,7 +220,7 @@ def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Pa
         assert compiled(other, FAIRSEQ_MEGA_BUILD="cpu") == expected, changed
 
 
-@pytest.mark.parametrize("listed", ["Ampere", "8.0;9.0a", "80"])
+@pytest.mark.parametrize("listed", ["Ampere", "8.0;9.0b", "80"])
 def test_a_list_of_capabilities_that_cannot_be_read(sources: Path, tmp_path: Path, listed: str) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").write_text("")
