@@ -96,7 +96,7 @@ def test_flags_of_fairseq(cpu_with, caplog):
     assert "precision: bf16 (this CPU multiplies bfloat16 3 times as fast as float32)" in caplog.text
 
 
-@pytest.mark.parametrize("flag", ["--fp16", "--bf16", "--amp", "--memory-efficient-bf16"])
+@pytest.mark.parametrize("flag", ["--bf16", "--amp", "--memory-efficient-bf16"])
 def test_two_ways_to_say_it(flag):
     with pytest.raises(ValueError, match=f"--precision fp32 and --(bf16|{flag[2:]}) both set the precision"):
         parsed("--precision", "fp32", flag)

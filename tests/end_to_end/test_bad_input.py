@@ -123,10 +123,20 @@ def test_value_out_of_range(flags: List[str], named: str, capsys, tiny_corpus, d
     assert named in message and flags[1] in message, message
 
 
-def test_float16_without_a_gpu(capsys, monkeypatch, tiny_corpus, tmp_path) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    message = error_of(capsys, "train", tiny_corpus, *helpers.TINY_TRAINING, "--fp16", "--cpu", "--save-dir", tmp_path)
-    assert "--fp16 needs a GPU: on a CPU give --bf16" in message
+@pytest.mark.parametrize("command", ["train", "validate", "generate", "interactive", "eval-lm"])
+@pytest.mark.parametrize("flag", ["--fp16", "--memory-efficient-fp16"])
+@pytest.mark.parametrize("there", [False, True])
+def test_float16_without_a_gpu(
+    command: str, flag: str, there: bool, capsys, monkeypatch, tiny_corpus, tiny_model, tmp_path
+) -> None:
+    """With --cpu, and without it where there is no GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
+    monkeypatch.setattr("fairseq_mega.cli.arguments.kind_of", lambda arch: None)  # eval-lm looks at the model first
+    given = (
+        [*helpers.TINY_TRAINING, "--save-dir", tmp_path] if command == "train" else ["--path", tiny_model.checkpoint]
+    )
+    message = error_of(capsys, command, tiny_corpus, *given, flag, *(["--cpu"] if there else []))
+    assert f"{flag} needs a GPU: give --precision bf16" in message
 
 
 def test_shared_embeddings_need_a_joined_dictionary(capsys, device_flags, tmp_path) -> None:

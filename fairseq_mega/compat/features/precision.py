@@ -71,12 +71,10 @@ def choose(precision: str, device: str) -> Choice:
 
 
 def add_precision_option() -> None:
-    """Let fairseq's commands know --precision, and turn it into fairseq's own flags; refuse --fp16 without a GPU."""
+    """Let fairseq's commands know --precision, and turn it into fairseq's own flags."""
     from fairseq import options
-    from fairseq.optim import FP16Optimizer
 
     wrap(options, "parse_args_and_arch", _parse_precision)
-    wrap(FP16Optimizer, "build_fp32_params", _need_a_gpu)
 
 
 def _parse_precision(
@@ -93,15 +91,6 @@ def _parse_precision(
     if getattr(namespace, "precision", None) is not None:
         set_flags(namespace)
     return parsed
-
-
-def _need_a_gpu(
-    original: typing.Callable, args: typing.Any, params: typing.Sequence[torch.Tensor], flatten: bool = True
-) -> typing.Any:
-    """The float32 copies of weights in float16 lie side by side on a GPU, where fairseq looks for one in any case."""
-    if flatten and not torch.cuda.is_available():
-        raise ValueError("--fp16 needs a GPU: on a CPU give --bf16 or --precision bf16, or leave it out")
-    return original(args, params, flatten)
 
 
 def set_flags(namespace: argparse.Namespace) -> None:

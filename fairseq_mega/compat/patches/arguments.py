@@ -131,6 +131,9 @@ def impossible(given):
             return f"{option} needs {package}: pip install {package}, or leave the option out"
     if given.get("profile") and not torch.cuda.is_available():
         return "--profile profiles what a GPU does, and there is none: leave the option out"
+    half = "--memory-efficient-fp16" if given.get("memory_efficient_fp16") else "--fp16"
+    if given.get("fp16") and (given.get("cpu") or not torch.cuda.is_available()):
+        return f"{half} needs a GPU: give --precision bf16, or leave it out"
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     if problem is not None:
         return problem
