@@ -1,6 +1,7 @@
 """ImageNet out of made-up archives: classes of the validation images, an interruption, damage, other archives."""
 
 import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Callable, Dict
@@ -48,6 +49,37 @@ def test_what_was_unpacked_is_kept(archives: Path, tmp_path: Path, monkeypatch: 
     prepare(*command).succeeded()
     assert (tmp_path / "out" / "train" / "n00000002" / kept.name).read_bytes() == b"of the first attempt"
     assert len(ImageFolder(tmp_path / "out" / "train")) == 48
+
+
+def add_image(out: Path, name: str) -> None:
+    (out / name).parent.mkdir(exist_ok=True)
+    shutil.copy(next((out / "train").rglob("*.JPEG")), out / name)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda out: shutil.rmtree(out / "val" / "n00000002"), "val/n00000002/"),
+        (lambda out: shutil.rmtree(out / "train"), "train/"),
+        (lambda out: next((out / "train" / "n00000001").iterdir()).unlink(), "train/n00000001/"),
+        (lambda out: add_image(out, "train/n00000005/a.JPEG"), "train/n00000005/a.JPEG is none"),
+        (lambda out: add_image(out, "val/n00000001/b.JPEG"), "val/n00000001/b.JPEG is none"),
+        (lambda out: (out / "train" / "n00000001").rename(out / "train" / "dogs"), "train/n00000001/"),
+        (lambda out: add_image(out, "val/n00000001/.b.JPEG"), ""),
+    ],
+    ids=["class of val", "train", "image", "new class", "new image", "renamed", "hidden"],
+)
+def test_a_folder_that_was_changed_is_refused(
+    change: Callable[[Path], None], named: str, archives: Path, tmp_path: Path
+) -> None:
+    command = ["imagenet", "--out", tmp_path / "out", "--archives", archives, ANY]
+    prepare(*command).succeeded()
+    change(tmp_path / "out")
+    if named:
+        message = refusal(*command)
+        assert f"{tmp_path / 'out'}/{named}" in message and f"remove {tmp_path / 'out'}" in message
+    else:
+        prepare(*command).succeeded()
 
 
 def test_other_archives_are_refused(archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

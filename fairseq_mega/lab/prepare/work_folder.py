@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
 from fairseq_mega.compat.checkpoints.locks import InUse, acquire
+from fairseq_mega.data.class_folders import is_hidden
 from fairseq_mega.lab.prepare.progress import say
 from fairseq_mega.lab.runs.files import write_json
 
@@ -182,14 +183,24 @@ class WorkFolder:
             shutil.rmtree(self.parts / name, ignore_errors=True)
 
     def check_files(self) -> None:
-        """Raise ValueError naming a file of the finished data set that is not as SOURCE.json says, by its size."""
-        for name, record in self._read(self.out / SOURCE).get("files", {}).items():
+        """Raise ValueError naming a file of the finished data set that is not as SOURCE.json says.
+
+        A file counts by its size. In a folder for each class nothing may have been added.
+        """
+        files = self._read(self.out / SOURCE).get("files", {})
+        for name, record in files.items():
             path = self.out / name
             found = path.stat().st_size if path.is_file() else None
             if found != record["bytes"]:
                 raise ValueError(
                     f"{path}: expected {record['bytes']} bytes, as {SOURCE} says, found {found or 'none'}: remove "
                     f"{self.out} to have the data made anew"
+                )
+        of_classes = sorted({name.partition("/")[0] for name in files if name.count("/") > 1})
+        for path in (path for top in of_classes for path in sorted((self.out / top).rglob("*"))):
+            if path.is_file() and not is_hidden(path.name) and path.relative_to(self.out).as_posix() not in files:
+                raise ValueError(
+                    f"{path} is none of the files of {SOURCE}: remove it, or remove {self.out} to have all made anew"
                 )
 
     def publish(self, source: Optional[Dict[str, Any]] = None) -> None:
