@@ -1,9 +1,11 @@
 """PG-19 out of a tiny bucket on a local server, or out of a folder."""
 
 import base64
+import gzip
 import hashlib
 import http.server
 import json
+import shutil
 import threading
 import urllib.parse
 from pathlib import Path
@@ -190,11 +192,82 @@ def test_the_published_numbers_of_books_are_demanded(
     assert words_of(tmp_path / "out", "test") == 6_966_499
 
 
+ROUGH = "Größe, \r\nund ein Ende.\n"  # with a line end that has to stay
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("9.txt", ROUGH.encode()),
+        ("9.TXT", ROUGH.encode()),
+        ("9.txt.gz", gzip.compress(ROUGH.encode())),
+        ("9.Txt.GZ", gzip.compress(ROUGH.encode("utf-8-sig"))),
+        ("9.txt", ROUGH.encode("utf-8-sig")),
+        ("9.txt", ROUGH.encode("utf-16")),
+    ],
+    ids=["plain", "capitals", "gzip", "gzip-capitals-mark", "mark", "utf16"],
+)
+def test_books_are_read_whatever_their_files_are(name: str, content: bytes, books: Path, tmp_path: Path) -> None:
+    model = books.parent / pg19.VOCABULARY
+    (books / "train" / name).write_bytes(content)
+    given = ("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
+    prepare(*given).succeeded()
+    lines = [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()]
+    assert len(lines) == COUNTS["train"] + 1 and lines[-1] == {"text": ROUGH, "book": "9"}
+    (books / "train" / name).write_bytes(gzip.compress(b"another"))
+    assert "other settings" in refusal(*given)  # each book that is read counts for whether the data are the same
+
+
+def test_what_is_no_book_is_counted(books: Path, tmp_path: Path) -> None:
+    for name in ("a.pdf", "b.PDF", "c.txt.zip", "deeper/d.txt", "deeper/e.txt", ".hidden.txt"):
+        (books / "test" / name).parent.mkdir(exist_ok=True)
+        (books / "test" / name).write_bytes(b"content")
+    model = books.parent / pg19.VOCABULARY
+    done = prepare("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
+    done.succeeded()
+    (told,) = [line for line in done.output.splitlines() if "left out" in line]
+    assert all(part in told for part in ("3 books", "2 .pdf", "1 .zip", "2 in folders", "deeper"))
+    assert len(texts_of(tmp_path / "out" / "test.jsonl")) == COUNTS["test"]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [{}, {"1.pdf": b"%PDF-"}, {"1.txt": b""}, {"1.txt": b"\xef\xbb\xbf \n"}],
+    ids=["nothing", "no-books", "empty", "blank"],
+)
+def test_a_split_without_text_is_refused(contents: Dict[str, bytes], books: Path, tmp_path: Path) -> None:
+    folder = books / "validation"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    model = books.parent / pg19.VOCABULARY
+    message = refusal("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
+    assert "validation hold no text" in message
+    assert not (tmp_path / "out" / "valid.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "name, content, part",
+    [
+        ("9.txt", ROUGH.encode("utf-16-le"), "9.txt: it is text in UTF-16"),
+        ("9.txt", b"%PDF-1.4", "9.txt: it is a PDF"),
+        ("9.txt.gz", gzip.compress(ROUGH.encode())[:-9], "9.txt.gz cannot be unpacked"),
+        ("20.txt.gz", gzip.compress(b"again"), "20.txt and 20.txt.gz are one book"),
+    ],
+    ids=["utf16", "pdf", "damaged", "twice"],
+)
+def test_a_book_that_cannot_be_read_is_named(name: str, content: bytes, part: str, books: Path, tmp_path: Path) -> None:
+    (books / "test" / name).write_bytes(content)
+    model = books.parent / pg19.VOCABULARY
+    assert part in refusal("pg19", "--out", tmp_path / "out", "--books", books, "--vocabulary", model, "--any-count")
+
+
 def test_bad_wishes(books: Path, tmp_path: Path) -> None:
     out, model = tmp_path / "out", books.parent / pg19.VOCABULARY
     (books / "test" / "22.txt").write_bytes("größer".encode("latin-1"))
     given = ("pg19", "--out", out, "--books", books, "--vocabulary", model, "--any-count")
-    assert "22.txt is damaged" in refusal(*given)
+    assert "22.txt is no UTF-8" in refusal(*given)
     assert "--limit 0" in refusal(*given, "--limit", 0)
     assert "is no sentencepiece model" in refusal(*given[:-2], books / "test" / "20.txt", "--any-count")
     assert "--vocabulary: " in refusal(*given[:-2], tmp_path / "no.model", "--any-count")

@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+from fairseq_mega.data.class_folders import LeftOut, Wanted, files_of, holds_text
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.prepare.buckets import HOST, fetch_files, list_files
 from fairseq_mega.lab.prepare.checksums import Records, record_of
@@ -13,6 +16,7 @@ from fairseq_mega.lab.prepare.download import fetch_missing
 from fairseq_mega.lab.prepare.language_modeling import toy_data
 from fairseq_mega.lab.prepare.progress import Progress, say
 from fairseq_mega.lab.prepare.shared_options import need_files
+from fairseq_mega.lab.prepare.text_files import open_text
 from fairseq_mega.lab.prepare.word_counts import WORDS_FILE
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream, write_json, written_whole
@@ -21,6 +25,7 @@ BUCKET = "deepmind-gutenberg"
 FOLDERS = {"train": "train", "valid": "validation", "test": "test"}
 BOOKS = {"train": 28_602, "valid": 50, "test": 100}
 WORDS = {"train": 1_973_136_207, "valid": 3_007_061, "test": 6_966_499}  # published, for word-level perplexity
+FILES = Wanted("books", (".txt", ".txt.gz"), lambda kind: False)
 VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 
 DETAILS = f"""\
@@ -39,7 +44,10 @@ VOCABULARY_REMEDY = "T5's sentencepiece model, which any copy of T5 comes with, 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of PG-19."""
     parser.add_argument(
-        "--books", type=Path, metavar="DIR", help="folder with train, validation and test, not downloaded"
+        "--books",
+        type=Path,
+        metavar="DIR",
+        help="folder with train, validation and test, each with books as NUMBER.txt or NUMBER.txt.gz, not downloaded",
     )
     parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="sentencepiece model, not downloaded")
     parser.add_argument("--host", default=HOST, metavar="URL", help="storage with the buckets (default: %(default)s)")
@@ -69,11 +77,33 @@ def check_count(split: str, found: int, args: argparse.Namespace, origin: str) -
         )
 
 
+def title_of(book: Path) -> str:
+    """Return the name of a book's file without its ending."""
+    return re.sub(r"\.txt(\.gz)?$", "", book.name, flags=re.IGNORECASE)
+
+
+def books_in(folder: Path) -> List[Path]:
+    """Sorted books of a folder; prints what is left out.
+
+    Raises:
+        ValueError: if a book is there twice, plain and packed.
+    """
+    left_out = LeftOut(Counter(), {})
+    books = [folder / name for name in files_of(folder, FILES, left_out)]
+    if left_out.described():
+        say(f"--books: {len(books):,} books in {folder}; left out: {left_out.described()}")
+    titles = Counter(map(title_of, books))
+    twice = [book for book in books if titles[title_of(book)] > 1]
+    if twice:
+        raise ValueError(f"--books: {twice[0]} and {twice[1].name} are one book: remove one of them")
+    return books
+
+
 def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Path]:
     """The books of a split by their names, downloaded unless a folder is given."""
     folder = FOLDERS[split]
     if args.books is not None:
-        found = sorted((args.books / folder).glob("*.txt"))
+        found = books_in(args.books / folder)
         check_count(split, len(found), args, f"--books {args.books}")
         return found[: args.limit]
     files = list_files(args.host, BUCKET, folder, work.raw / f"{folder}.list", REMEDY)
@@ -85,17 +115,22 @@ def books_of(split: str, args: argparse.Namespace, work: WorkFolder) -> List[Pat
 
 
 def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
-    """Write books as JSON lines, and count them, their bytes and their words between blanks."""
-    words = size = 0
+    """Write books as JSON lines, and count them, their bytes in UTF-8 and their words between blanks.
+
+    Prints how many are empty. Raises ValueError for a book that is no text, and if nothing is left to read.
+    """
+    words = size = empty = 0
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:
         for book in Progress(split, "books", len(books)).follow(books):
-            content = book.read_bytes()
-            try:
-                text = content.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{book} is damaged ({error}): get a new copy") from error
-            words, size = words + len(text.split()), size + len(content)
-            lines.write(json.dumps({"text": text, "book": book.stem}, ensure_ascii=False) + "\n")
+            with open_text(book, newline="") as file:
+                text = file.read()
+            words, size = words + len(text.split()), size + len(text.encode())
+            empty += not holds_text(text)
+            lines.write(json.dumps({"text": text, "book": title_of(book)}, ensure_ascii=False) + "\n")
+        if empty == len(books):
+            raise ValueError(f"the {len(books):,} books of {FOLDERS[split]} hold no text: put books there, NUMBER.txt")
+    if empty:
+        say(f"{FOLDERS[split]}: {empty:,} of {len(books):,} books hold no text")
     return {"books": len(books), "bytes": size, "words_between_blanks": words}
 
 
@@ -136,5 +171,5 @@ DATASET = Dataset(
     check,
     make,
     toy_data.write_books,
-    members={"books": tuple(f"{folder}/*.txt" for folder in FOLDERS.values())},
+    members={"books": tuple(f"{folder}/*" for folder in FOLDERS.values())},
 )
