@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairseq_mega.compat.patches.posterizing import allow_no_bits
 from fairseq_mega.compat.patches.torchvision_operators import import_timm
 
 from .image_arrays import DEVIATION, MEAN
@@ -34,7 +35,9 @@ def training_transform(size: int) -> Any:
 
     Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
     """
-    return import_timm("timm.data", "--augmentation randaugment").create_transform(
+    purpose = "--augmentation randaugment"
+    allow_no_bits(purpose)
+    return import_timm("timm.data", purpose).create_transform(
         size,
         is_training=True,
         interpolation="bicubic",

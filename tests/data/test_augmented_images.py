@@ -169,3 +169,25 @@ def test_transforms(tmp_path):
     names = [type(part).__name__ for part in training_transform(28).transforms]
     assert names[:3] == ["RandomResizedCropAndInterpolation", "RandomHorizontalFlip", "RandAugment"]
     assert names[-1] == "RandomErasing"
+
+
+@tiny_images.needs_timm
+def test_each_operation_of_randaugment_takes_each_magnitude(tmp_path):
+    """From 0 to 10, between which magnitudes vary; at 10 posterizing keeps no bits, which is black."""
+    images = ImageFolder(tiny_images.write_files(tmp_path, size=40) / "train")
+    image = images[7]
+    assert image.mode == "RGB" and np.asarray(image).any()
+    (drawing,) = [part for part in training_transform(28).transforms if type(part).__name__ == "RandAugment"]
+    drawing = pickle.loads(pickle.dumps(drawing))  # as workers receive it
+    assert {operation.magnitude for operation in drawing.ops} == {9}
+    results = {}
+    with seeded(1):
+        for operation in drawing.ops:
+            operation.prob, operation.magnitude_std = 1.0, 0
+            for operation.magnitude in range(11):
+                results[operation.name, operation.magnitude] = changed = operation(image)
+                assert (changed.mode, changed.size) == (image.mode, image.size), operation
+    for magnitude in range(11):
+        posterized = np.asarray(results["PosterizeIncreasing", magnitude])
+        bits = 4 - magnitude * 4 // 10
+        np.testing.assert_array_equal(posterized, np.asarray(image) & (256 - 2 ** (8 - bits)))

@@ -1,0 +1,27 @@
+"""Posterizing to no bits by timm's RandAugment, which Pillow refuses from version 13 on."""
+
+from functools import partial
+from typing import Any, Callable
+
+from fairseq_mega.compat.patches.torchvision_operators import import_timm
+
+
+def allow_no_bits(purpose: str) -> None:
+    """Make an image black where timm keeps none of its bits, as earlier versions of Pillow do.
+
+    The "increasing" variant keeps 0 bits at the largest magnitude.
+
+    Args:
+        purpose: what needs timm, for the message.
+
+    Raises:
+        ValueError: with the remedy, if timm is not installed.
+    """
+    module = import_timm("timm.data.auto_augment", purpose)
+    operations, mended = module.NAME_TO_OP, partial(_posterize, module.posterize)
+    operations.update({name: mended for name, function in operations.items() if function is module.posterize})
+
+
+def _posterize(original: Callable, image: Any, bits: int, **settings: Any) -> Any:
+    """Keep the highest bits of each number of an image of PIL, in mode RGB or L."""
+    return original(image, bits, **settings) if bits > 0 else image.point(lambda _: 0)
