@@ -137,6 +137,14 @@ def test_seeds_of_different_settings_are_not_mixed(name: str, tmp_path: Path) ->
     assert ours_of(state).rstrip("*") == "81.00 ±1.41" and seeds_of(state).endswith(", 1 more results left out")
 
 
+def test_scores_of_several_checkpoints_are_told_apart(tmp_path: Path) -> None:
+    for number, (checkpoint, accuracy) in enumerate((("best", 82.0), ("last", 70.0))):
+        for seed in (1, 2):
+            store(tmp_path / f"{number}.{seed}.json", seed, accuracy + seed, checkpoint=checkpoint)
+    (state,) = [state for state in states([tmp_path]) if state.results]
+    assert ours_of(state) == "83.50 ±0.71 (checkpoint best), 71.50 ±0.71 (checkpoint last)"
+
+
 def test_the_newest_of_a_seed_counts(tmp_path: Path) -> None:
     store(tmp_path / "a.json", 1, 80.0, date="2026-01-03")
     store(tmp_path / "b.json", 1, 90.0, date="2026-01-02")

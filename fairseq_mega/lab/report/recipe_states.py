@@ -10,7 +10,7 @@ from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
-from fairseq_mega.lab.report.alike import CONDITIONS
+from fairseq_mega.lab.report.alike import CONDITIONS, MORE
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
@@ -165,10 +165,20 @@ def ours_of(state: State) -> str:
         ends = {result["seed"]: result["scores"][VALID] for result in state.results if VALID in result["scores"]}
         return f"{spread(list(ends.values()), 4)} bits per byte" if ends else "-"
     for metric in state.recipe.paper or ("test_accuracy", "perplexity"):
-        by_seed = {result["seed"]: result["scores"][metric] for result in state.results if metric in result["scores"]}
-        cells += [spread(list(by_seed.values()))] if by_seed and metric != SPEED else []
+        kinds: Dict[str, Dict[Any, float]] = {}
+        for result in state.results:
+            if metric in result["scores"]:
+                kinds.setdefault(kind_of(result), {})[result["seed"]] = result["scores"][metric]
+        told = [spread(list(seeds.values())) + f" ({kind})" * (len(kinds) > 1) for kind, seeds in kinds.items()]
+        cells += [", ".join(told)] if told and metric != SPEED else []
     absent = told_elsewhere(state.recipe) or "not run"
     return " / ".join(cells) + "*" * any(map(short, state.results)) if cells else absent
+
+
+def kind_of(result: Result) -> str:
+    """Name what several results of one training differ by: the checkpoint, or how the text was read."""
+    settings = result["settings"]
+    return ", ".join(f"{name} {settings[name]}".replace("_", " ") for name in MORE if name in settings)
 
 
 def scored_of(state: State) -> str:
