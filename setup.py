@@ -73,7 +73,7 @@ INSTALL_REQUIRES = [
 ]
 
 TRANSLATION = ["sacremoses>=0.0.53", "subword-nmt>=0.3.8"]
-PLOTS = ["matplotlib>=3.5"]
+PLOTS = ["matplotlib>=3.6"]
 IMAGES = ["timm>=1.0.31"]  # brings torchvision and pillow along, in the versions that fit torch
 SPEECH = ["soundfile>=0.12"]  # reads FLAC, Ogg, MP3, AIFF and SPHERE; WAV needs nothing
 # lm-evaluation-harness; not in DEV, as it brings datasets, pandas and pyarrow along, and an older python-dateutil.

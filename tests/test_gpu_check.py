@@ -159,7 +159,7 @@ def test_the_sanitizer_has_tests_to_run(modules, monkeypatch):
 @pytest.mark.slow
 def test_every_stage_works(tmp_path):
     """The whole program in smoke form, with folders given relative to where it is called."""
-    pytest.importorskip("matplotlib", reason="the plots need matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="the plots need matplotlib: pip install 'matplotlib>=3.6'")
     pytest.importorskip("pip", reason="the wheels are installed with pip")
     (tmp_path / "wheels").mkdir()
     make_wheel(tmp_path / "wheels")

@@ -43,7 +43,7 @@ def test_tables_show_the_compiled_path_of_a_cpu(name):
 
 
 def test_smoke_of_the_kernel_benchmark(tmp_path, device):
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
     result, plot = tmp_path / "kernels.json", tmp_path / "kernels.png"
     done = run("kernels", "--smoke", "--device", device.type, "--json", result, "--plot", plot)
     assert done.returncode == 0, done.stderr

@@ -88,7 +88,7 @@ def test_table_of_nothing_is_an_error(tmp_path, capsys):
 
 
 def test_table_and_plot_of_several_folders(tmp_path, capsys):
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
     for task, label, rate in (("image", "transformer", "0.01"), ("image", "mega", "0.002"), ("text", "mega", "0.002")):
         settings = {"task": task, "lr": rate, "chunk": "8", "parameters": 5000, "updates": 20, "batch": 4}
         scores = {"test_accuracy": 40.0, "best_valid_accuracy": 41.0}

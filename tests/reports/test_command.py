@@ -32,7 +32,7 @@ def test_results_of_a_smoke_run_are_marked(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_the_kernels_are_plotted(tmp_path: Path, capsys: Any) -> None:
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
     rows = [
         {"title": "EMA", "path": "fft", "shape": {"batch": 2, "length": length}, "seconds": length * 1e-6}
         for length in (64, 128)

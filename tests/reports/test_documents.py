@@ -203,7 +203,7 @@ def test_numbers() -> None:
 
 
 def test_a_picture_is_drawn_anew_where_its_results_are_others(checkout: Path, capsys: Any) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'matplotlib>=3.6'")
     run(capsys, "--write", "--root", checkout)
     image = checkout / "examples" / "kernels" / "results" / "operators.png"
     image.write_bytes(b"of nothing")

@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Tuple
@@ -12,6 +13,7 @@ import torch
 from fairseq_mega.lab.inspect import averages, comparison, parts, pictures
 from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
+from fairseq_mega.lab.runs import fonts
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
 from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
@@ -153,6 +155,26 @@ def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(tiny_model.checkpoint, "--compare", tiny_model.checkpoint) == 0
     assert "tensors that differ: 0" in capsys.readouterr().out
     assert run(tmp_path / "none.pt") == 1 and "none.pt does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("known", ["", "日本", "日本語न🙂"], ids=["no font", "some", "all"])
+def test_symbols_of_any_language_are_drawn(
+    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a font that has them, or by their numbers; no box in place of a character, and no formula."""
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'matplotlib>=3.6'")
+    symbols, has = ["日本", "語", "שלום", "$x_$", "न🙂"], fonts.characters_of
+    monkeypatch.setattr(fonts, "characters_of", lambda file: has(file) | set(known if "STIXGeneral" in file else ""))
+    labels = fonts.drawable(symbols)
+    assert set(labels.missing) == set("日本語न🙂") - set(known)
+    assert ("STIXGeneral" in labels.families) == bool(known)
+    assert labels.texts[0] == ("日本" if known else "U+65E5U+672C") and labels.texts[2:4] == ["שלום", r"\$x_\$"]
+    if not known:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # matplotlib's of a character without a shape
+            pictures.draw_attention(torch.eye(5), symbols, symbols, "title", tmp_path / "a.png")
+        (message,) = [record.getMessage() for record in caplog.records if "no installed font" in record.getMessage()]
+        assert "has 5 of the characters" in message
 
 
 @pytest.mark.parametrize("arguments", [["--draw"], ["--attention", "w1 w2"]], ids=["draw", "attention"])

@@ -97,7 +97,7 @@ def places() -> List[filling.Place]:
 
 @pytest.fixture(scope="module")
 def page(runs: Path, places: List[filling.Place], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("matplotlib", reason="the page's figures need matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="the page's figures need matplotlib: pip install 'matplotlib>=3.6'")
 
     def places_of(root: Path) -> List[filling.Place]:
         places.extend(filling.places_of(root))
@@ -209,7 +209,7 @@ def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> No
     log, image = tmp_path / "run" / "train.log", tmp_path / "curves.png"
     log.parent.mkdir()
     log.write_text("".join(lines))
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.5'")
+    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
     assert command.main(["curves", str(log), "--output", str(image)]) == 0
     assert capsys.readouterr().out == f"run: 2 updates\nplot: {image}\n" and image.stat().st_size > 5000
     failed = tmp_path / "failed & gone" / "train.log"

@@ -9,7 +9,7 @@ from fairseq_mega.lab.report.command import main
 
 
 def test_the_page_shows_both_labels(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    pyplot = pytest.importorskip("matplotlib.pyplot", reason="the page needs matplotlib: pip install 'matplotlib>=3.5'")
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="the page needs matplotlib: pip install 'matplotlib>=3.6'")
     images = pathfinder_page.sample(32, 2, seed=1)
     assert {label: len(found) for label, found in images.items()} == {1: 2, 0: 2}
     output = tmp_path / "folder" / "page.png"

@@ -1,5 +1,6 @@
 """Pictures of moving averages and of attention."""
 
+import logging
 import math
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.lab.runs.fingerprints import digest
+from fairseq_mega.lab.runs.fonts import drawable
 from fairseq_mega.lab.runs.plotting import load_pyplot, save
 
 from .averages import Average, reaches
 
+logger = logging.getLogger(__name__)
 INK, FAINT, PAST = "#22272e", "#c9ced6", "#2f6db5"
 COLUMNS = 3
 TINY = 1e-12
@@ -127,13 +130,26 @@ def _draw_histograms(steps: Dict[str, Tensor], name: str, chunk: Optional[int], 
 
 
 def draw_attention(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, output: Path) -> None:
-    """Attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``."""
+    """Draw the attention weights (rows, columns) of the symbols ``rows`` to the symbols ``columns``.
+
+    A character that no installed font has is written by its number, and a line says so.
+    """
     pyplot = load_pyplot()
+    from matplotlib import get_cachedir
+
+    labels = drawable([*rows, *columns])
+    if labels.missing:
+        logger.warning(
+            f"no installed font has {len(labels.missing)} of the characters ({''.join(labels.missing[:10])}): their "
+            f"numbers are drawn; install a font, such as fonts-noto-cjk, and remove {get_cachedir()}"
+        )
+    rows, columns = labels.texts[: len(rows)], labels.texts[len(rows) :]
+    font = {"fontsize": 9, "fontfamily": labels.families}
     size = (min(1.8 + 0.32 * len(columns), 16), min(1.6 + 0.3 * len(rows), 16))
     figure, panel = pyplot.subplots(figsize=size, layout="constrained")
     image = panel.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=max(float(weights.max()), 1e-6), aspect="auto")
-    panel.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor", fontsize=9)
-    panel.set_yticks(range(len(rows)), rows, fontsize=9)
+    panel.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor", **font)
+    panel.set_yticks(range(len(rows)), rows, **font)
     panel.xaxis.tick_top()
     panel.tick_params(length=0)
     panel.set_xticks([at - 0.5 for at in range(1, len(columns))], minor=True)
