@@ -18,6 +18,7 @@ MODULES: Dict[str, str] = {
     "chunk-parallel": "chunk_parallel",
     "lra-speed": "lra_speed",
     "padding": "padding",
+    "peers": "peers.benchmark",
     "device": "device",
 }
 

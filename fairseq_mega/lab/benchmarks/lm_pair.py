@@ -17,8 +17,8 @@ PACKED = {f"{name}-{kind}": (name, kind) for name in ("mega", "megalodon") for k
 OTHERS = (*PACKED, "megalodon", "llama")  # measured where they are asked for
 
 
-def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int) -> Any:
-    """A model with tied plain tables, without dropout.
+def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest: int, tied: bool = True) -> Any:
+    """A model with plain tables, without dropout.
 
     Args:
         name: "mega" or "megalodon" with chunks ("-bf16" and "-int8" behind it with packed matrices), "mega-full" with
@@ -29,18 +29,19 @@ def build(name: str, width: int, layers: int, chunk: int, symbols: int, longest:
         chunk: of "mega".
         symbols: V.
         longest: positions.
+        tied: whether the output's table is that of the embedding.
 
     Returns:
         A fairseq language model.
     """
     if name in PACKED:
         plain, kind = PACKED[name]
-        model = build(plain, width, layers, chunk, symbols, longest)
+        model = build(plain, width, layers, chunk, symbols, longest, tied)
         pack_weights(model, kind)
         return model
     task = task_of(symbols)
     options: Dict[str, Any] = {"decoder_embed_dim": width, "decoder_layers": layers, "dropout": 0.0}
-    options.update(share_decoder_input_output_embed=True, max_target_positions=longest, tokens_per_sample=longest)
+    options.update(share_decoder_input_output_embed=tied, max_target_positions=longest, tokens_per_sample=longest)
     if name == "transformer":
         options.update(
             decoder_ffn_embed_dim=(mega_layer(width) - 4 * width * (width + 1) - 5 * width) // (2 * width + 1),

@@ -49,6 +49,12 @@ def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -
         types, of = [*types, "autocast"], f"{of}; autocast: float32 under autocast to bfloat16"
     add("--dtype", choices=types, default="float32", help=f"{of} (default: %(default)s)")
     add("--sweeps", type=int, default=2, help="passes; the fastest median counts (default: %(default)s)")
+    add_rows_options(parser)
+
+
+def add_rows_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of benchmarks whose measurements are kept in ``Rows``."""
+    add = parser.add_argument
     add("--rows", type=Path, metavar="FILE", help="keep every measurement here at once; those there are not repeated")
     add("--stop-after", type=float, metavar="SECONDS", help="measure nothing more after this time and exit with 75")
 

@@ -1,0 +1,1 @@
+"""Training speed of language models beside other implementations of them."""

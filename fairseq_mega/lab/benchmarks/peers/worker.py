@@ -1,0 +1,254 @@
+"""A language model in a process of its own, which runs training steps when it is told to.
+
+``PYTHON worker.py SETTINGS`` runs in the environment of the model's package, where fairseq_mega need not be installed:
+this file imports the standard library and the package alone. ``SETTINGS`` is a JSON object: ``model``, a key of
+``BUILDERS``, ``width``, ``layers``, ``chunk``, ``symbols``, ``batch``, ``length``, ``threads`` and ``seed``.
+
+The first line of the output is a JSON object: the model's ``parameters``, the ``versions`` of its packages and the
+``losses`` of the warm-up, or a ``fault``. Every line of the input, a word, asks for another object: ``step`` for the
+``seconds`` of a forward and backward pass, ``memory`` for ``memory_mib``, the peak of all passes above what model and
+compiled program hold.
+"""
+
+import ctypes
+import importlib.metadata
+import json
+import os
+import random
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple
+
+Sizes = Dict[str, Any]
+WARM_UP = 2  # steps, each with a descent
+DESCENT = 1e-3  # by how much of itself the loss should fall in a step of the warm-up
+
+
+class Training(NamedTuple):
+    """A model that is ready to be trained on a batch."""
+
+    parameters: int
+    # Return the loss and its gradients as soon as both are computed.
+    gradients: Callable[[], Any]
+    # Take one step down these gradients; the number is the factor of the gradients over their squared norm.
+    descend: Callable[[Any, float], None]
+    packages: List[str]  # whose versions count
+
+
+def tokens_of(sizes: Sizes) -> List[List[int]]:
+    """Random symbols from 4 on, B lists of L + 1, the same ones in every environment."""
+    draw = random.Random(sizes["seed"]).randrange
+    return [[draw(4, sizes["symbols"]) for _ in range(sizes["length"] + 1)] for _ in range(sizes["batch"])]
+
+
+def train_torch(model: Any, logits_of: Callable[[Any], Any], sizes: Sizes, packages: List[str]) -> Training:
+    """Prepare a module of PyTorch, of which ``logits_of`` returns (B, L, V) for symbols (B, L)."""
+    import torch
+
+    torch.set_num_threads(sizes["threads"])
+    model.train()
+    tokens = torch.tensor(tokens_of(sizes))
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def gradients_of(tokens: Any) -> float:
+        for parameter in parameters:
+            parameter.grad = None
+        logits = logits_of(tokens[:, :-1])
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        return float(loss.detach())
+
+    def descend(_: Any, factor: float) -> None:
+        gradients = [parameter.grad for parameter in parameters]
+        without = sum(gradient is None for gradient in gradients)
+        if without:
+            raise ValueError(f"{without} of its parameters get no gradient")
+        norm = sum(float(gradient.double().square().sum()) for gradient in gradients if gradient is not None)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients):
+                parameter.sub_(gradient, alpha=factor / norm)
+
+    gradients_of(tokens[:, : min(sizes["chunk"], sizes["length"]) + 1])  # the one-time work of torch
+    for parameter in parameters:
+        parameter.grad = None
+    count = sum(parameter.numel() for parameter in parameters)
+    return Training(count, lambda: (gradients_of(tokens), None), descend, ["torch", *packages])
+
+
+def ours(sizes: Sizes) -> Training:
+    """MEGA or MEGALODON of this package; "-published" behind the name computes it in the published arrangement."""
+    from fairseq_mega.compat.features.allocator import keep_freed_memory
+    from fairseq_mega.lab.benchmarks import lm_pair
+    from fairseq_mega.lab.benchmarks.layer_models import PUBLISHED, published_ema
+    from fairseq_mega.lab.benchmarks.megalodon_layer import PublishedComplexEMA
+    from fairseq_mega.ops.common.dispatch import VARIABLE
+
+    keep_freed_memory()  # as fairseq-mega-train does
+    name, published, _ = sizes["model"].partition("-published")
+    built = {key: sizes[key] for key in ("width", "layers", "chunk", "symbols")}
+    model = lm_pair.build(name, longest=sizes["length"], tied=False, **built)
+    if published:
+        os.environ[VARIABLE] = PUBLISHED
+        for layer in model.decoder.layers:
+            rearranged = PublishedComplexEMA if name == "megalodon" else published_ema
+            layer.attention.ema = rearranged(layer.attention.ema)
+    return train_torch(model, lambda tokens: model(tokens)[0], sizes, ["fairseq-mega"])
+
+
+def megalodon_jax(sizes: Sizes) -> Training:
+    """MEGALODON of megalodon-jax: one program of XLA, compiled before it runs."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import equinox
+    import jax
+    import jax.numpy as jnp
+    from megalodon_jax import MegalodonConfig, MegalodonForCausalLM
+
+    width = sizes["width"]
+    config = MegalodonConfig(
+        vocab_size=sizes["symbols"],
+        model_dim=width,
+        num_layers=sizes["layers"],
+        z_dim=width // 2,
+        value_dim=2 * width,
+        ffn_hidden_dim=5 * width // 2,
+        chunk_size=sizes["chunk"],
+        norm_num_groups=min(32, width // 4),
+    )
+    arrays, rest = equinox.partition(MegalodonForCausalLM(config, key=jax.random.PRNGKey(0)), equinox.is_inexact_array)
+    tokens = jnp.array(tokens_of(sizes))
+
+    def loss_of(arrays: Any, tokens: Any) -> Any:
+        logits, _ = equinox.combine(arrays, rest)(tokens[:, :-1])
+        likelihoods = jax.nn.log_softmax(logits, axis=-1)
+        return -jnp.take_along_axis(likelihoods, tokens[:, 1:, None], axis=-1).mean()
+
+    compiled = jax.jit(jax.value_and_grad(loss_of)).lower(arrays, tokens).compile()
+    held = [arrays]
+
+    def gradients() -> Any:
+        loss, found = jax.block_until_ready(compiled(held[0], tokens))
+        return float(loss), found
+
+    def descend(found: Any, factor: float) -> None:
+        norm = sum(float((leaf * leaf).sum()) for leaf in jax.tree.leaves(found))
+        held[0] = jax.block_until_ready(jax.tree.map(lambda p, g: p - factor / norm * g, held[0], found))
+
+    count = sum(leaf.size for leaf in jax.tree.leaves(arrays))
+    return Training(count, gradients, descend, ["megalodon-jax", "jax", "jaxlib", "equinox"])
+
+
+def transformers(sizes: Sizes) -> Training:
+    """MEGA of transformers, which had it until 4.57."""
+    from transformers.models.deprecated.mega.configuration_mega import MegaConfig
+    from transformers.models.deprecated.mega.modeling_mega import MegaForCausalLM
+
+    width, chunked = sizes["width"], sizes["length"] > sizes["chunk"]
+    config = MegaConfig(
+        vocab_size=sizes["symbols"],
+        hidden_size=width,
+        num_hidden_layers=sizes["layers"],
+        intermediate_size=2 * width,
+        shared_representation_size=width // 2,
+        nffn_hidden_size=2 * width,
+        use_chunking=chunked,
+        chunk_size=sizes["chunk"] if chunked else -1,
+        max_positions=sizes["length"],
+        normalization_type="layernorm",
+        bidirectional=False,
+        is_decoder=True,
+        add_lm_hidden_dense_layer=False,
+        tie_word_embeddings=False,
+        dropout_prob=0.0,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        nffn_activation_dropout_prob=0.0,
+    )
+    model = MegaForCausalLM(config)
+    return train_torch(model, lambda tokens: model(tokens, use_cache=False).logits, sizes, ["transformers"])
+
+
+def mega_pytorch(sizes: Sizes) -> Training:
+    """MEGA of mega-pytorch, whose attention has no chunks."""
+    from mega_pytorch import Mega
+
+    width = sizes["width"]
+    model = Mega(
+        dim=width,
+        num_tokens=sizes["symbols"],
+        depth=sizes["layers"],
+        attn_dim_qk=width // 2,
+        attn_dim_value=2 * width,
+        causal=True,
+        pre_norm=True,
+    )
+    return train_torch(model, model, sizes, ["mega-pytorch"])
+
+
+BUILDERS: Dict[str, Callable[[Sizes], Training]] = {
+    **dict.fromkeys(("mega", "mega-full", "mega-published", "megalodon", "megalodon-published"), ours),
+    "megalodon-jax": megalodon_jax,
+    "transformers": transformers,
+    "mega-pytorch": mega_pytorch,
+}
+
+
+def resident_mib(field: str) -> float:
+    """This process's resident memory in MiB: VmRSS for now, VmHWM for its peak (Linux)."""
+    found = re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found, f"/proc/self/status has no {field}; measuring memory needs Linux"
+    return int(found.group(1)) / 2**10
+
+
+def warm_up(training: Training) -> List[float]:
+    """Take steps down the gradients, and return the loss before each and behind the last.
+
+    Raises:
+        ValueError: unless every loss falls by as much as its gradients predict, within a fifth.
+    """
+    losses: List[float] = []
+    for _ in range(WARM_UP):
+        loss, gradients = training.gradients()
+        losses.append(loss)
+        training.descend(gradients, DESCENT * loss)
+        del gradients
+    losses.append(training.gradients()[0])
+    falls = [(before - after) / (DESCENT * before) for before, after in zip(losses, losses[1:])]
+    if not all(abs(fall - 1.0) < 0.2 for fall in falls):
+        raise ValueError(f"its losses {losses} do not fall as its gradients predict, but by {falls} of that")
+    return losses
+
+
+def main() -> None:
+    sizes = json.loads(sys.argv[1])
+    # What is printed by others goes to the messages.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(**found: Any) -> None:
+        print(json.dumps(found), file=answers, flush=True)
+
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: sizes["threads"]])  # XLA has no option for its threads
+    training = BUILDERS[sizes["model"]](sizes)
+    ctypes.CDLL(None).malloc_trim(0)  # what building and compiling freed
+    before = resident_mib("VmRSS")
+    try:
+        losses = warm_up(training)
+    except ValueError as error:
+        return answer(fault=str(error))
+    versions = {name: importlib.metadata.version(name) for name in training.packages}
+    answer(parameters=training.parameters, losses=losses, versions={"python": sys.version.split()[0], **versions})
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    for line in sys.stdin:
+        if line.strip() == "memory":
+            answer(memory_mib=resident_mib("VmHWM") - before)
+            continue
+        start = time.perf_counter()
+        training.gradients()
+        answer(seconds=time.perf_counter() - start)
+    return None
+
+
+if __name__ == "__main__":
+    main()
