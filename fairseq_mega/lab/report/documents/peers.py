@@ -1,7 +1,7 @@
 """Tables of ``python -m fairseq_mega.lab.benchmarks peers``: models of ours beside other implementations."""
 
 from pathlib import Path
-from typing import Sequence
+from typing import Dict, List, Sequence
 
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.lab.runs.text_tables import Table, table_of
@@ -19,7 +19,7 @@ TITLES = {
 
 def beside(folder: Path, words: Sequence[str]) -> Table:
     """A row for each peer and shape of several result files, with speed and memory of ours beside it."""
-    rows = []
+    rows: Dict[str, List[Dict[str, str]]] = {}
     for file in words:
         for subject, points in by_subject(read_result(folder / file)["scores"], "L").items():
             name, _, batch = subject.partition(", batch ")
@@ -27,7 +27,7 @@ def beside(folder: Path, words: Sequence[str]) -> Table:
                 if "speed" not in point:  # ours
                     continue
                 tokens, speed, memory = int(batch) * length, point["speed"], point["memory"]
-                rows.append(
+                rows.setdefault(name, []).append(
                     {
                         "beside": TITLES.get(name, name),
                         "batch x L": f"{batch} x {length:,}",
@@ -40,4 +40,4 @@ def beside(folder: Path, words: Sequence[str]) -> Table:
                         "memory": ratio(memory),
                     }
                 )
-    return table_of(rows)
+    return table_of([row for of_peer in rows.values() for row in of_peer])
