@@ -140,6 +140,30 @@ def test_masks_that_cannot_be(options, message, capsys, tmp_path) -> None:
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "task",
+    ["masked_lm", "language_modeling", "mega_language_modeling", "megalodon_pretrain", "translation", "lra-text"]
+    + ["lra-image", "image-classification", "speech_commands"],
+)
+def test_a_validation_takes_each_option_of_a_task_alone(task, tmp_path) -> None:
+    """As what it gives in place of the checkpoint's options, of which the others have no value then."""
+    known = {action.dest for action in get_validation_parser()._actions}
+    whole = get_validation_parser()
+    words = [str(tmp_path), "--path", "x", "--task", task]
+    parse_args_and_arch(whole, words)
+    given = {}
+    for action in whole._actions:
+        if action.dest in known or not action.option_strings or action.default is None:
+            continue
+        option = action.option_strings[-1]
+        value = [] if action.nargs == 0 else [str(action.default)]
+        if action.nargs == 0 and option in ("--mask-whole-words", "--d2v2-multi"):
+            continue  # refused
+        alone = parse_args_and_arch(get_validation_parser(), [*words, option, *value], suppress_defaults=True)
+        given[action.dest] = getattr(alone, action.dest)
+    assert len(given) > 1, task
+
+
 def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_path) -> None:
     """Refuse it once the criterion has validated, before which its metrics are not known."""
     monkeypatch.setattr(training_options, "METRICS", {})

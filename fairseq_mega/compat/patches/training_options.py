@@ -282,7 +282,8 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
 
 
 def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    if given.get("task") != "masked_lm" or "tokens_per_sample" not in given:  # not before all options are known
+    """As :func:`obstacle`; what stands in place of a checkpoint's options may be some of them alone."""
+    if given.get("task") != "masked_lm":
         return None
     for name, reason in (
         ("mask_whole_words", "fairseq's masked_lm cannot build the model that knows words"),
@@ -290,7 +291,7 @@ def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optio
     ):
         if given.get(name):
             return f"--{name.replace('_', '-')}: {reason}; leave it out"
-    longest = given["tokens_per_sample"]
+    longest = given.get("tokens_per_sample", math.inf)
     between = ranges.Range("a number above 0 and below 1", lambda number: 0 < number < 1)
     for name, allowed in (
         ("mask_prob", between),
@@ -299,9 +300,9 @@ def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optio
         ("mask_multiple_length", ranges.Range("1 to --tokens-per-sample", lambda number: 1 <= number <= longest)),
         ("mask_stdev", ranges.Range("0 to --tokens-per-sample", lambda number: 0 <= number <= longest)),
     ):
-        if not allowed.holds(given[name]):
+        if name in given and not allowed.holds(given[name]):
             return f"--{name.replace('_', '-')} {given[name]}: give {allowed.words}"
-    unmasked, drawn = given["leave_unmasked_prob"], given["random_token_prob"]
+    unmasked, drawn = given.get("leave_unmasked_prob", 0), given.get("random_token_prob", 0)
     if unmasked + drawn > 1:
         return f"--leave-unmasked-prob {unmasked} and --random-token-prob {drawn}: together they are above 1"
     return None

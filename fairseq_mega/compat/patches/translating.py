@@ -222,7 +222,7 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
         return
     if unread.command_of(given) == "generate":
         option, way_out, joined = "--post-process", ", or --bpe with the files of the training", given["post_process"]
-    elif given.get("eval_bleu"):
+    elif given.get("eval_bleu") and "eval_bleu_remove_bpe" in given:
         option, way_out, joined = "--eval-bleu-remove-bpe", "", given["eval_bleu_remove_bpe"]
     else:
         return
