@@ -3,7 +3,7 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from .options import flat_options, refuse_resets
 from .sentencepiece_symbols import our_rows, published_rows
 
 CONFIGURATION, CONSOLIDATION = "config.json", "consolidate_config.json"
+RANKS = "model_parallel_size"  # in the second of them
 SYMBOLS = "symbols.json"  # beside them in what is written here from a model with a dictionary of fairseq
 TABLES = ("decoder.embedding.tokens.weight", "decoder.output_projection.weight")
 OPTIONS = {  # published name -> ours
@@ -38,6 +39,14 @@ OPTIONS = {  # published name -> ours
     "rescale_nffn": "layer_scale",
     "scale_emb": "scale_embedding",
     "share_emb": "share_decoder_input_output_embed",
+}
+KINDS: Dict[str, Tuple[str, Tuple[type, ...]]] = {  # of their values, beside whole numbers
+    **dict.fromkeys(("rope_base", "dropout", "hidden_dropout", "attention_dropout"), ("a number", (int, float))),
+    **dict.fromkeys(
+        ("swiglu", "rescale_nffn", "scale_emb", "share_emb", "norm_affine"), ("true or false", (bool, int))
+    ),
+    "init_mode": ("a word", (str,)),
+    "norm_eps": ("a number", (int, float)),
 }
 ROPE_BASE = 10000.0  # where the configuration holds none
 EPS = 1e-5  # of every norm
@@ -62,8 +71,11 @@ def read_consolidated(folder: Path) -> Dict[str, Any]:
         ValueError: if a file is damaged, or the ranks do not fit each other.
     """
     config, consolidation = (read_json(folder / name) for name in (CONFIGURATION, CONSOLIDATION))
-    count = int(consolidation["model_parallel_size"])
-    names = ["consolidated.pth"] if count == 1 else [f"consolidated.{rank:02d}.pth" for rank in range(count)]
+    count = consolidation.get(RANKS)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        given = "is missing" if count is None else f"is {count!r}"
+        raise UnreadableFile(f"{folder / CONSOLIDATION}: {RANKS} {given}: give the number of consolidated*.pth there")
+    names = ["consolidated.pth"] if count == 1 else (f"consolidated.{rank:02d}.pth" for rank in range(count))
     ranks: List[Dict[str, Tensor]] = [load_tensors(folder / name) for name in names]
     found = {"config": config, "consolidation": consolidation, "model": merge_ranks(ranks)}
     return {**found, "symbols": read_json(folder / SYMBOLS)} if (folder / SYMBOLS).is_file() else found
@@ -76,14 +88,22 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     published model does not know, gets no probability; but for a model that had such a dictionary before.
 
     Raises:
-        ValueError: if the configuration asks for what no model here has.
+        ValueError: if the configuration is damaged or asks for what no model here has, or there is no table of symbols.
     """
     given = published["config"].get("model")
     if not isinstance(given, dict):
         raise ValueError(f"--input {where}: {CONFIGURATION} has no part named model")
-    if abs(given.get("norm_eps", EPS) - EPS) > 1e-12:
+    for name in (*OPTIONS, "norm_eps", "norm_affine"):
+        words, kinds = KINDS.get(name, ("a whole number", (int,)))
+        value = given.get(name)
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            raise ValueError(f"--input {where}: {CONFIGURATION} has {name} {value!r}: give {words}")
+    if abs((EPS if given.get("norm_eps") is None else given["norm_eps"]) - EPS) > 1e-12:
         raise ValueError(f"--input {where}: norm_eps {given['norm_eps']}: the norms of this package have {EPS}")
-    outputs, symbols = given.get("output_size", -1), published["model"].get("embed.weight", torch.empty(0)).size(0)
+    table = published["model"].get("embed.weight")
+    if table is None or table.dim() != 2:
+        raise ValueError(f"--input {where}: no table embed.weight of all symbols is there: give the whole checkpoint")
+    outputs, symbols = given.get("output_size", -1), table.size(0)
     if outputs not in (-1, None, symbols):
         raise ValueError(
             f"--input {where}: output_size {outputs} with {symbols} symbols: models of this package predict as many "

@@ -57,7 +57,8 @@ def merge_ranks(ranks: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
     """The tensors of the whole model from those of its tensor-parallel ranks, in order.
 
     Raises:
-        ValueError: if the ranks hold different names, or different values where each holds the whole.
+        ValueError: if the ranks hold different names, parts that do not fit each other, or different values where each
+            holds the whole.
     """
     first = ranks[0]
     if len(ranks) == 1:
@@ -72,21 +73,28 @@ def merge_ranks(ranks: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
         parts = [rank[name] for rank in ranks]
         if axis is None and not all(torch.equal(parts[0], part) for part in parts):
             raise ValueError(f"{name} differs between the ranks, each of which holds the whole")
-        merged[name] = parts[0] if axis is None else torch.cat(parts, dim=axis)
+        merged[name] = parts[0] if axis is None else _joined(name, parts, axis)
     return merged
+
+
+def _joined(name: str, parts: List[Tensor], axis: int = 0) -> Tensor:
+    shapes = [tuple(part.shape) for part in parts]
+    if len({shape[:axis] + shape[axis + 1 :] for shape in shapes}) > 1 or len({*map(len, shapes)}) > 1 or not shapes[0]:
+        raise ValueError(f"{name}: parts of the shapes {', '.join(map(str, shapes))} do not fit: get a new copy")
+    return torch.cat(parts, dim=axis)
 
 
 def to_ours(published: Dict[str, Tensor]) -> Dict[str, Tensor]:
     """Our names to tensors from a whole published model; what has no name here keeps its own.
 
     Raises:
-        ValueError: if a norm has a prior, which nothing here has.
+        ValueError: if a norm has a prior, which nothing here has, or parts of a matrix do not fit each other.
     """
     left, ours = dict(published), {}
     for name in published:
         if name.endswith(PRIORS):
-            if name.endswith("prior_count") and int(left[name]) != 0:
-                raise ValueError(f"{name} is {int(left[name])}: norms with a prior cannot be converted")
+            if name.endswith("prior_count") and left[name].any():
+                raise ValueError(f"{name} is {left[name].tolist()}: norms with a prior cannot be converted")
             del left[name]
     left.pop(FREQUENCIES, None)
     for layer in _layers(published, "layers.", 1):
@@ -98,7 +106,7 @@ def to_ours(published: Dict[str, Tensor]) -> Dict[str, Tensor]:
         for names, new in JOINED:
             parts = [left.pop(there + name) for name in names if there + name in left]
             if parts:
-                ours[here + new] = torch.cat(parts)
+                ours[here + new] = _joined(f"{there}{names[0]} and its like", parts)
     for name, new, _ in MODEL:
         if name in left:
             ours[new] = left.pop(name)
