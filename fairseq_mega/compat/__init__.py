@@ -59,6 +59,7 @@ def apply() -> None:
     expressions.evaluate_literals_only()
     numpy_names.restore_removed_numpy_names()
     composing.keep_one_store()
+    composing.store_encoders_without_options()
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()

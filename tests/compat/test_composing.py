@@ -3,8 +3,11 @@
 import copy
 from typing import List
 
+import pytest
 from fairseq import options
+from fairseq.data import encoders
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.registry import REGISTRIES
 from hydra.core.config_store import ConfigStore
 
 
@@ -23,3 +26,20 @@ def test_one_configuration_is_not_the_next_ones_default() -> None:
     node = copy.deepcopy(ConfigStore.instance()._load("lr_scheduler/inverse_sqrt.yaml").node)
     assert [composed(rate) for rate in ("0.25", "0.5", "0.25")] == [[0.25], [0.5], [0.25]]
     assert ConfigStore.instance()._load("lr_scheduler/inverse_sqrt.yaml").node == node
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in ("bpe", "tokenizer") for name in sorted(REGISTRIES[kind]["registry"])]
+)
+def test_every_encoder_has_its_place(kind: str, name: str) -> None:
+    given = ["data", "--path", "x", "--task", "translation", f"--{kind}", name]
+    given += ["--source-lang", "en", "--target-lang", "de"]
+    parsed = options.parse_args_and_arch(options.get_generation_parser(), given)
+    assert convert_namespace_to_omegaconf(parsed)[kind]._name == name
+
+
+@pytest.mark.parametrize("name", ["characters", "bytes"])
+def test_an_encoder_without_options_is_built(name: str) -> None:
+    parsed = options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "x", "--bpe", name])
+    encoder = encoders.build_bpe(convert_namespace_to_omegaconf(parsed).bpe)
+    assert encoder.encode("a b") != "a b" and encoder.decode(encoder.encode("a b")) == "a b"

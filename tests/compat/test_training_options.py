@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.optim import FairseqOptimizer
 from fairseq.options import get_validation_parser, parse_args_and_arch
+from fairseq.registry import REGISTRIES
 
 from fairseq_mega.cli import console
 from fairseq_mega.compat.patches import training_options
@@ -261,10 +262,11 @@ def test_a_criterion_that_needs_an_option(tiny_model, capsys) -> None:
     assert "error: --post-process is missing: this --criterion needs it" in capsys.readouterr().err
 
 
-def test_words_of_hydra_are_ours(tiny_corpus, capsys, tmp_path) -> None:
-    given = [str(tiny_corpus), *helpers.TINY_TRAINING, "--cpu", "--save-dir", str(tmp_path), "--bpe", "characters"]
+def test_words_of_hydra_are_ours(tiny_corpus, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(REGISTRIES["bpe"]["registry"], "strange", object)  # as another plugin may register one
+    given = [str(tiny_corpus), *helpers.TINY_TRAINING, "--cpu", "--save-dir", str(tmp_path), "--bpe", "strange"]
     assert console.run("train", given) == console.FILE_ERROR
-    assert "error: --bpe characters: fairseq has no place for it in the settings of" in capsys.readouterr().err
+    assert "error: --bpe strange: fairseq has no place for it in the settings of" in capsys.readouterr().err
 
 
 def test_a_neighbour_is_no_file_to_restore(tmp_path: Path) -> None:
