@@ -14,6 +14,7 @@ TITLES = {
     "mega-bf16": "MEGA, matrices in bfloat16",
     "mega-int8": "MEGA, matrices in int8",
     "transformer": "Transformer",
+    "llama": "Llama-style Transformer",
     "megalodon": "MEGALODON",
     "megalodon-bf16": "MEGALODON, matrices in bfloat16",
     "megalodon-int8": "MEGALODON, matrices in int8",

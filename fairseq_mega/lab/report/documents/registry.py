@@ -11,6 +11,7 @@ from . import (
     classification,
     contexts,
     decoding,
+    grids,
     language_models,
     layers,
     operators,
@@ -50,4 +51,5 @@ TABLES: Dict[str, Builder] = {
     "classifier-speed": classification.speed,
     "test-sets": translation.test_sets,
     "precisions": precisions.of_seeds,
+    "grid": grids.grid,
 }
