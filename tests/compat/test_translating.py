@@ -283,6 +283,39 @@ def test_bleu_of_pieces(
         assert f"{tmp_path / 'dict.tgt.txt'} are pieces, and BLEU is theirs: give {option} {way}" in warned[0]
 
 
+@pytest.mark.parametrize(
+    ("words", "joins"),
+    [
+        ([], [*DICTIONARIES]),  # nothing is asked for
+        (["--remove-bpe"], ["words", "subword_nmt"]),
+        (["--remove-bpe", "@@ "], ["words", "subword_nmt"]),
+        (["--post-process", "sentencepiece"], ["sentencepiece", "characters"]),
+        (["--post-process", "_EOW"], []),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", DICTIONARIES)
+@pytest.mark.parametrize("language_model", [False, True])
+def test_lines_of_other_pieces(
+    language_model: bool, kind: str, words: List[str], joins: List[str], tmp_path: Path, caplog: Any
+) -> None:
+    """Warn where interactive joins other pieces than those of the data."""
+    file = tmp_path / ("dict.txt" if language_model else "dict.tgt.txt")
+    file.write_text(DICTIONARIES[kind])
+    given = [str(tmp_path), "--path", "x", *words]
+    given += ["--task", "language_modeling"] if language_model else ["--source-lang", "src", "--target-lang", "tgt"]
+    parser = fairseq.options.get_interactive_generation_parser()
+    if kind == "words" and words[-1:] in (["sentencepiece"], ["_EOW"]):  # which lose all spaces
+        with pytest.raises(SystemExit):
+            fairseq.options.parse_args_and_arch(parser, given)
+        return
+    with caplog.at_level("WARNING"):
+        fairseq.options.parse_args_and_arch(parser, given)
+    warned = [message for message in caplog.messages if f"the words of {file} are pieces" in message]
+    assert len(warned) == (kind not in joins)
+    assert all("give --post-process s" in message for message in warned)
+
+
 OF_LANGUAGE_MODELS = {
     **DICTIONARIES,
     "words": "house 5\nthe 0\na 3\n",

@@ -215,10 +215,15 @@ def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None
 def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
     """Warn where BLEU would be that of pieces, as nothing joins them, or of sentences that have no spaces.
 
+    Of lines of input, which have no BLEU, warn where --post-process joins other pieces than those of the data.
+
     Args:
         given: all options, as the parser names them.
     """
     if given.get("score_reference"):
+        return
+    if unread.command_of(given) == "interactive":
+        _warn_of_other_pieces(given)
         return
     if unread.command_of(given) == "generate":
         option, way_out, joined = "--post-process", ", or --bpe with the files of the training", given["post_process"]
@@ -237,6 +242,17 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
         logger.warning(
             "--scoring bleu, the default, takes for a word what stands between spaces, and the target language is "
             "written without them: give --scoring sacrebleu"
+        )
+
+
+def _warn_of_other_pieces(given: typing.Mapping[str, typing.Any]) -> None:
+    joined = given["post_process"]
+    file, counts = _words_of(given, f"dict.{_target_language(given)}.txt", "dict.txt")
+    way = _way_to_join(counts)
+    if joined not in (None, "none") and way is not None and joined not in JOINED_BY[way] and not given.get("bpe"):
+        logger.warning(
+            f"the words of {file} are pieces that --post-process (--remove-bpe) {joined.strip()} does not join: give "
+            f"--post-process {way}"
         )
 
 
