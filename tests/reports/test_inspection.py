@@ -5,18 +5,19 @@ import re
 import warnings
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List, Tuple
 
 import pytest
 import torch
 
-from fairseq_mega.lab.inspect import averages, comparison, parts, pictures
+from fairseq_mega.lab.inspect import attention, averages, comparison, parts, pictures
 from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
 from fairseq_mega.lab.runs import fonts
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
 from fairseq_mega.ops.ema import damped_ema
-from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
+from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_masked_lm, tiny_mega, tiny_megalodon
 from tests.support.tiny_classifier import parameters
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
@@ -111,7 +112,7 @@ def test_encoder_and_decoder_have_rows_of_their_own(layers: Tuple[int, int], row
 def test_attention_within_a_text_stays_in_its_chunk() -> None:
     model = tiny_lm.build().eval()
     tokens = tiny_lm.tokens(1, 13)
-    weights = _self_attention(model.decoder.layers[1], lambda: model(tokens))[:13, :13]
+    weights = _self_attention(model.decoder.layers, 2, lambda: model(tokens))[0][:13, :13]
     torch.testing.assert_close(weights.sum(1), torch.ones(13))
     place = torch.arange(13)
     seen = (place[:, None] >= place[None, :]) & (place[:, None] // 5 == place[None, :] // 5)
@@ -119,12 +120,74 @@ def test_attention_within_a_text_stays_in_its_chunk() -> None:
     assert "_attend" not in vars(model.decoder.layers[1].attention)
 
 
-def test_alignment_of_a_translation(tiny_model: Any) -> None:
+@pytest.mark.parametrize("length", [1, 4, 5, 6, 11])
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize(
+    "build, heads",
+    [
+        (lambda: tiny_lm.build(), 1),
+        (lambda: tiny_megalodon.build(decoder_attention_heads=1), 1),
+        (lambda: tiny_megalodon.build(decoder_attention_heads=2), 2),
+        (lambda: tiny_classifier.build(), 1),
+        (lambda: tiny_classifier.build("megalodon_lra", encoder_attention_heads=2), 2),
+        (lambda: tiny_classifier.build("transformer_lra", encoder_attention_heads=2), 2),
+        (lambda: tiny_classifier.build("transformer_lra", encoder_attention_heads=2, share_encoder_layers=True), 2),
+    ],
+    ids=["mega", "megalodon", "heads", "classifier", "megalodon-classifier", "transformer", "shared"],
+)
+def test_attention_is_the_mean_of_the_heads(build: Any, heads: int, layer: int, length: int) -> None:
+    """Each row sums to 1, and the weights of each head make its output of its values."""
+    model = build().eval()
+    layers = getattr(model, "encoder", None) or model.decoder
+    tokens = torch.arange(4, 4 + length).unsqueeze(0)
+    seen: List[Tuple[torch.Tensor, ...]] = []
+    module = getattr(layers.layers[layer - 1], "attention", layers.layers[layer - 1])
+    attend = module._attend
+
+    def note(*given: torch.Tensor) -> torch.Tensor:
+        seen.append(given)
+        return attend(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_attend", note)
+        with torch.no_grad():
+            model(tokens)
+    query, key, value, *rest = seen[layer - 1 if len(seen) > 1 else 0]
+    with torch.no_grad():
+        weights, found = _self_attention(layers.layers, layer, lambda: model(tokens))
+        torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
+        assert found == heads
+        value = torch.randn(value.size(0), value.size(1), 3).double().to(value.dtype)
+        alike = attend(query, key, value.repeat(1, 1, heads), *rest)  # each head with the same values
+    mean = alike[0].unflatten(-1, (heads, 3)).mean(-2)
+    torch.testing.assert_close(weights @ value[0], mean, atol=1e-5, rtol=1e-5)
+
+
+def test_layers_without_weights_are_named() -> None:
+    model = tiny_classifier.build("s4d_lra")
+    with pytest.raises(ValueError, match="layer 1 is a S4dLayer, whose weights cannot be drawn"):
+        _self_attention(model.encoder.layers, 1, lambda: None)
+
+
+@pytest.mark.parametrize("build", [tiny_images.build, tiny_masked_lm.build], ids=["images", "masked"])
+def test_models_that_read_no_text_are_named(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = SimpleNamespace(cfg={"_name": "name_of_its_task"})
+    monkeypatch.setattr(attention, "_load", lambda *_: (build(), None, task))
+    with pytest.raises(ValueError, match="x.pt: attention is drawn for .*, and this is a model of --task name_of_its"):
+        attention_for(Path("x.pt"), None, "words", None)
+
+
+def test_alignment_of_a_translation(tiny_model: Any, tmp_path: Path) -> None:
     found = attention_for(tiny_model.checkpoint, tiny_model.data, "w1 w2 w3", None)
     assert found.columns == ["w1", "w2", "w3", "</s>"] and found.weights.shape == (len(found.rows), 4)
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.rows)))
     with pytest.raises(ValueError, match="--layer 2: this model has layers 1 to 1"):
         attention_for(tiny_model.checkpoint, tiny_model.data, "w1", 2)
+    for text in ("", " ", "\u200b"):
+        with pytest.raises(ValueError, match="holds no text: give some words"):
+            attention_for(tiny_model.checkpoint, tiny_model.data, text, None)
+    with pytest.raises(ValueError, match="language pair.*give the folder of its data with --data"):
+        attention_for(tiny_model.checkpoint, tmp_path, "w1", None)
 
 
 def test_what_differs_is_named() -> None:

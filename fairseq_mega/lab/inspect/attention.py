@@ -1,7 +1,7 @@
 """Attention weights of one layer of a model for a text."""
 
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -9,11 +9,13 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from fairseq_mega.compat.patches.interactive import tell_unknown
+from fairseq_mega.data.class_folders import holds_text
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.text_generator import TextGenerator
+from fairseq_mega.tasks.lra_text import LRATextTask
 
 
 class Attended(NamedTuple):
@@ -37,16 +39,17 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
 
     Raises:
         OSError: if a file is missing.
-        ValueError: if there is no such layer, or the model is of another kind.
+        ValueError: if there is no such layer, the model is of another kind or has no attention, the text is empty, or
+            the folder holds other data.
     """
-    overrides = {} if data is None else {"data": str(data)}
-    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
-    model.eval()
+    if not holds_text(text):
+        raise ValueError(f"--attention {text!r} holds no text: give some words")
+    model, cfg, task = _load(path, data)
     encoder: Any = getattr(model, "encoder", None)
     decoder: Any = getattr(model, "decoder", None)
     if encoder is not None and decoder is not None:
         return _alignment(model, task, text, layer)
-    if isinstance(model, SequenceClassifier):
+    if isinstance(task, LRATextTask) and isinstance(model, SequenceClassifier):
         inputs = next(iter(reader_of(task).read_lines(iter([text]))))[1]
         tokens, dictionary = inputs["src_tokens"], task.dictionary
         run: Any = lambda: model(**inputs)
@@ -55,13 +58,31 @@ def attention_for(path: Path, data: Optional[Path], text: str, layer: Optional[i
         tokens = torch.tensor([TextGenerator(cfg, task, [model]).tokens_of(text)])
         run = lambda: model(tokens)
     else:
-        raise ValueError(f"{path}: a model of this package is needed")
+        raise ValueError(
+            f"{path}: attention is drawn for translators, language models and classifiers of texts, and this is a "
+            f"model of --task {task.cfg.get('_name')}: give another checkpoint"
+        )
     layers = (encoder or decoder).layers
     number = _number(layers, layer)
-    weights = _self_attention(layers[number - 1], run)
+    weights, heads = _self_attention(layers, number, run)
     symbols = [dictionary[token] for token in tokens[0].tolist()]
     length = len(symbols)  # without what fills the last chunk
-    return Attended(weights[:length, :length], symbols, symbols, f"attention of layer {number}")
+    title = f"attention of layer {number}" + (f", the mean of its {heads} heads" if heads > 1 else "")
+    return Attended(weights[:length, :length], symbols, symbols, title)
+
+
+def _load(path: Path, data: Optional[Path]) -> Tuple[Any, Any, Any]:
+    """A model in evaluation, its configuration and its task."""
+    overrides = {} if data is None else {"data": str(data)}
+    try:
+        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+    except Exception as error:
+        if type(error) is not Exception:  # of which kind those are that fairseq has for the user
+            raise
+        raise ValueError(
+            f"{path}: {error}; give the folder of its data with --data, which has its languages"
+        ) from error
+    return model.eval(), cfg, task
 
 
 def _source_symbols(task: Any, text: str) -> str:
@@ -114,19 +135,37 @@ def _number(layers: Any, layer: Optional[int]) -> int:
     return number
 
 
-def _self_attention(layer: Any, run: Callable[[], object]) -> Tensor:
-    """Weights (L, L) of the first text in a layer: what the attention makes of unit vectors in place of its values."""
+def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tuple[Tensor, int]:
+    """Weights of a layer for the first text, and the number of its heads, whose mean they are.
+
+    They are what the attention makes of unit vectors in place of each head's values.
+
+    Args:
+        layers: of the trunk, which may have one layer in several places.
+        number: of the layer, from 1.
+        run: calls the model.
+
+    Returns:
+        Weights (L, L), and the number of heads.
+
+    Raises:
+        ValueError: if the layer has no attention of which that is known.
+    """
+    layer = layers[number - 1]
+    module = getattr(layer, "attention", layer)
+    if not hasattr(module, "_attend"):
+        raise ValueError(f"--attention: layer {number} is a {type(layer).__name__}, whose weights cannot be drawn")
     found: List[Tensor] = []
-    attend = layer.attention._attend
+    attend, heads = module._attend, getattr(module, "heads", 1)
 
     def spy(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
-        units = torch.eye(key.size(1), dtype=value.dtype).expand(key.size(0), -1, -1)
-        found.append(attend(query, key, units, *rest)[0])
+        units = torch.eye(key.size(1), dtype=value.dtype).repeat(1, heads).expand(key.size(0), -1, -1)
+        found.append(attend(query, key, units, *rest)[0].unflatten(-1, (heads, -1)).mean(-2))
         return attend(query, key, value, *rest)
 
-    layer.attention._attend = spy
+    module._attend = spy
     try:
         run()
     finally:
-        del layer.attention._attend
-    return found[0]
+        del module._attend
+    return found[sum(other is layer for other in layers[: number - 1])], heads
