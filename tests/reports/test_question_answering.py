@@ -206,6 +206,30 @@ def test_errors_in_a_line(options, message, files, tmp_path, capsys, monkeypatch
     assert error.startswith("fairseq-mega-qa: error: ") and message in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("output", "option"),
+    [
+        ("valid.jsonl", "--questions valid.jsonl"),
+        ("../{folder}/valid.jsonl", "--questions valid.jsonl"),
+        ("link.json", "--questions valid.jsonl"),
+        ("train.jsonl", "--examples train.jsonl"),
+        ("some.pt", "--path some.pt"),
+        ("asked.json", "--questions asked.answers.jsonl"),
+    ],
+)
+def test_nothing_that_is_read_is_overwritten(output, option, files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    (files / "some.pt").write_bytes(b"model")
+    (files / "link.json").symlink_to("valid.jsonl")
+    write(files / "asked.answers.jsonl", [item("a")])
+    before = {path: path.read_bytes() for path in files.iterdir()}
+    given = ["--questions", "valid.jsonl", "--examples", "train.jsonl", "--path", "some.pt", *option.split()]
+    words = ["narrative_qa", *given, "--data", ".", "--output", output.format(folder=files.name)]
+    assert question_answering.main(words) == 1
+    assert f"would overwrite {option}: give another name" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in files.iterdir()} == before
+
+
 def test_models_and_data_that_do_not_fit(tiny_model, trained, files, capsys):
     assert ask((tiny_model.data, tiny_model.checkpoint), "narrative_qa", files) == 1
     assert "holds a translator (--arch mega_tiny), and a language model is needed" in capsys.readouterr().err

@@ -66,6 +66,11 @@ def run(args: argparse.Namespace, command: str) -> None:
         raise ValueError(f"--answer-tokens {args.answer_tokens}: must be at most {MOST_TOKENS}")
     if args.output.is_dir():
         raise ValueError(f"--output {args.output} is a folder: name the file of the result, such as scores.json")
+    answers = args.output.with_suffix(".answers.jsonl")
+    for name in ("questions", "examples", "path"):
+        read = getattr(args, name)
+        if read is not None and read.resolve() in (args.output.resolve(), answers.resolve()):
+            raise ValueError(f"--output {args.output} would overwrite --{name} {read}: give another name")
     data_set = DATA_SETS[args.data_set]
     evaluation = Evaluation(
         args.data_set,
@@ -86,7 +91,6 @@ def run(args: argparse.Namespace, command: str) -> None:
         return MegaLanguageModel.from_pretrained(folder, name, str(args.data.resolve())).to(device).eval()
 
     settings = {**settings_of(evaluation, args.path), "precision": args.precision}
-    answers = args.output.with_suffix(".answers.jsonl")
     with precision.evaluating(args.precision, device.type):
         scores = evaluate(evaluation, load, answers, settings)
     questions = scores.pop("questions")
