@@ -1,7 +1,7 @@
 """--processed: the folder of a task is found by its files, and refused where its vocabulary or labels are others."""
 
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
@@ -25,6 +25,8 @@ def write(folder: Path, data: str, symbols: Sequence[str] = SYMBOLS, labels: int
         text = "1\n"
         if name.startswith("input"):
             text = " ".join(["7"] * pixels) + "\n"
+        elif name.endswith(".label"):
+            text = "".join(f"{label}\n" for label in range(2 if "path" in data else labels))
         elif name.endswith("dict.txt"):
             words = list(map(str, range(labels))) if "label" in name else [*symbols, "madeupword0000"]
             text = "".join(f"{word} 1\n" for word in words)
@@ -38,6 +40,57 @@ def test_folders_are_known_by_name_and_files(tmp_path: Path) -> None:
     small = write(tmp_path / "lra" / "pathfinder", "pathfinder32")
     assert find_processed(LISTOPS, tmp_path) == listops == find_processed(LISTOPS, listops)
     assert find_processed(PATHFINDER, tmp_path) == small and find_processed(PATHX, tmp_path) == large
+
+
+BYTES = [str(byte) for byte in range(96)]
+MADE: Dict[str, Dict[str, Any]] = {  # data by the name of a recipe's data set: how the folders of each are filled
+    "listops": {},
+    "imdb": {"symbols": BYTES, "labels": 2},
+    "aan": {"symbols": BYTES, "labels": 2},
+    "cifar10": {},
+    "pathfinder32": {},
+    "pathx": {"pixels": 16384},
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "there", "expected"),
+    [
+        ("text", {"text/aan": "aan", "text/imdb": "imdb"}, "text/imdb"),
+        ("text", {"lra_text/AAN": "aan"}, None),
+        ("text", {"aan_text": "aan", "imdb_text": "imdb"}, None),
+        ("text", {"text/data": "aan"}, None),
+        ("text", {"wikitext": "imdb"}, None),
+        ("text", {"retrieval/text": "imdb"}, "retrieval/text"),
+        ("retrieval", {"text/aan": "aan", "text/imdb": "imdb"}, "text/aan"),
+        ("image", {"images/pathfinder32": "pathfinder32"}, None),
+        ("image", {"images/data": "pathfinder32"}, None),
+        ("image", {"images/cifar10": "cifar10", "images/pathfinder32": "pathfinder32"}, "images/cifar10"),
+        ("pathfinder", {"image/cifar": "cifar10", "image/pf32": "pathfinder32"}, "image/pf32"),
+        ("pathfinder", {"pathfinder/pathfinder128": "pathx"}, None),
+        ("pathx", {"pathfinder/128/pf128": "pathx", "pathfinder/32": "pathfinder32"}, "pathfinder/128/pf128"),
+        ("listops", {"scratch/listops/fields": "listops"}, "scratch/listops/fields"),
+        ("listops", {"listops/scans": "listops"}, "listops/scans"),
+        ("listops", {"listops_a": "listops", "listops_b": "listops"}, None),
+    ],
+)
+def test_no_folder_is_taken_for_another(
+    task: str, there: Dict[str, str], expected: Optional[str], tmp_path: Path
+) -> None:
+    recipe = catalogue()[f"mega/table2/{task}/mega"]
+    for folder, data in there.items():
+        write(tmp_path / folder, data, **MADE[data])
+    if expected is None:
+        with pytest.raises(RecipeError, match="--processed: "):
+            find_processed(recipe, tmp_path)
+    else:
+        assert find_processed(recipe, tmp_path) == tmp_path / expected
+
+
+def test_what_our_command_made_is_refused(tmp_path: Path) -> None:
+    (write(tmp_path / "listops", "listops") / "SOURCE.json").write_text("{}")
+    with pytest.raises(RecipeError, match="SOURCE.json names the command that made it; such data go with --data"):
+        find_processed(LISTOPS, tmp_path)
 
 
 def test_other_vocabularies_labels_and_lengths_are_refused(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 How the archives name their folders is not published, so that folders are known by their files.
 """
 
+import re
 from itertools import islice
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from fairseq_mega.data.text_units import is_made_up
 from fairseq_mega.lab.prepare.generators.listops.language import SYMBOLS
+from fairseq_mega.lab.prepare.work_folder import SOURCE
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 
 from .datasets import DATASETS
@@ -41,19 +43,30 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
     archive_of(recipe)  # or an error
     files = [name.replace("data-bin/", "") for name in DATASETS[recipe.data].files]
     named = [folder for folder in sorted([top, *top.rglob("*")]) if folder.is_dir() and is_named(folder, top, recipe)]
-    for folder in named:
-        if all((folder / name).is_file() for name in files):
-            check_contents(recipe, folder)
-            return folder
+    whole = [folder for folder in named if all((folder / name).is_file() for name in files)]
+    if len({folder.resolve() for folder in whole}) > 1:
+        raise RecipeError(f"--processed: {whole[0]} and {whole[1]} may both be {recipe.data}: give one of them")
+    if whole:
+        check_contents(recipe, whole[0])
+        return whole[0]
     raise RecipeError(f"--processed: {top} holds no whole data of {recipe.data}{what_is_missing(named, files)}")
 
 
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
-    """Whether the path below ``top``, or the name of ``top``, is that of the data set."""
-    parts = [part.lower() for part in ([top.name] if folder == top else folder.relative_to(top).parts)]
-    return any(name in part for name in NAMES.get(recipe.data, ()) for part in parts) and not (
-        recipe.data == "pathfinder32" and any(name in part for name in NAMES["pathx"] for part in parts)
-    )
+    """Whether the path below ``top``, or the name of ``top``, is that of the data set: its last part that names any."""
+    parts = [top.name] if folder == top else folder.relative_to(top).parts
+    return recipe.data in next(filter(None, map(data_sets_of, reversed(parts))), ())
+
+
+def data_sets_of(part: str) -> Set[str]:
+    """Data sets that a part of a path names; a name within a longer one does not count, as text in wikitext."""
+    found = {name: data for data, names in NAMES.items() for name in names if is_within(name, part.lower())}
+    return {data for name, data in found.items() if not any(name != other and name in other for other in found)}
+
+
+def is_within(name: str, part: str) -> bool:
+    """Whether a name is in a part of a path; one of two letters has to stand apart from others."""
+    return name in part if len(name) > 2 else re.search(f"(?<![a-z]){name}(?![a-z])", part) is not None
 
 
 def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
@@ -74,6 +87,10 @@ def what_is_missing(named: Sequence[Path], files: Sequence[str]) -> str:
 def check_contents(recipe: Recipe, folder: Path) -> None:
     """Raise a RecipeError unless vocabulary, labels and length are the task's."""
     classes, problems = int(recipe.config["model"].get("sentence_class_num", 0)), []
+    if (folder / SOURCE).is_file():
+        problems.append(f"its {SOURCE} names the command that made it; such data go with --data")
+    if (folder / "src1-bin").is_dir() and not any("src1-bin" in name for name in DATASETS[recipe.data].files):
+        problems.append("it has a second text for each, src1-bin")
     if (folder / "label-bin").is_dir():
         labels = len(symbols(folder / "label-bin" / "dict.txt"))
         if labels != classes:
@@ -105,6 +122,8 @@ def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:
         if len(first) != pixels or not all(word.isdigit() and int(word) < 256 for word in first):
             problems.append(f"the first line of input/{split}.src is no image of {pixels} pixels from 0 to 255")
         labels = set((folder / "label" / f"{split}.label").read_text(encoding="ascii").split())
+        if split == "train" and len(labels) < classes:
+            problems.append(f"label/{split}.label has {len(labels)} labels, the task {classes}")
         if not labels <= set(map(str, range(classes))):
             problems.append(f"label/{split}.label has labels beyond 0 to {classes - 1}")
     return problems
