@@ -140,7 +140,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_before_the_data(tmp_path, cap
     (tmp_path / "text.pt").write_text("no model")
     (tmp_path / "empty.pt").touch()
     wrong = {"none.pt": "none.pt does not exist", "text.pt": "text.pt cannot be read: it is truncated or is no check"}
-    for name, expected in {**wrong, "empty.pt": "empty.pt cannot be read", ".": "Is a directory"}.items():
+    for name, expected in {**wrong, "empty.pt": "empty.pt cannot be read", ".": "is a folder"}.items():
         for command in ("generate", "interactive", "eval-lm", "validate"):
             assert console.run(command, [str(tmp_path), "--path", str(tmp_path / name), "--cpu"]) == 1
             said = capsys.readouterr().err

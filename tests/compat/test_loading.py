@@ -50,6 +50,12 @@ class TestContents:
         with pytest.raises(FileNotFoundError, match=r"a\.pt does not exist"):
             load(tmp_path / "a.pt")
 
+    @pytest.mark.parametrize("name", ["a", "a.pt", "a.safetensors"])
+    def test_a_folder_is_named(self, name: str, tmp_path: Path) -> None:
+        (tmp_path / name).mkdir()
+        with pytest.raises(OSError, match=f"{tmp_path / name} is a folder; give the file of a checkpoint in it"):
+            load(tmp_path / name)
+
     def test_an_incomplete_checkpoint_is_told_by_fairseq_too(self, tmp_path: Path) -> None:
         torch.save(checkpoint(), tmp_path / "a.pt")
         with pytest.raises(UnreadableFile, match=r"a\.pt is no checkpoint that this fairseq understands \(KeyError"):

@@ -61,6 +61,8 @@ def load(file: typing.Any, map_location: typing.Any = None, *, mmap: bool = Fals
         UnreadableFile: if it is damaged or no such file.
     """
     where = str(getattr(file, "name", "the data")) if hasattr(file, "read") else os.fspath(file)
+    if os.path.isdir(where):
+        raise IsADirectoryError(f"{where} is a folder; give the file of a checkpoint in it")
     if safetensors_files.names_safetensors(where):
         return _read_safetensors(where, map_location)
     try:
