@@ -59,6 +59,7 @@ class TextReader:
 
     def read_file(self, path: Path) -> Item:
         """Item of a file of text, whose last line end is none of it, as that of a line."""
+        _check_no_folder(path)
         with open_text(path, "surrogateescape", newline="") as file:
             text = file.read().rstrip("\r\n")
         return str(path), self._inputs(text, str(path))
@@ -110,11 +111,11 @@ class ClipReader:
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Items of the recordings whose names stand on the lines."""
-        for line in lines:
-            yield self.read_file(Path(line.rstrip("\r\n")))
+        yield from map(self.read_file, _named_on(lines))
 
     def read_file(self, path: Path) -> Item:
         """Item of a file of sound, which is cut or filled up with silence."""
+        _check_no_folder(path)
         recording = read_sound(str(path), path.read_bytes())
         samples = fitted(str(path), recording, self.scale.length)
         if is_silent(recording):
@@ -139,11 +140,11 @@ class PictureReader:
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[Item]:
         """Items of the images whose names stand on the lines."""
-        for line in lines:
-            yield self.read_file(Path(line.rstrip("\r\n")))
+        yield from map(self.read_file, _named_on(lines))
 
     def read_file(self, path: Path) -> Item:
         """Item of an image: resized, its centre, as in validation."""
+        _check_no_folder(path)
         image = read_image(path)
         if self.kept == WHOLE and image.size != (self.size, self.size):
             say(
@@ -152,6 +153,19 @@ class PictureReader:
                 f"give a picture made like them"
             )
         return str(path), {"images": self.transform(image).unsqueeze(0)}
+
+
+def _named_on(lines: Iterator[str]) -> Iterator[Path]:
+    """Files whose names stand on lines; raises ValueError for a line without a name."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            raise ValueError(f"line {number} of the input is blank: give the name of a file, or remove the line")
+        yield Path(line.rstrip("\r\n"))
+
+
+def _check_no_folder(path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the files in it, such as {path}/*")
 
 
 def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
