@@ -1,5 +1,6 @@
 """A sequence cut into pieces, each with a model of its own: hidden states and gradients are those of the whole."""
 
+import copy
 from typing import Any, Dict, List
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.relay import Form, pack, tensors_of, unpack, with_tensors
 from fairseq_mega.modules.state import LayerMemory
+from fairseq_mega.ops.common import native
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics
 from fairseq_mega.tasks.chunk_parallel import bounds
 from tests.support import tiny_lm, tiny_megalodon
@@ -91,6 +93,28 @@ def test_with_padding_and_pieces_of_nothing_else(name):
 def test_recomputed_layers_hand_nothing_on_twice(name):
     plain, recomputed = (compare(name, text(2, 20), 2, checkpoint_activations=again) for again in (False, True))
     assert [wire.log for wire in plain] == [wire.log for wire in recomputed]
+
+
+@pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+@pytest.mark.parametrize("name", ["mega", "megalodon"])
+def test_layers_are_recomputed_with_compiled_kernels(name, monkeypatch):
+    """Whose results are not saved where they can be computed again, unless they went through the relay."""
+    monkeypatch.setenv(native.PATHS_VARIABLE, "native")
+    tokens, spans = text(2, 20), bounds(20, CHUNK, 2)
+    models = [build(name, checkpoint_activations=again).float() for again in (False, True)]
+
+    def work(piece, relay):
+        first, end = spans[piece]
+        loss_of(copies[piece], tokens[:, first:end], weights(2, end - first).float(), relay=relay).backward()
+
+    found = []
+    for model in models:
+        copies = [model, copy.deepcopy(model)]
+        run_pieces(work, 2)
+        found.append([gradients(one) for one in copies])
+    for plain, recomputed in zip(*found):
+        for parameter, gradient in plain.items():
+            torch.testing.assert_close(recomputed[parameter], gradient, rtol=1e-5, atol=1e-5, msg=parameter)
 
 
 @pytest.mark.parametrize("name, count", [("mega", 2), ("mega without average", 0), ("megalodon", 3)])
