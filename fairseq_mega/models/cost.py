@@ -22,9 +22,11 @@ from fairseq_mega.modules.cross_attention import GatedCrossAttention
 from fairseq_mega.modules.ema import MultiDimensionalDampedEMA
 from fairseq_mega.modules.gated_attention import GatedAttention
 from fairseq_mega.modules.images import ImageHead
+from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.llama_layer import LlamaLayer
 from fairseq_mega.modules.megalodon.attention import NormalizedGatedAttention
 from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
+from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state_space import DiagonalStateSpace
 from fairseq_mega.modules.transformer_layer import TransformerLayer
 from fairseq_mega.ops.common import native
@@ -123,12 +125,33 @@ WHOLE = (AdaptiveInput, AdaptiveSoftmax, ClassifierHead, ImageHead)  # whose for
 # Memory: what PyTorch's allocator would hold, read off a pass of tensors without storage.
 
 
+class Precision(NamedTuple):
+    """Bytes of a parameter in a training with Adam."""
+
+    option: str
+    weight: int  # of the model's own weight, and of its gradient
+    state: int  # weight, gradient, moments; of a rounded weight its float32 copy, and that copy's gradient
+    copy: int  # of the copies that autocast makes of all weights
+
+
+FLOAT32 = Precision("", WIDE, STATE, 0)
+AUTOCAST = Precision("--precision bf16", WIDE, STATE, NARROW)
+ROUNDED = Precision("--bf16", NARROW, 2 * NARROW + STATE, 0)
+
+
+class Activations(NamedTuple):
+    """Bytes that a backward pass holds for each token, at most."""
+
+    output: float  # before it reaches the layers
+    layers: float  # within them
+
+
 class Step(NamedTuple):
     """Bytes that a training step of a language model holds where its backward pass begins."""
 
     state: int  # whatever the length
     token: int  # for each token of the sequence
-    recomputed: int  # the same with ``--checkpoint-activations``
+    recomputed: int  # the same with ``--checkpoint-activations``, or later where more is held there
     parameters: int
 
     def context(self, memory: float) -> int:
@@ -137,19 +160,50 @@ class Step(NamedTuple):
 
 
 def training_step(
-    options: Mapping[str, Any], symbols: int, bf16: bool = False, shares: Optional[Sequence[float]] = None
+    options: Mapping[str, Any],
+    symbols: int,
+    precision: Precision = FLOAT32,
+    shares: Optional[Sequence[float]] = None,
 ) -> Step:
     """Memory of a training step on one sequence, with the compiled kernels of a CPU; without them, with PyTorch's.
 
     At the beginning of the backward pass these are weights, gradients and Adam's two moments, and for each token what
-    every layer keeps, its embedding, and of each symbol the logit and its gradient. The layers are run at two lengths,
-    of whole chunks, in models of one and of two layers. With ``checkpoint_activations`` a layer keeps its input alone,
-    until it runs again. Where symbols are few, the last layer's backward pass holds more: less than another layer.
+    every layer keeps, its embedding, and of each symbol the logit and its gradient. With ``checkpoint_activations`` a
+    layer keeps its input alone, until it runs again. Where symbols are few, the last layer's backward pass holds more:
+    less than another layer.
+
+    Args:
+        options, symbols, precision, shares: as in :func:`activations`.
+
+    Raises:
+        ValueError: as :func:`activations`.
+    """
+    decoder = language_model(options, symbols)
+    recomputed = round(max(activations(options, symbols, precision, True, shares)))
+    token = recomputed
+    if not decoder.checkpoint_activations:
+        token = round(activations(options, symbols, precision, False, shares).output)
+    count = parameters(decoder)
+    return Step((precision.state + precision.copy) * count, token, recomputed, count)
+
+
+def activations(
+    options: Mapping[str, Any],
+    symbols: int,
+    precision: Precision,
+    recomputed: bool,
+    shares: Optional[Sequence[float]] = None,
+) -> Activations:
+    """Estimate what the backward pass of a language model holds for each token.
+
+    The layers are run at two lengths, of whole chunks, in models of one and of two layers. Lengths are long, so that
+    weights and their gradients, which are part of the state, do not decide where most is held.
 
     Args:
         options: of the model, as :func:`build` takes them; a language model of this package.
         symbols: V, in its dictionary.
-        bf16: whether products are computed in bfloat16 (``--precision bf16``), of copies of the weights.
+        precision: of the training.
+        recomputed: whether each layer runs again in the backward pass, whatever ``options`` say of it.
         shares: of a text in the bands of adaptive tables; None takes Zipf's law.
 
     Raises:
@@ -157,16 +211,18 @@ def training_step(
     """
     decoder = language_model(options, symbols)
     adaptive = isinstance(decoder.embedding.tokens, AdaptiveInput), decoder.adaptive_softmax is not None
-    if bf16 and any(adaptive):
-        raise ValueError("--precision bf16: adaptive tables are in float32, give fp32")
-    bare = {**options, "checkpoint_activations": False}
-    first, second = (_bytes_of_token(language_model({**bare, "decoder_layers": n}, symbols), bf16) for n in (1, 2))
-    tables = _adaptive_input_bytes(decoder.embedding.tokens, shares) if adaptive[0] else 0.0
-    tables += _adaptive_softmax_bytes(decoder.adaptive_softmax, shares) if adaptive[1] else 0.0
-    others, count = len(decoder.layers) - 1, parameters(decoder)
-    kept, recomputed = (round(first + others * layer + tables) for layer in (second - first, WIDE * _width(decoder)))
-    state = (STATE + (NARROW if bf16 else 0)) * count
-    return Step(state, recomputed if decoder.checkpoint_activations else kept, recomputed, count)
+    if precision is not FLOAT32 and any(adaptive):
+        raise ValueError(f"{precision.option}: adaptive tables are in float32, give fp32")
+    given, others = {**options, "checkpoint_activations": recomputed}, len(decoder.layers) - 1
+    one = _bytes_of_token(language_model({**given, "decoder_layers": 1}, symbols), precision)
+    if recomputed:
+        kept = float((NARROW if precision is ROUNDED else WIDE) * _width(decoder))  # the input of a layer
+    else:
+        kept = _bytes_of_token(language_model({**given, "decoder_layers": 2}, symbols), precision).output - one.output
+    output, layers = (first + others * kept for first in one)
+    inputs = _adaptive_input_bytes(decoder.embedding.tokens, shares) if adaptive[0] else 0.0
+    outputs = _adaptive_softmax_bytes(decoder.adaptive_softmax, shares) if adaptive[1] else 0.0
+    return Activations(output + inputs + outputs, layers + inputs)
 
 
 def _width(decoder: LanguageModelDecoder) -> int:
@@ -186,7 +242,7 @@ def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDec
     return decoder
 
 
-class _Held(TorchDispatchMode):
+class _Living(TorchDispatchMode):
     """Bytes of the storages that operators have made within this mode and somebody still holds."""
 
     def __init__(self) -> None:
@@ -212,35 +268,42 @@ class _Held(TorchDispatchMode):
         return sum(self.storages.values())
 
 
-class _ReachedLayers(Exception):
-    """The backward pass has reached the layers."""
-
-
-def _bytes_of_token(decoder: LanguageModelDecoder, bf16: bool) -> float:
-    """Bytes that a step on one sequence holds for each token where the layers' backward pass begins."""
-    short, long = 2 * decoder.chunk_size, 3 * decoder.chunk_size
+def _bytes_of_token(decoder: LanguageModelDecoder, precision: Precision) -> Activations:
+    """Bytes that the backward pass on one sequence holds for each token; without adaptive tables."""
+    short, long = 32 * decoder.chunk_size, 48 * decoder.chunk_size
     if decoder.chunk_size < 0:
         # Tables of rotations, which have the next power of two of positions, are one for all layers, but not here.
         long = 1 << max(4, min(UNCHUNKED, decoder.longest)).bit_length() - 1
         short = long * 3 // 4
-    with FakeTensorMode(allow_non_fake_inputs=True), _kernels():
+    if precision is ROUNDED:
+        decoder.to(torch.bfloat16)
+    with FakeTensorMode(allow_non_fake_inputs=True), compiled_kernels():
         decoder.to_empty(device="cpu").train()
-        return (_held(decoder, long, bf16) - _held(decoder, short, bf16)) / (long - short)
+        for parameter in decoder.parameters():
+            parameter.register_post_accumulate_grad_hook(_forget_gradient)  # it is part of the state
+        less, more = (_held(decoder, length, precision) for length in (short, long))
+    return Activations(*((high - low) / (long - short) for low, high in zip(less, more)))
 
 
-def _held(decoder: LanguageModelDecoder, length: int, bf16: bool) -> int:
-    """Bytes that a step on one sequence holds where the layers' backward pass begins; without adaptive tables."""
+def _forget_gradient(parameter: Tensor) -> None:
+    parameter.grad = None
+
+
+def _held(decoder: LanguageModelDecoder, length: int, precision: Precision) -> Activations:
+    """Bytes that the backward pass on one sequence holds, at most, before the layers and within them."""
     tokens = torch.zeros(1, length, dtype=torch.long)
+    most: List[int] = []
 
-    def stop(grad: Tensor) -> None:
-        raise _ReachedLayers
+    def reach_layers(grad: Tensor) -> None:
+        most.append(held.most)
+        held.most = 0
 
     def note(layer: nn.Module, inputs: Any, output: Any) -> None:
-        output.hidden.register_hook(stop)
+        output.hidden.register_hook(reach_layers)
 
     hook = decoder.layers[-1].register_forward_hook(note)
-    with _Held() as held:
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+    with _Living() as held:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision is AUTOCAST):
             if isinstance(decoder.embedding.tokens, AdaptiveInput):
                 x = torch.zeros(1, length, _width(decoder)).requires_grad_()
             else:
@@ -248,18 +311,20 @@ def _held(decoder: LanguageModelDecoder, length: int, bf16: bool) -> int:
             hidden = decoder.run_layers(x).hidden
             hook.remove()
             if decoder.adaptive_softmax is not None:
-                return held.now() + LOSS * length
+                before = held.now() + LOSS * length
+                held.watched = True
+                hidden.backward(torch.zeros(()).expand_as(hidden))
+                return Activations(before, held.most)
             losses = cross_entropy(decoder.output_layer(hidden)[0], tokens[0], ignore_index=decoder.padding_idx)
             loss = losses[0].sum()
             del x, hidden, losses  # a criterion returns the loss alone
         held.watched = True
-        with contextlib.suppress(_ReachedLayers):
-            loss.backward()
-    return held.most
+        loss.backward()
+    return Activations(most[0], held.most)
 
 
 @contextlib.contextmanager
-def _kernels() -> Iterator[None]:
+def compiled_kernels() -> Iterator[None]:
     """Let operators take their compiled kernels, whatever processor this is, unless the environment asks for others."""
     given = os.environ.get(native.PATHS_VARIABLE)
     if native.PROBLEM is None:
@@ -304,3 +369,156 @@ def _adaptive_softmax_bytes(softmax: AdaptiveSoftmax, given: Optional[Sequence[f
 def _adaptive_input_bytes(table: AdaptiveInput, given: Optional[Sequence[float]]) -> float:
     shares = given or zipf_shares(tuple(table.cutoff))
     return MASK + sum(WIDE * share * band[0].embedding_dim for share, band in zip(shares, table.embeddings))
+
+
+# Several processes: what each of them holds and sends. Collectives send as rings do, which need least: gloo, which adds
+# up and shares out by two of them, sends more.
+
+
+class Sharing(NamedTuple):
+    """Processes that share a training, by options of fairseq-mega-train."""
+
+    processes: int
+    pieces: int = 1  # of a sequence: --chunk-parallel-size
+    sharded: bool = False  # --ddp-backend fully_sharded; else fairseq's default
+    gathered: bool = False  # --no-reshard-after-forward
+    recomputed: bool = False  # --checkpoint-activations
+
+    def options(self) -> List[str]:
+        """Words of fairseq-mega-train's command line."""
+        chosen = {
+            "--ddp-backend fully_sharded": self.sharded,
+            "--no-reshard-after-forward": self.gathered,
+            "--checkpoint-activations": self.recomputed,
+            f"--chunk-parallel-size {self.pieces}": self.pieces > 1,
+        }
+        return [word for option, taken in chosen.items() if taken for word in option.split()]
+
+
+class Held(NamedTuple):
+    """Bytes that a process holds where it holds most."""
+
+    state: int  # weights, gradients, the optimiser's tensors, and the copies of autocast
+    buffers: int  # gradients on their way, and of a sharded model the weights that are gathered
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self)
+
+
+class Sent(NamedTuple):
+    """Bytes that a process sends for an update; what fairseq logs is left out."""
+
+    weights: int  # and gradients, by collectives of all processes
+    memory: int  # of layers, to the process of the next piece of a sequence
+    gradients: int  # of that memory, to the process of the piece before
+
+    def most(self, pieces: int) -> int:
+        """Bytes of the process that sends most, where so many share a sequence: of two each has one neighbour."""
+        return self.weights + (self.memory + self.gradients if pieces > 2 else max(self.memory, self.gradients))
+
+
+class Shared:
+    """A language model in training, whose parts several processes hold.
+
+    Args:
+        options, symbols, precision: as in :func:`activations`.
+
+    Raises:
+        ValueError: as :func:`activations`.
+    """
+
+    def __init__(self, options: Mapping[str, Any], symbols: int, precision: Precision) -> None:
+        self.decoder, self.precision = language_model(options, symbols), precision
+        self.parameters = parameters(self.decoder)
+        layers = [list(layer.parameters()) for layer in self.decoder.layers]
+        within = {id(parameter) for layer in layers for parameter in layer}
+        rest = [parameter for parameter in self.decoder.parameters() if id(parameter) not in within]
+        self._parts = [[parameter.shape for parameter in part] for part in (rest, *layers)]
+        self._activations = [activations(options, symbols, precision, again) for again in (False, True)]
+        self._messages = (0, 0)
+        if self.decoder.chunk_size > 0:
+            one, two = (_messages(language_model({**options, "decoder_layers": n}, symbols), precision) for n in (1, 2))
+            memory, gradients = (first + (len(layers) - 1) * (second - first) for first, second in zip(one, two))
+            self._messages = memory, gradients
+
+    def held(self, sharing: Sharing, tokens: int) -> Held:
+        """Return what the process holds that holds most, with gradients of a batch before.
+
+        State is exact. Buffers of a sharded model are estimated: the weights outside the layers and their gradients,
+        and within the layers two layers of weights, one of gradients, and one on its way. Activations are estimated.
+
+        Args:
+            sharing: of the processes.
+            tokens: of a pass of this process.
+        """
+        one = self._activations[sharing.recomputed]
+        state, copy, weight = self.precision.state, self.precision.copy, self.precision.weight
+        if not sharing.sharded:
+            buffers = weight * self.parameters if sharing.processes > 1 else 0
+            whole = (state + copy) * self.parameters
+            return Held(whole, buffers, round(tokens * max(one)))
+        rows = sum(_rows(part, sharing.processes) for part in self._parts)
+        rest, *layers = (weight * sharing.processes * _rows(part, sharing.processes) for part in self._parts)
+        gathered, most = (sum(layers), 2 * max(layers)) if sharing.gathered else (0, 4 * max(layers))
+        # Layers that run again under autocast make their copies again, one after the other.
+        copied = max(layers) // weight if sharing.recomputed else self.parameters
+        stages = (
+            Held(state * rows + copy * self.parameters, rest + gathered, round(tokens * one.output)),
+            Held(state * rows + copy * copied, 2 * rest + gathered + most, round(tokens * one.layers)),
+        )
+        return max(stages, key=lambda held: held.total)
+
+    def sent(self, sharing: Sharing, passes: int, sequences: int) -> Sent:
+        """Return what the process sends for an update that sends most: all of it exact.
+
+        Args:
+            sharing: of the processes.
+            passes: over batches, for one update (``--update-freq``).
+            sequences: of a pass of the processes that share them.
+        """
+        count, share = sharing.processes, (sharing.processes - 1) / sharing.processes
+        if sharing.sharded:
+            rest, *layers = (count * _rows(part, count) for part in self._parts)
+            weights = passes * (2 * rest + (2 if sharing.gathered else 3) * sum(layers))
+        else:
+            weights = 2 * self.parameters
+        memory, gradients = (passes * sequences * size if sharing.pieces > 1 else 0 for size in self._messages)
+        return Sent(round(share * self.precision.weight * weights), memory, gradients)
+
+
+def _rows(shapes: Sequence[torch.Size], processes: int) -> int:
+    """Numbers that the first of processes holds of tensors whose rows they share out, as torch's fully_shard does."""
+    return sum(-(-shape[0] // processes) * shape[1:].numel() for shape in shapes)
+
+
+class _CountedWire:
+    """A wire of the middle one of three processes, which counts bytes and brings none."""
+
+    first = last = False
+
+    def __init__(self) -> None:
+        self.sent = {True: 0, False: 0}  # by whether it goes forward
+
+    def send(self, message: Tensor, forward: bool, tag: int) -> None:
+        self.sent[forward] += message.nbytes
+
+    def receive(self, message: Tensor, forward: bool, tag: int) -> None:
+        pass
+
+
+def _messages(decoder: LanguageModelDecoder, precision: Precision) -> Tuple[int, int]:
+    """Bytes of the memory of a sequence between two of its pieces, and of the gradients that come back."""
+    if precision is ROUNDED:
+        decoder.to(torch.bfloat16)
+    wire = _CountedWire()
+    with FakeTensorMode(allow_non_fake_inputs=True), compiled_kernels():
+        decoder.to_empty(device="cpu").train()
+        kind = torch.bfloat16 if precision is ROUNDED else torch.float32
+        x = torch.zeros(1, decoder.chunk_size, _width(decoder), dtype=kind).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision is AUTOCAST):
+            hidden = decoder.run_layers(x, LayerContext(relay=Relay(wire))).hidden
+        hidden.backward(torch.zeros((), dtype=hidden.dtype).expand_as(hidden))
+    return wire.sent[True], wire.sent[False]

@@ -1,22 +1,19 @@
 """Memory of each process and time where several processes share one sequence."""
 
 import argparse
-import multiprocessing
-import tempfile
 from argparse import Namespace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.compat.features.allocator import keep_freed_memory
-from fairseq_mega.lab.benchmarks import apart, measuring
+from fairseq_mega.lab.benchmarks import apart, forked, measuring
 from fairseq_mega.lab.benchmarks.options import Benchmark, add_common_options, chosen_of
+from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.models.process_wire import ProcessWire
 from fairseq_mega.modules.relay import Relay
 from fairseq_mega.tasks.chunk_parallel import bounds
@@ -45,12 +42,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser, repeat=3)
 
 
-def build(name: str, arguments: argparse.Namespace) -> Any:
-    """A language model without dropout, of inner widths 2 d, z = d / 2 and N = 16."""
+def model_options(name: str, arguments: argparse.Namespace) -> Dict[str, Any]:
+    """Options of a language model without dropout, of inner widths 2 d, z = d / 2 and N = 16."""
     d = arguments.width
-    dictionary = Dictionary()
-    for number in range(arguments.symbols - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
     options: Dict[str, Any] = {
         "decoder_embed_dim": d,
         "decoder_hidden_dim": 2 * d,
@@ -67,36 +61,31 @@ def build(name: str, arguments: argparse.Namespace) -> Any:
         options.update(normalize_before=True, no_affine_final_norm=True, rel_pos_bias="rotary")
     else:
         options.update(swiglu=True, decoder_attention_heads=1, norm_num_groups=min(32, d))
+    return options
+
+
+def build(name: str, arguments: argparse.Namespace) -> Any:
+    """A language model with these options."""
+    dictionary = stand_in(arguments.symbols)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, dictionary=dictionary)
-    return ARCH_MODEL_REGISTRY[MODELS[name]].build_model(Namespace(**options), task)
+    return ARCH_MODEL_REGISTRY[MODELS[name]].build_model(Namespace(**model_options(name, arguments)), task)
 
 
 def measure(part: str, arguments: argparse.Namespace) -> Dict[str, float]:
     """Measure MODEL:N with N processes; the largest memory and time of them."""
     name, size = part.split(":")[0], int(part.split(":")[1])
-    context = multiprocessing.get_context("fork")  # of a process that has computed nothing yet
-    with tempfile.TemporaryDirectory() as folder:
-        given = [(name, piece, size, folder, arguments) for piece in range(size)]
-        processes = [context.Process(target=measure_piece, args=one) for one in given]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        if any(process.exitcode for process in processes):
-            raise SystemExit(f"processes ended with {[process.exitcode for process in processes]}")
-        found: List[Dict[str, float]] = [torch.load(Path(folder) / str(piece)) for piece in range(size)]
-    return {key: max(one[key] for one in found) for key in found[0]}
+    return forked.largest(measure_piece, size, name, arguments)
 
 
-def measure_piece(name: str, piece: int, size: int, folder: str, arguments: argparse.Namespace) -> None:
-    """Measure in the process of one piece, and save what it found under the number of the piece."""
+def measure_piece(piece: int, size: int, init: str, name: str, arguments: argparse.Namespace) -> Dict[str, float]:
+    """Measure in the process of one piece; returns what it found."""
     keep_freed_memory()  # as fairseq-mega-train does
     torch.set_num_threads(arguments.threads)
     device, backend = torch.device(arguments.device), "gloo"
     if device.type == "cuda":
         device, backend = torch.device("cuda", piece), "nccl"
         torch.cuda.set_device(device)
-    dist.init_process_group(backend, init_method=f"file://{folder}/group", rank=piece, world_size=size)
+    dist.init_process_group(backend, init_method=init, rank=piece, world_size=size)
     wire = ProcessWire(size, PATIENCE)
     torch.manual_seed(0)
     model = build(name, arguments).to(device).train()
@@ -111,9 +100,10 @@ def measure_piece(name: str, piece: int, size: int, folder: str, arguments: argp
         update(bounds(arguments.length, arguments.chunk, size)[piece], relay=Relay(wire))
 
     update((0, 32))  # the one-time work of torch is not charged to the sequence
-    torch.save(measuring.time_and_memory(update_piece, arguments.repeat, device), Path(folder) / str(piece))
+    found = measuring.time_and_memory(update_piece, arguments.repeat, device)
     wire.meet()  # what the last pass sends has to arrive before this process ends
     dist.destroy_process_group()
+    return found
 
 
 def run(arguments: argparse.Namespace) -> None:

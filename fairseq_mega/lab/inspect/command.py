@@ -14,8 +14,9 @@ LENGTH = 4096  # of the kernels
 READ_WITH = {  # options, and those of which one has to be there for them to act
     "layer": ["attention"],
     "data": ["attention"],
-    "symbols": ["memory"],
-    "precision": ["memory"],
+    "symbols": ["memory", "plan"],
+    "precision": ["memory", "plan"],
+    **{name: ["plan"] for name in ("nodes", "gpus", "gib", "context", "batch")},
     "pictures": ["draw", "attention"],
 }
 
@@ -91,6 +92,15 @@ def report(options: argparse.Namespace) -> None:
 
         bf16 = options.precision == "bf16"
         print("\n".join(lines_of(str(options.checkpoint), options.memory, options.symbols, bf16)))
+        return
+    if options.plan:
+        from . import plan
+
+        if options.gib is None:
+            raise ValueError("--plan needs the memory of a GPU: give --gib M")
+        machine = plan.Machine(options.nodes, options.gpus, options.gib)
+        name, precision = str(options.checkpoint), options.precision
+        print("\n".join(plan.lines_of(name, machine, precision, options.context, options.batch, options.symbols)))
         return
     if options.attention is not None:
         from . import pictures

@@ -5,6 +5,7 @@
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
     fairseq-mega-inspect CHECKPOINT --compare OTHER    # what differs between two
     fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # tokens that a training step holds in so many GiB
+    fairseq-mega-inspect --plan megalodon_lm_7b --nodes 32 --gpus 8 --gib 75 --precision bf16   # settings that fit
 
 A checkpoint of the published code is read as well. Nothing in a file is executed.
 """
@@ -30,9 +31,18 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
     what.add_argument("--compare", type=Path, metavar="OTHER", help="name what differs in another checkpoint")
     what.add_argument("--memory", type=float, nargs="+", metavar="GIB", help="how long a context a training step holds")
-    symbols = "for --memory of an architecture (default: those of its recipes, or 32000)"
+    plan = "list the settings with which it trains on several GPUs: memory of a GPU, bytes sent for an update"
+    what.add_argument("--plan", action="store_true", help=plan)
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="for --plan (default: %(default)s)")
+    parser.add_argument("--gpus", type=int, default=1, metavar="G", help="for --plan, of a node (default: %(default)s)")
+    parser.add_argument("--gib", type=float, metavar="M", help="for --plan, that a GPU has for the training")
+    context = "for --plan, of a training sequence (default: 8 chunks)"
+    parser.add_argument("--context", type=int, metavar="TOKENS", help=context)
+    batch = "for --plan, of an update (default: a sequence for each GPU)"
+    parser.add_argument("--batch", type=int, metavar="TOKENS", help=batch)
+    symbols = "for --memory and --plan of an architecture (default: those of its recipes, or 32000)"
     parser.add_argument("--symbols", type=int, metavar="N", help=symbols)
-    precision = "for --memory: of the training (default: fp32)"
+    precision = "for --memory and --plan: of the training (default: fp32)"
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
     parser.add_argument("--layer", type=int, metavar="N", help="for --attention, from 1 (default: the last)")
     parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")

@@ -9,7 +9,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.inspect.symbols import symbols_of_preset
-from fairseq_mega.models.cost import GIB, Step, training_step
+from fairseq_mega.models.cost import AUTOCAST, FLOAT32, GIB, Step, training_step
 from fairseq_mega.models.presets import preset
 
 MODELS = ("mega_lm", "megalodon_lm", "llama_lm")
@@ -28,26 +28,39 @@ def model_of(name: str, symbols: Optional[int] = None, bf16: bool = False) -> Ne
     """The needs of a checkpoint, or of an architecture with so many symbols (default: as its recipes have).
 
     Raises:
+        OSError, ValueError: as :func:`described`.
+    """
+    options, symbols = described(name, symbols, "--memory")
+    return Needs(training_step(options, symbols, AUTOCAST if bf16 else FLOAT32), symbols)
+
+
+def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[str, Any], int]:
+    """Return the options of a checkpoint's or an architecture's model, and its number of symbols.
+
+    Args:
+        name: of the file, or of the architecture.
+        symbols: of the architecture; None for those of its recipes.
+        asked: the option that needs them.
+
+    Raises:
         OSError: if there is neither.
         ValueError: if it is no language model of this package, or has another number of symbols.
     """
-    options: Mapping[str, Any] = {"_name": name}
     kind = ARCH_MODEL_NAME_REGISTRY.get(name)
     if kind in MODELS:
         if symbols is None:
             symbols = symbols_of_preset(name) or USUAL_SYMBOLS
         check_symbols(name, {} if name == kind else preset(name), symbols)
-    elif kind is not None and not Path(name).exists():
+        return {"_name": name}, symbols
+    if kind is not None and not Path(name).exists():
         raise ValueError(
-            f"{name}: this architecture is no language model of this package: --memory is for checkpoints and "
+            f"{name}: this architecture is no language model of this package: {asked} is for checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
-    else:
-        given = symbols
-        options, symbols = options_of(Path(name))
-        if given is not None:
-            raise ValueError(f"--symbols {given}: the checkpoint {name} has {symbols:,}; leave it out")
-    return Needs(training_step(options, symbols, bf16), symbols)
+    options, found = options_of(Path(name), asked)
+    if symbols is not None:
+        raise ValueError(f"--symbols {symbols}: the checkpoint {name} has {found:,}; leave it out")
+    return options, found
 
 
 def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
@@ -62,7 +75,7 @@ def check_symbols(name: str, values: Mapping[str, Any], symbols: int) -> None:
         )
 
 
-def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
+def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
     """The options of a checkpoint's model, and its number of symbols.
 
     Raises:
@@ -72,7 +85,7 @@ def options_of(path: Path) -> Tuple[Mapping[str, Any], int]:
     checkpoint = load_checkpoint(path)
     table = checkpoint["model"].get("decoder.embedding.tokens.weight")
     if table is None or any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
-        raise ValueError(f"{path}: --memory tells of language models of this package with a plain table alone")
+        raise ValueError(f"{path}: {asked} tells of language models of this package with a plain table alone")
     megalodon = any(tensor.endswith(".ema.theta") for tensor in checkpoint["model"])
     llama = not any(tensor.endswith(".ema.omega") for tensor in checkpoint["model"])
     name = "megalodon_lm" if megalodon else "llama_lm" if llama else "mega_lm"

@@ -19,6 +19,7 @@ from . import (
     peers,
     precisions,
     shared_sequences,
+    sharing,
     sizes,
     translation,
 )
@@ -44,6 +45,8 @@ TABLES: Dict[str, Builder] = {
     "decoding": decoding.decoding,
     "training-lengths": decoding.training_lengths,
     "shared-sequences": shared_sequences.memory,
+    "plan": sharing.plan,
+    "sharing": sharing.measured,
     "language-models": language_models.comparison,
     "remembered-tokens": language_models.remembered,
     "miniature": classification.cells,

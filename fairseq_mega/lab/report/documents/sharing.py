@@ -1,0 +1,42 @@
+"""Tables of several GPUs: plans of ``fairseq-mega-inspect --plan``, and measurements of ``benchmarks sharing``."""
+
+from pathlib import Path
+from typing import Sequence
+
+from fairseq_mega.lab.inspect.plan import SHOWN, Machine, Planner, planned, table
+from fairseq_mega.lab.runs.results import read_result
+from fairseq_mega.lab.runs.text_tables import Table, table_of
+
+from .numbers import MIB, by_subject, points_of
+
+MODELS = {"mega": "MEGA", "megalodon": "MEGALODON"}
+NUMBERS = {
+    "held": "held",
+    "on paper": "held_on_paper",
+    "sent": "sent",
+    "sent on paper": "sent_on_paper",
+    "written by gloo": "written",
+}
+
+
+def plan(folder: Path, words: Sequence[str]) -> Table:
+    """The first settings for the words ARCHITECTURE, NODESxGPUSxGIB, PRECISION, and the tokens of an update."""
+    name, sizes, precision, *tokens = words
+    nodes, gpus, gib = sizes.split("x")
+    machine = Machine(int(nodes), int(gpus), float(gib))
+    work, fitting, _ = planned(Planner(name, precision), machine, int(tokens[0]) if tokens else None)
+    return table(fitting[:SHOWN], work)
+
+
+def measured(folder: Path, words: Sequence[str]) -> Table:
+    """A row for each number of processes and training: MiB that a process held and sent, and those on paper."""
+    (name,) = words
+    found = by_subject(read_result(folder / name)["scores"], "N")
+    rows = []
+    for model, points in found.items():
+        for size in points_of(found):
+            cases = dict.fromkeys(key.rpartition(" ")[0] for key in points[size])
+            for case in cases:
+                cells = {title: f"{points[size][f'{case} {key}'] / MIB:.1f} MiB" for title, key in NUMBERS.items()}
+                rows.append({"model": MODELS[model], "processes": str(size), "training": case, **cells})
+    return table_of(rows)
