@@ -1,10 +1,11 @@
 """fairseq-mega-inspect --plan: costs of processes against what they hold and send, and the settings that it lists."""
 
-from typing import Any, List
+from typing import Any, List, Sequence
 
 import pytest
 
 from fairseq_mega.lab.benchmarks import apart, command
+from fairseq_mega.lab.benchmarks.sharing import cases_of
 from fairseq_mega.lab.inspect import command_line as inspect_checkpoint
 from fairseq_mega.lab.inspect.plan import Machine, Planner, left_a_node, planned
 from fairseq_mega.models.cost import AUTOCAST, FLOAT32, ROUNDED, Sent, Shared, Sharing
@@ -14,23 +15,27 @@ needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compi
 TINY = {"_name": "megalodon_lm_tiny", "decoder_layers": 3}
 
 
+FEW = ("copies in pieces", "sharded gathered", "sharded recomputed in pieces")
+
+
 @needs_kernels
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model, processes",
+    "model, processes, cases",
     [
-        ("megalodon", 2),
-        pytest.param("mega", 2, marks=pytest.mark.exhaustive),
-        pytest.param("mega", 4, marks=pytest.mark.exhaustive),
-        pytest.param("megalodon", 4, marks=pytest.mark.exhaustive),
+        ("megalodon", 2, FEW),
+        *(
+            pytest.param(model, processes, tuple(cases_of(processes)), marks=pytest.mark.exhaustive)
+            for model in ("mega", "megalodon")
+            for processes in (2, 4)
+        ),
     ],
 )
-def test_processes_hold_and_send_what_is_on_paper(model: str, processes: int) -> None:
-    """Within a tenth; in every way of sharing, by fairseq's trainer."""
-    sizes = ["--length", "512", "--width", "64", "--layers", "3", "--chunk", "64", "--symbols", "500"]
-    found = apart.run_apart(f"{model}:{processes}", command.parse(["sharing", *sizes]), model)
-    cases = {key.rpartition(" ")[0] for key in found}
-    assert len(cases) == 6
+def test_processes_hold_and_send_what_is_on_paper(model: str, processes: int, cases: Sequence[str]) -> None:
+    """Within a tenth, by fairseq's trainer."""
+    options = ["--length", "512", "--width", "64", "--layers", "2", "--chunk", "64", "--symbols", "500"]
+    arguments = command.parse(["sharing", *options, "--cases", ",".join(cases)])
+    found = apart.run_apart(f"{model}:{processes}", arguments, model)
     for case in cases:
         for kind in ("held", "sent"):
             paper = found[f"{case} {kind}_on_paper"]

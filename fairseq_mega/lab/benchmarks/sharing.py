@@ -32,7 +32,6 @@ sockets, with gloo, which adds up and shares out by two rings in place of one.
 SMOKE = ("--length=256", "--width=32", "--layers=2", "--chunk=32", "--symbols=100", "--models=mega", "--sizes=2")
 PASSES = 2  # for an update
 NUMBERS = ("held", "held_on_paper", "sent", "sent_on_paper", "written")  # of a training, in bytes
-UPDATES = 2  # before the one that counts, which make the optimiser's tensors
 
 
 class Case(NamedTuple):
@@ -174,8 +173,7 @@ def measure_case(rank: int, processes: int, name: str, case: Case, arguments: ar
     }
     with Counted() as counted:
         trainer = trainer_of(rank, processes, name, case, arguments)
-        for _ in range(UPDATES):
-            trainer.train_step([batch] * PASSES)
+        trainer.train_step([batch] * PASSES)  # which makes the optimiser's tensors
         counted.sent, before = 0, written()
         trainer.train_step([batch] * PASSES)
     return {"held": counted.most, "sent": counted.sent, "written": written() - before}
