@@ -16,13 +16,14 @@ from .patches import (
     distributed,
     expressions,
     generating,
-    hydra_errors,
+    hydra_settings,
     imports,
     inductor,
     interactive,
     launching,
     ngrams,
     numpy_names,
+    one_line_errors,
     paths,
     training_options,
     translating,
@@ -96,8 +97,8 @@ def apply() -> None:
     training_options.name_unknown_metrics()
     training_options.tell_options_of_a_checkpoints_optimizer()
     training_options.end_with_the_error_of_a_gradient()
-    hydra_errors.print_in_one_line()
-    hydra_errors.refuse_what_cannot_be()
+    one_line_errors.print_in_one_line()
+    hydra_settings.refuse_what_cannot_be()
     arguments.separate_bf16_from_tpu()
     arguments.read_numbers_as_numbers()
     arguments.name_missing_arguments()

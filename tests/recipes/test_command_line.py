@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 import fairseq_mega  # noqa: F401
 from fairseq_mega.compat.features.precision import set_flags
 from fairseq_mega.compat.patches.arguments import impossible
-from fairseq_mega.compat.patches.hydra_errors import options_of
+from fairseq_mega.compat.patches.hydra_settings import options_of
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER

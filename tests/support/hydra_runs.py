@@ -33,7 +33,7 @@ def write(folder: Path) -> Path:
 
 def run(folder: Path, data: Path, settings: Sequence[str], **environment: str) -> "subprocess.CompletedProcess[str]":
     """Train with settings such as ``model.encoder_layers=1``, in the folder of configurations."""
-    command = [sys.executable, "-c", "from fairseq_cli.hydra_train import cli_main; cli_main()"]
+    command = [sys.executable, "-m", "fairseq_cli.hydra_train"]
     command += ["--config-dir", str(folder), "--config-name", "run", f"task.data={data}", "checkpoint.save_dir=out"]
     command += [f"common.user_dir={presets.FOLDER.parents[1]}", *settings]
     surroundings = {**os.environ, **environment}

@@ -1,0 +1,36 @@
+"""Checks of the settings of fairseq-hydra-train, which no parser of options has seen."""
+
+import sys
+import typing
+from pathlib import Path
+
+from fairseq_mega.compat.patching import wrap
+
+from . import arguments, one_line_errors
+
+NAMED = ("task", "criterion", "optimizer", "lr_scheduler")
+GROUPS = ("common", "dataset", "distributed_training", "optimization", "checkpoint", "ema", *NAMED, "model")
+
+
+def refuse_what_cannot_be() -> None:
+    """Refuse the settings that fairseq-train refuses as options: no parser has seen those of fairseq-hydra-train."""
+    from fairseq.trainer import Trainer
+
+    if one_line_errors.command_of(Path(sys.argv[0])) == "fairseq-hydra-train":
+        wrap(Trainer, "__init__", _train_checked)
+
+
+def _train_checked(original: typing.Callable, self: typing.Any, cfg: typing.Any, *args: typing.Any) -> None:
+    problem = arguments.impossible(options_of(cfg))
+    if problem is not None:
+        raise ValueError(problem)
+    original(self, cfg, *args)
+
+
+def options_of(cfg: typing.Any) -> typing.Dict[str, typing.Any]:
+    """Return the settings of a training as fairseq-train names its options."""
+    found: typing.Dict[str, typing.Any] = {}
+    for group in GROUPS:
+        found.update(cfg[group] or {})
+    found.update({group: cfg[group]["_name"] for group in NAMED if cfg[group]}, arch=found.pop("_name"))
+    return found
