@@ -1,12 +1,13 @@
 """The feed-forward sub-layer."""
 
-from typing import Optional, Tuple
+from typing import Callable, Optional
 
+import torch
 from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import StepFunctions, StepMap, StepNorm, step_functions
+from fairseq_mega.ops.decoding import StepFunctions, step_functions
 from fairseq_mega.ops.linear import after_silu
 
 from .activation import get_activation
@@ -46,37 +47,34 @@ class NormalizedFeedForward(nn.Module):
             steps: the functions of x, if it is a single step; looked for where there are none.
             prepared: for the single steps of a stream.
         """
-        stepped = None
         if x.size(1) == 1 and not self.training:
-            stepped = self._step(x, steps or step_functions(x), prepared or Prepared())
-        if stepped is not None:
-            x = stepped
+            step = (prepared or Prepared()).step_of(self, steps or step_functions(x), x.dtype)
+            if step is not None:
+                return step(x[:, 0]).unsqueeze(1)
+        residual = x
+        if self.prenorm:
+            x = norm_for_products(self.norm, x)
+        x = recomputing(self.fc1, x)
+        if self.activation is silu:
+            x = after_silu(self.fc2, x, None, self.hidden_dropout)
         else:
-            residual = x
-            if self.prenorm:
-                x = norm_for_products(self.norm, x)
-            x = recomputing(self.fc1, x)
-            if self.activation is silu:
-                x = after_silu(self.fc2, x, None, self.hidden_dropout)
-            else:
-                x = recomputing(self.fc2, self.hidden_dropout(self.activation(x)))
-            x = self.stochastic_depth(self.dropout(x)) + residual
+            x = recomputing(self.fc2, self.hidden_dropout(self.activation(x)))
+        x = self.stochastic_depth(self.dropout(x)) + residual
         return x if self.prenorm else self.norm(x)
 
-    def _step(self, x: Tensor, functions: Optional[StepFunctions], prepared: Prepared) -> Optional[Tensor]:
-        """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
-        if functions is None or functions.feed_forward is None or self.activation is not silu:
+    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[Callable[[Tensor], Tensor]]:
+        """Return the sub-layer as a function of single steps (B, D), computed by one kernel; None: operators do.
+
+        The arguments are those of :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`.
+        """
+        feed_forward, maps = functions.feed_forward, step_maps(self.fc1, self.fc2)
+        if feed_forward is None or maps is None or self.activation is not silu:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
-        norm, maps = prepared.get_of_all(self, "feed-forward", self._step_weights)
-        if maps is None:
-            return None
-        residual = x
-        if self.prenorm and norm is None:
-            x = self.norm(x)
-        return functions.feed_forward(x[:, 0], residual[:, 0], norm, maps).unsqueeze(1)
-
-    def _step_weights(self) -> Tuple[Optional[StepNorm], Optional[Tuple[StepMap, ...]]]:
-        """The norm before and the linear maps as kernels for single steps take them; None where they are others."""
-        return step_norm(self.norm) if self.prenorm else None, step_maps(self.fc1, self.fc2)
+        if not self.prenorm:
+            return lambda x: self.norm(feed_forward(x, x, None, maps))
+        norm = step_norm(self.norm)
+        if norm is None:
+            return lambda x: feed_forward(self.norm(x), x, None, maps)
+        return lambda x: feed_forward(x, x, norm, maps)

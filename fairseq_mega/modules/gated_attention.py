@@ -1,6 +1,6 @@
 """Moving-average equipped gated attention, the heart of MEGA."""
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import NamedTuple, Optional, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import GatedAttentionWeights, step_coefficients, step_functions
+from fairseq_mega.ops.decoding import GatedAttentionWeights, StepFunctions, step_coefficients, step_functions
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.query_key import query_key
@@ -19,7 +19,7 @@ from .attention_cache import AttentionCache, cached, kept_steps
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
-from .layer import PLAIN, LayerContext
+from .layer import PLAIN, LayerContext, is_plain_step
 from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
@@ -35,6 +35,16 @@ class AttentionOutput(NamedTuple):
     hidden: Tensor  # (B, L, D)
     memory: Optional[LayerMemory] = None
     cache: Optional[AttentionCache] = None
+
+
+class AttentionStep(Protocol):
+    """A gated attention as a function of one step without padding."""
+
+    def __call__(
+        self, x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+    ) -> AttentionOutput:
+        """Apply the sub-layer to x (B, D), which follows memory and cache; the result is (B, D), too."""
+        ...
 
 
 class GatedAttention(nn.Module):
@@ -112,10 +122,11 @@ class GatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
-            if self._is_plain_step(x, context, cache):
-                functions = context.steps or step_functions(x)
-                if functions is not None and functions.gated_attention is not None:
-                    return self._step(functions.gated_attention, x, memory, cache, prepared)
+            if not self.training and is_plain_step(x, context, cache):
+                step = prepared.step_of(self, context.steps or step_functions(x), x.dtype)
+                if step is not None:
+                    hidden, memory, cache = step(x[:, 0], memory, cache, prepared)
+                    return AttentionOutput(hidden.unsqueeze(1), memory, cache)
         residual = x
         x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
         value = self.activation(self.value_proj(x))
@@ -191,41 +202,43 @@ class GatedAttention(nn.Module):
         )
         return out[:, past:]
 
-    def _is_plain_step(self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
-        """Return whether x is one step of decoding without padding or dropout, as functions of single steps know it."""
-        if x.size(1) != 1 or not context.return_state or self.training or not self.causal or self.ema.ema_dim == 0:
-            return False
-        if self.dropout.active or self.hidden_dropout.active or self.attention_dropout.active:  # retained in evaluation
-            return False
-        if context.documents is not None or self.stochastic_depth.active:
-            return False
-        padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
-        return not padded and self.activation is silu and self.kappa.dtype == x.dtype
+    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[AttentionStep]:
+        """Return the sub-layer as a function of single steps, with its present settings; None: operators compute them.
 
-    def _step(
-        self,
-        step: Callable[..., Any],
-        x: Tensor,
-        memory: Optional[LayerMemory],
-        cache: Optional[AttentionCache],
-        prepared: Prepared,
-    ) -> AttentionOutput:
-        """As :meth:`forward` for one step (B, 1, D) without padding."""
-        keys, values = kept_steps(cache, x, self.widths[1:])
-        past = len(keys)
-        out, ema, keys, values = step(
-            x[:, 0],
-            prepared.get_of_all(self, "step", self._step_weights),
-            None if memory is None else memory.ema,
-            self.relative_bias(1, past + 1, past, prepared),
-            keys,
-            values,
-            self.function,
-            self.kept_steps,
-        )
-        out = out.unsqueeze(1)
-        cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
-        return AttentionOutput(out if self.prenorm else self.norm(out), LayerMemory(ema), cache)
+        Args:
+            functions: of the steps.
+            dtype: of the hidden states.
+        """
+        gated_attention = functions.gated_attention
+        dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
+        if gated_attention is None or self.training or not self.causal or self.ema.ema_dim == 0:
+            return None
+        if any(dropout.active for dropout in dropouts):  # retained in evaluation
+            return None
+        if self.activation is not silu or self.kappa.dtype != dtype:
+            return None
+        weights, relative_bias = self._step_weights(), self.relative_bias
+        norm_after = None if self.prenorm else self.norm
+
+        def step(
+            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+        ) -> AttentionOutput:
+            keys, values = kept_steps(cache, x, self.widths[1:])
+            past = len(keys)
+            out, ema, keys, values = gated_attention(
+                x,
+                weights,
+                None if memory is None else memory.ema,
+                relative_bias(1, past + 1, past, prepared),
+                keys,
+                values,
+                self.function,
+                self.kept_steps,
+            )
+            cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
+            return AttentionOutput(out if norm_after is None else norm_after(out), LayerMemory(ema), cache)
+
+        return step
 
     def _step_weights(self) -> GatedAttentionWeights:
         """Return the parameters as functions of single steps take them."""

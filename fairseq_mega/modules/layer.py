@@ -1,12 +1,15 @@
 """The protocol of layers: hidden states, a context, memory and cache in; hidden states, memory and cache out."""
 
-from typing import NamedTuple, Optional, Protocol
+from typing import Any, Callable, List, NamedTuple, Optional, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from fairseq_mega.ops.decoding import StepFunctions
 
+from .attention_cache import AttentionCache
 from .documents import Documents
+from .prepared import hooks_of
 from .relay import Relay
 from .state import LayerCache, LayerMemory
 
@@ -61,3 +64,32 @@ class Layer(Protocol):
             cache: of the unfinished chunk before x, None where x begins a chunk.
         """
         ...
+
+
+def is_plain_step(x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
+    """Return whether x (B, L, D) is one step of decoding without padding, as functions of single steps know it."""
+    if x.size(1) != 1 or not context.return_state or context.documents is not None:
+        return False
+    return context.padding_mask is None and (cache is None or cache.padding_mask is None)
+
+
+def single_step_of(layer: nn.Module, functions: StepFunctions, dtype: torch.dtype) -> Callable[..., LayerOutput]:
+    """Return a function that is called as a layer is, for the single steps of a stream; the layer if it has none.
+
+    The function is for the parameters and settings that the modules have now, and does not call them: a layer is called
+    itself where a module has hooks, or a ``forward`` of another class than its ``single_step``.
+
+    Args:
+        layer: any layer; those with a method ``single_step`` have such a function.
+        functions: of the steps.
+        dtype: of the hidden states.
+    """
+    parts: List[Any] = [part for part in (layer, *layer.children()) if hasattr(part, "single_step")]
+    if layer not in parts or any(hooks_of(layer.modules())) or any(map(_calls_otherwise, parts)):
+        return layer
+    return parts[0].single_step(functions, dtype) or layer
+
+
+def _calls_otherwise(module: nn.Module) -> bool:
+    owner = next(kind for kind in type(module).__mro__ if "forward" in vars(kind))
+    return "single_step" not in vars(owner) or "forward" in vars(module)

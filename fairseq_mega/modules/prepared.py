@@ -1,9 +1,18 @@
 """Values that the steps of a stream compute from parameters alone, kept from step to step."""
 
-from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Optional, Tuple
+from operator import attrgetter
+from typing import Any, Callable, Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import nn
+from torch.nn.modules import module as of_all_modules
+
+from fairseq_mega.ops.decoding import StepFunctions
+
+from .dropout import Dropout
+
+VERSION, DTYPE = attrgetter("_version"), attrgetter("dtype")  # of tensors
+TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modules, and of a Dropout in evaluation
 
 
 class _Parts(NamedTuple):
@@ -13,11 +22,13 @@ class _Parts(NamedTuple):
     children: List[Dict[str, Any]]  # of each module within it
     members: List[nn.Module]  # all of these children
     tensors: List[Dict[str, Any]]  # parameters and buffers of all
+    hooks: List[Dict[int, Any]]  # of all, and those of every module
+    dropouts: List[Dropout]
     parametrized: bool
 
 
 class Prepared:
-    """Values that one layer keeps for the single steps of one stream; part of the stream's cache.
+    """Values that one layer, or the trunk, keeps for the single steps of one stream; part of the stream's state.
 
     A value is kept while gradients are off, the module is in evaluation mode and its parameters are the same tensors at
     the same version. A write to ``parameter.data`` leaves the version as it is: a new stream, and every call of several
@@ -41,14 +52,27 @@ class Prepared:
         return compute()
 
     def get_of_all(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """As :meth:`get`, where ``compute`` takes tensors of all modules within ``module``, buffers included."""
+        """As :meth:`get`, where ``compute`` takes tensors of all modules within ``module``, buffers included.
+
+        ``compute`` may also ask these modules whether one is in training, drops anything, or has hooks.
+        """
         if not self._may_keep(module):
             return compute()
         parts = self._parts.get(key)
         if parts is None or parts.module is not module or parts.members != _members(parts.children):
             parts = self._parts[key] = _parts_of(module)
-        now = None if parts.parametrized else _versions(parts.tensors)
-        return compute() if now is None else self._kept(key, now, compute)
+            self._values.pop(key, None)  # of other modules, maybe with the same tensors
+        versions = None if parts.parametrized else _versions(parts.tensors)
+        if versions is None:
+            return compute()
+        settings = [*map(TRAINING, parts.members), *map(RATES, parts.dropouts), *map(bool, parts.hooks)]
+        return self._kept(key, versions + settings, compute)
+
+    def step_of(self, module: Any, functions: Optional[StepFunctions], dtype: torch.dtype) -> Any:
+        """``module.single_step(functions, dtype)``, kept as by :meth:`get_of_all`; None without functions."""
+        if functions is None:
+            return None
+        return self.get_of_all(module, (module, functions, dtype), lambda: module.single_step(functions, dtype))
 
     def _may_keep(self, module: nn.Module) -> bool:
         """Whether nothing is traced or learned, and the parameters are tensors of their own."""
@@ -74,16 +98,27 @@ def _members(children: List[Dict[str, Any]]) -> List[nn.Module]:
     return [child for own in children for child in own.values()]
 
 
+def hooks_of(modules: Iterable[nn.Module]) -> List[Dict[int, Any]]:
+    """The dictionaries of what watches the calls of modules, empty where nothing does."""
+    found = [of_all_modules._global_forward_hooks, of_all_modules._global_forward_pre_hooks]
+    for part in modules:
+        found += [part._forward_hooks, part._forward_pre_hooks]
+    return found
+
+
 def _parts_of(module: nn.Module) -> _Parts:
     modules = list(module.modules())
     children: List[Dict[str, Any]] = [part._modules for part in modules]
     tensors: List[Dict[str, Any]] = [own for part in modules for own in (part._parameters, part._buffers) if own]
-    return _Parts(module, children, _members(children), tensors, any("parametrizations" in own for own in children))
+    dropouts = [part for part in modules if isinstance(part, Dropout)]
+    parametrized = any("parametrizations" in own for own in children)
+    return _Parts(module, children, _members(children), tensors, hooks_of(modules), dropouts, parametrized)
 
 
-def _versions(tensors: List[Dict[str, Any]]) -> Optional[List[Tuple[Any, ...]]]:
+def _versions(tensors: List[Dict[str, Any]]) -> Optional[List[Any]]:
     """What changes when one of the tensors is exchanged or written to; None where that cannot be told."""
+    present = [x for own in tensors for x in own.values() if x is not None]
     try:
-        return [(x.data_ptr(), x.dtype, x._version) for own in tensors for x in own.values() if x is not None]
+        return [*map(VERSION, present), *map(DTYPE, present), *map(torch.Tensor.data_ptr, present)]
     except RuntimeError:  # tensors of inference mode have no version
         return None

@@ -50,6 +50,7 @@ class StreamState(NamedTuple):
     memory: TrunkMemory
     cache: Optional[Tuple[Optional[LayerCache], ...]] = None  # None: the next step begins a chunk
     recent: Optional[Tensor] = None  # (B, k) last tokens, where statistics of norms are taken anew from them
+    prepared: Optional[Prepared] = None  # for the next single step, of all layers together
 
 
 def reorder_state(state: Any, order: Tensor) -> Any:

@@ -1,6 +1,6 @@
 """The loop over layers that every model shares."""
 
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -8,8 +8,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
 
-from .layer import PLAIN, LayerContext
+from .layer import PLAIN, LayerContext, LayerOutput, is_plain_step, single_step_of
 from .padding import zero_padding
+from .prepared import Prepared
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
 
 
@@ -67,16 +68,17 @@ class Trunk:
         """
         if x.size(1) == 1 and context.return_state and context.steps is None:
             context = context._replace(steps=step_functions(x))  # asked once for all layers
+        layers, prepared = self._layers_for(x, context, state)
         recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
         unweighted = context._replace(need_weights=False) if context.need_weights else context
         new_memory: List[Optional[LayerMemory]] = []
         new_cache: List[Optional[LayerCache]] = []
         inner: List[Tensor] = []
         weights: Optional[Tensor] = None
-        for index, layer in enumerate(self.layers):
+        for index, layer in enumerate(layers):
             arguments = (
                 x,
-                context if index + 1 == len(self.layers) else unweighted,
+                context if index + 1 == len(layers) else unweighted,
                 None if state is None else state.memory.layers[index],
                 None if state is None or state.cache is None else state.cache[index],
             )
@@ -90,8 +92,21 @@ class Trunk:
         new_state = None
         if context.return_state:
             read = x.size(1) + (0 if state is None else state.step)
-            new_state = StreamState(read, TrunkMemory(tuple(new_memory), statistics), tuple(new_cache))
+            memory = TrunkMemory(tuple(new_memory), statistics)
+            new_state = StreamState(read, memory, tuple(new_cache), prepared=prepared)
         return TrunkOutput(zero_padding(x, context.padding_mask), new_state, weights, inner)
+
+    def _layers_for(
+        self, x: Tensor, context: LayerContext, state: Optional[StreamState]
+    ) -> Tuple[Sequence[Callable[..., LayerOutput]], Optional[Prepared]]:
+        """Layers, or for a single step what stands for them, and what the next step needs to find it again."""
+        functions = context.steps
+        if functions is None or self.training or state is None or not is_plain_step(x, context, None):
+            return self.layers, None  # type: ignore[return-value]  # a ModuleList is a sequence in all but name
+        prepared = state.prepared or Prepared()
+        key = functions, x.dtype
+        steps = prepared.get_of_all(self.layers, key, lambda: [single_step_of(layer, *key) for layer in self.layers])
+        return steps, prepared
 
     def _normalize(self, x: Tensor, context: LayerContext, statistics: Any) -> Tuple[Tensor, Any]:
         """Output of the final norm, and its statistics if it has some."""

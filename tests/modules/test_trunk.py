@@ -1,6 +1,8 @@
 """The loop over layers: final norms with statistics, memory without a cache, inner states, recomputation."""
 
+import copy
 import gc
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk
+from fairseq_mega.ops.common import native
 
 SHAPE = {"embed_dim": 8, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "max_positions": 32}
 
@@ -146,3 +149,121 @@ def test_a_trunk_without_layers_is_its_norm():
     out = stack(x, LayerContext(return_state=True, need_weights=True))
     torch.testing.assert_close(out.hidden, stack.final_norm(x))
     assert out.state == StreamState(13, out.state.memory, ()) and out.cross_weights is None
+
+
+def mega_layer(**changes: Any) -> MegaLayer:
+    options: Any = {**SHAPE, **changes}
+    return MegaLayer(MegaLayerConfig(**options))
+
+
+STEPPING = [
+    lambda: mega_layer(chunk_size=4, dropout=0.1),
+    lambda: mega_layer(cross_attention=True),
+    lambda: MegalodonLayer(MegalodonLayerConfig(8, hidden_dim=12, z_dim=4, ema_dim=3, ffn_dim=10, norm_groups=2)),
+]
+
+
+def stream(layer):
+    """Two layers of float32 in evaluation, and a function that reads further steps, to the hidden states of each."""
+    stack, state = Stack(nn.LayerNorm(8), layers=0), None
+    stack.add_layers([layer() for _ in range(2)], stack.final_norm)
+    stack.float().eval()
+    generator = torch.Generator().manual_seed(2)
+    context = LayerContext(encoder_out=torch.randn(3, 5, 8, generator=generator), return_state=True)
+
+    def read(steps):
+        nonlocal state
+        outputs = []
+        with torch.no_grad():
+            for _ in range(steps):
+                out = stack(torch.randn(3, 1, 8, generator=generator), context, state)
+                state = out.state
+                outputs.append(out.hidden)
+        return torch.cat(outputs, dim=1)
+
+    return stack, read
+
+
+needs_kernels = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
+
+
+@needs_kernels
+@pytest.mark.parametrize("layer", STEPPING)
+def test_single_steps_are_prepared_once_for_all_layers(layer, monkeypatch):
+    """They are prepared anew when a weight or a setting of dropout has changed."""
+    stack, read = stream(layer)
+    prepared: list = []
+    kind = type(stack.layers[0])
+    single_step = kind.single_step
+
+    def noted(layer, *args):
+        prepared.append(layer)
+        return single_step(layer, *args)
+
+    monkeypatch.setattr(kind, "single_step", noted)
+    read(6)
+    assert prepared == list(stack.layers)
+    with torch.no_grad():
+        stack.layers[1].attention.output_proj.weight.mul_(2)
+    read(3)
+    assert prepared == 2 * list(stack.layers)
+    stack.layers[0].attention.dropout.retained = True
+    read(3)
+    assert prepared == 3 * list(stack.layers)
+
+
+def doubled(forward, x, *args):
+    return forward(2 * x, *args)
+
+
+@needs_kernels
+@pytest.mark.parametrize("change", ["weight", "module", "retained dropout", "patch", "training"])
+@pytest.mark.parametrize("layer", STEPPING)
+def test_a_stream_notices_what_changes_between_its_steps(layer, change):
+    """The steps equal those of layers that are called one by one, as layers with hooks are."""
+    results = []
+    for hooks in (False, True):
+        torch.manual_seed(4)
+        stack, read = stream(layer)
+        outputs = [read(6)]
+        if hooks:
+            for part in stack.layers.modules():
+                part.register_forward_hook(lambda *_: None)
+        outputs.append(read(2))
+        second = stack.layers[1]
+        torch.manual_seed(5)
+        if change == "weight":
+            with torch.no_grad():
+                second.feed_forward.norm.weight.add_(1)
+        elif change == "module":
+            second.attention.output_proj = nn.Linear(12, 8)
+        elif change == "retained dropout":
+            second.feed_forward.dropout.p, second.feed_forward.dropout.retained = 0.5, True
+        elif change == "training":
+            second.attention.attention_dropout.p = 0.5
+            second.attention.train()
+        else:
+            second.attention = copy.copy(second.attention)
+            second.attention.forward = partial(doubled, second.attention.forward)
+        outputs.append(read(3))
+        results.append(torch.cat(outputs, dim=1))
+    before, after = results[0][:, 6:8], results[0][:, 8:]
+    assert torch.equal(results[0], results[1]) and not torch.equal(before[:, :1], after[:, :1])
+
+
+@needs_kernels
+@pytest.mark.parametrize("layer", STEPPING)
+def test_hooks_are_called_at_every_step(layer):
+    stack, read = stream(layer)
+    read(3)
+    calls: list = []
+    for part in ("attention", "feed_forward"):
+        hook = getattr(stack.layers[1], part).register_forward_hook(lambda *_: calls.append(None))
+        read(3)
+        assert len(calls) == 3
+        calls.clear()
+        hook.remove()
+    handle = nn.modules.module.register_module_forward_pre_hook(lambda *_: calls.append(None))
+    read(1)
+    handle.remove()
+    assert len(calls) > 6

@@ -1,6 +1,6 @@
 """Normalised gated attention, the heart of MEGALODON."""
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.attention_cache import AttentionCache, cached, kept_steps
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
-from fairseq_mega.modules.layer import PLAIN, LayerContext
+from fairseq_mega.modules.gated_attention import AttentionOutput, AttentionStep
+from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain_step
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
@@ -16,7 +17,12 @@ from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import NormalizedAttentionWeights, complex_step_coefficients, step_functions
+from fairseq_mega.ops.decoding import (
+    NormalizedAttentionWeights,
+    StepFunctions,
+    complex_step_coefficients,
+    step_functions,
+)
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.rotary import normalized_query_key, rotations
 
@@ -24,14 +30,6 @@ from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
 from .initialization import matrix
 from .norms import GroupNorm, RMSNorm, TimestepNorm, at_least_float32
-
-
-class AttentionOutput(NamedTuple):
-    """Result of a normalised gated attention."""
-
-    hidden: Tensor  # (B, L, D)
-    memory: Optional[LayerMemory] = None
-    cache: Optional[AttentionCache] = None
 
 
 class NormalizedGatedAttention(nn.Module):
@@ -91,10 +89,11 @@ class NormalizedGatedAttention(nn.Module):
         prepared = None
         if cache is not None or context.return_state:
             prepared = Prepared() if cache is None or x.size(1) != 1 else cache.prepared
-            if self._is_plain_step(x, context, cache):
-                functions = context.steps or step_functions(x)
-                if functions is not None:
-                    return self._step(functions.normalized_attention, x, memory, cache, prepared)
+            if is_plain_step(x, context, cache):
+                step = prepared.step_of(self, context.steps or step_functions(x), x.dtype)
+                if step is not None:
+                    hidden, memory, cache = step(x[:, 0], memory, cache, prepared)
+                    return AttentionOutput(hidden.unsqueeze(1), memory, cache)
         if context.relay is not None:
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
@@ -129,41 +128,35 @@ class NormalizedGatedAttention(nn.Module):
         cache = cache.unfinished(self.chunk_size).forgetting(documents)
         return AttentionOutput(out, LayerMemory(ema, statistics), cache)
 
-    def _is_plain_step(self, x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
-        """Return whether x is one step of decoding without padding or dropout, as functions of single steps know it."""
-        if x.size(1) != 1 or not context.return_state or context.documents is not None:
-            return False
-        padded = context.padding_mask is not None or (cache is not None and cache.padding_mask is not None)
+    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[AttentionStep]:
+        """As :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`; of any dtype."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        return not padded and not any(dropout.active for dropout in dropouts)
+        if any(dropout.active for dropout in dropouts):
+            return None
+        normalized_attention, weights, norm = functions.normalized_attention, self._step_weights(), self.norm
 
-    def _step(
-        self,
-        step: Callable[..., Any],
-        x: Tensor,
-        memory: Optional[LayerMemory],
-        cache: Optional[AttentionCache],
-        prepared: Prepared,
-    ) -> AttentionOutput:
-        """As :meth:`forward` for one step (B, 1, D)."""
-        keys, values = kept_steps(cache, x, self.widths[:2])
-        past = len(keys)
-        state, statistics = (None, None) if memory is None else (memory.ema, memory.norm)
-        weights = prepared.get_of_all(self, "step", self._step_weights)
-        reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
-        turns = rotations(weights.scale.size(-1) // 2, reach, self.rope_base, weights.scale.dtype, x.device)
-        out, statistics, ema, keys, values = step(
-            x[:, 0],
-            weights,
-            self.norm.fresh_statistics(x) if statistics is None else statistics,
-            turns,
-            state,
-            keys,
-            values,
-            self.kept_steps,
-        )
-        cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
-        return AttentionOutput(out.unsqueeze(1), LayerMemory(ema, statistics), cache)
+        def step(
+            x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
+        ) -> AttentionOutput:
+            keys, values = kept_steps(cache, x, self.widths[:2])
+            past = len(keys)
+            state, statistics = (None, None) if memory is None else (memory.ema, memory.norm)
+            reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
+            turns = rotations(weights.scale.size(-1) // 2, reach, self.rope_base, weights.scale.dtype, x.device)
+            out, statistics, ema, keys, values = normalized_attention(
+                x,
+                weights,
+                norm.fresh_statistics(x) if statistics is None else statistics,
+                turns,
+                state,
+                keys,
+                values,
+                self.kept_steps,
+            )
+            cache = AttentionCache(keys, values, None, prepared).unfinished(self.chunk_size)
+            return AttentionOutput(out, LayerMemory(ema, statistics), cache)
+
+        return step
 
     def _step_weights(self) -> NormalizedAttentionWeights:
         """Return the parameters as functions of single steps take them."""

@@ -1,6 +1,6 @@
 """The feed-forward sub-layer of MEGALODON."""
 
-from typing import Optional, Tuple
+from typing import Callable, Optional
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import StepFunctions, StepMap, StepNorm, step_functions
+from fairseq_mega.ops.decoding import StepFunctions, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
 
 from .config import MegalodonLayerConfig
@@ -56,30 +56,21 @@ class FeedForward(nn.Module):
             steps: the functions of x, if it is a single step; looked for where there are none.
             prepared: for the single steps of a stream.
         """
-        stepped = None
         if x.size(1) == 1 and not self.training:
-            stepped = self._step(x, residual, steps or step_functions(x), prepared or Prepared())
-        if stepped is not None:
-            return stepped
+            step = (prepared or Prepared()).step_of(self, steps or step_functions(x), x.dtype)
+            if step is not None:
+                return step(x[:, 0], residual[:, 0]).unsqueeze(1)
         inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)
         out = after_silu(self.output_proj, inner, gate[0] if gate else None, self.hidden_dropout)
         out = self.stochastic_depth(self.dropout(out))
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
-    def _step(
-        self, x: Tensor, residual: Tensor, functions: Optional[StepFunctions], prepared: Prepared
-    ) -> Optional[Tensor]:
-        """The sum (B, 1, D) for one step of decoding by one kernel, None where it is left to the operators."""
-        if functions is None or functions.feed_forward is None:
+    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[Callable[[Tensor, Tensor], Tensor]]:
+        """As :meth:`fairseq_mega.modules.feed_forward.NormalizedFeedForward.single_step`, of x and residual (B, D)."""
+        feed_forward, scale = functions.feed_forward, self.scale
+        norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
+        if feed_forward is None or norm is None or maps is None:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
-        weights = prepared.get_of_all(self, "feed-forward", self._step_weights)
-        if weights is None:
-            return None
-        return functions.feed_forward(x[:, 0], residual[:, 0], *weights).unsqueeze(1)
-
-    def _step_weights(self) -> Optional[Tuple[StepNorm, Tuple[StepMap, ...], Optional[Tensor]]]:
-        """Norm, linear maps and scale as a kernel for single steps takes them, None where it is not for such."""
-        norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
-        return None if norm is None or maps is None else (norm, maps, self.scale)
+        return lambda x, residual: feed_forward(x, residual, norm, maps, scale)

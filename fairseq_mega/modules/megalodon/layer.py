@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.errors import FieldError
-from fairseq_mega.modules.layer import PLAIN, LayerContext, LayerOutput
+from fairseq_mega.modules.layer import PLAIN, Layer, LayerContext, LayerOutput
 from fairseq_mega.modules.padding import finite_padding
 from fairseq_mega.modules.state import LayerCache, LayerMemory
+from fairseq_mega.ops.decoding import StepFunctions
 
 from .attention import NormalizedGatedAttention
 from .config import MegalodonLayerConfig
@@ -52,6 +53,29 @@ class MegalodonLayer(nn.Module):
         prepared = None if out.cache is None else out.cache.prepared
         hidden = self.feed_forward(out.hidden, residual, context.steps, prepared)
         return LayerOutput(hidden, out.memory, LayerCache(out.cache) if context.return_state else None)
+
+    def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[Layer]:
+        """Return a function for the single steps of a stream, see :func:`fairseq_mega.modules.layer.single_step_of`."""
+        attention = self.attention.single_step(functions, dtype)
+        feed_forward = self.feed_forward.single_step(functions, dtype)
+        if attention is None or feed_forward is None or dtype == torch.float16:
+            return None
+
+        def step(
+            x: Tensor,
+            context: LayerContext = PLAIN,
+            memory: Optional[LayerMemory] = None,
+            cache: Optional[LayerCache] = None,
+        ) -> LayerOutput:
+            if cache is None or cache.attention.padding_mask is not None:
+                return self(x, context, memory, cache)
+            x = x[:, 0]
+            hidden, memory, attention_cache = attention(x, memory, cache.attention, cache.attention.prepared)
+            assert attention_cache is not None
+            hidden = feed_forward(hidden, x if self.residual_hops == 2 else hidden)
+            return LayerOutput(hidden.unsqueeze(1), memory, LayerCache(attention_cache))
+
+        return step
 
 
 def refuse_float16(x: Tensor) -> None:
