@@ -3,7 +3,7 @@
 import importlib.util
 import json
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List
 
 from fairseq_mega.lab.prepare.lra_archive import FOLDERS, TABLES, URL
 from fairseq_mega.lab.recipes.recipe import RecipeError
@@ -48,12 +48,29 @@ def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:
 
 def is_generated(folder: Path) -> bool:
     """Whether the data of a folder were generated, as far as it says."""
-    source = folder / "SOURCE.json"
-    origin = json.loads(source.read_text(encoding="utf-8")).get("origin", "") if source.exists() else ""
-    return bool(origin.startswith("generated"))
+    return str(source_of(folder).get("origin", "")).startswith("generated")
+
+
+def source_of(folder: Path) -> Dict[str, Any]:
+    """Return what fairseq-mega-prepare noted of the data in a folder; nothing where it did not make them.
+
+    Raises:
+        RecipeError: if the note is damaged.
+    """
+    source = (folder.parent if folder.name == "data-bin" else folder) / "SOURCE.json"
+    try:
+        found = json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+    except ValueError as error:
+        raise RecipeError(f"{source} is damaged ({error}): make the data anew, or remove that file") from error
+    if not isinstance(found, dict):
+        raise RecipeError(f"{source} is damaged: make the data anew, or remove that file")
+    return found
 
 
 def check_origin(dataset: str, folder: Path, wishes: Wishes) -> None:
-    """Raise a RecipeError where a folder holds generated data and released ones are wanted."""
+    """Raise a RecipeError where a folder holds data of another origin than a run wants: made-up or generated ones."""
+    settings = source_of(folder).get("settings")
+    if not wishes.smoke and isinstance(settings, dict) and settings.get("smoke"):
+        raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
     if is_released(dataset, wishes) and is_generated(folder):
         raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
