@@ -4,21 +4,19 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict, List
 
 import pytest
 
 from fairseq_mega.lab.prepare import lra_archive
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.recording import data_of
-from fairseq_mega.lab.reproduce.released import check_origin
 from fairseq_mega.lab.reproduce.runs import plan
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from tests.support.in_process import in_process  # noqa: F401
-from tests.support.prepare_runs import prepare, refusal
+from tests.support.prepare_runs import refusal
 
 TABLES = {
     **{
@@ -109,33 +107,3 @@ def test_what_cannot_be_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "SOURCE.json is damaged" in capsys.readouterr().err
     assert main(["table2/retrieval/mega", "--gpus", "0", "--out", str(tmp_path), "--data-dir", str(tmp_path)]) == 1
     assert "give --released to have the archive" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("below", ["", "data-bin"])
-@pytest.mark.parametrize(
-    ("settings", "smoke", "refused"),
-    [
-        ({"dataset": "listops", "smoke": True}, False, True),
-        ({"dataset": "listops", "smoke": True}, True, False),
-        ({"dataset": "listops"}, False, False),
-        (None, False, False),
-    ],
-)
-def test_made_up_data_are_for_smoke_runs_alone(
-    settings: Any, smoke: bool, refused: bool, below: str, tmp_path: Path
-) -> None:
-    (tmp_path / "SOURCE.json").write_text(json.dumps({"origin": "generated", "settings": settings}))
-    wishes = Wishes(tmp_path / "out", smoke=smoke)
-    if refused:
-        with pytest.raises(RecipeError, match="holds data that --smoke made up: give another folder"):
-            check_origin("listops", tmp_path / below, wishes)
-    else:
-        check_origin("listops", tmp_path / below, wishes)
-
-
-def test_data_of_a_smoke_run_are_not_taken_for_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare("listops", "--smoke", "--out", tmp_path / "listops").succeeded()
-    words = ["table2/listops/mega", "--gpus", "0", "--seeds", "1", "--max-update", "1", "--out", str(tmp_path / "out")]
-    assert main([*words, "--data", str(tmp_path / "listops")]) == 1
-    assert "listops holds data that --smoke made up" in capsys.readouterr().err
-    assert not list(tmp_path.rglob("checkpoint*.pt"))

@@ -13,7 +13,7 @@ from fairseq_mega.lab.runs.results import EXTRA, GIVEN, read_result, write_resul
 
 from .behind import changing
 from .evaluating import results_of
-from .released import is_generated
+from .origins import is_generated
 from .runs import Run
 from .wishes import Wishes
 

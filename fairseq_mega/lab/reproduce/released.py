@@ -1,9 +1,8 @@
 """--released: data of the Long Range Arena from its released archive, in place of generated ones."""
 
 import importlib.util
-import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 from fairseq_mega.lab.prepare.lra_archive import FOLDERS, TABLES, URL
 from fairseq_mega.lab.recipes.recipe import RecipeError
@@ -44,33 +43,3 @@ def check_released(dataset: str, folder: Path, wishes: Wishes) -> None:
         raise RecipeError(
             f"the released images of {dataset} are PNG files: pip install pillow, or leave --released out"
         )
-
-
-def is_generated(folder: Path) -> bool:
-    """Whether the data of a folder were generated, as far as it says."""
-    return str(source_of(folder).get("origin", "")).startswith("generated")
-
-
-def source_of(folder: Path) -> Dict[str, Any]:
-    """Return what fairseq-mega-prepare noted of the data in a folder; nothing where it did not make them.
-
-    Raises:
-        RecipeError: if the note is damaged.
-    """
-    source = (folder.parent if folder.name == "data-bin" else folder) / "SOURCE.json"
-    try:
-        found = json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
-    except ValueError as error:
-        raise RecipeError(f"{source} is damaged ({error}): make the data anew, or remove that file") from error
-    if not isinstance(found, dict):
-        raise RecipeError(f"{source} is damaged: make the data anew, or remove that file")
-    return found
-
-
-def check_origin(dataset: str, folder: Path, wishes: Wishes) -> None:
-    """Raise a RecipeError where a folder holds data of another origin than a run wants: made-up or generated ones."""
-    settings = source_of(folder).get("settings")
-    if not wishes.smoke and isinstance(settings, dict) and settings.get("smoke"):
-        raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
-    if is_released(dataset, wishes) and is_generated(folder):
-        raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")

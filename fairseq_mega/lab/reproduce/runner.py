@@ -21,9 +21,10 @@ from fairseq_mega.models.tables import band_ends
 from .datasets import DATASETS
 from .devices import Devices
 from .evaluating import evaluate
+from .origins import check_origin
 from .processed import find_processed
 from .recording import record
-from .released import check_origin, released_name
+from .released import released_name
 from .revising import at_each_rate
 from .runs import Run, plan
 from .storage import check_disk_for_one_run

@@ -1,0 +1,77 @@
+"""The origin of data that are there, as fairseq-mega-prepare noted it: data that are a recipe's, and others."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq_mega.lab.prepare.command import build_parser
+from fairseq_mega.lab.prepare.making import settings_of
+from fairseq_mega.lab.prepare.registry import DATASETS as PREPARED
+from fairseq_mega.lab.prepare.work_folder import SOURCE
+from fairseq_mega.lab.recipes.recipe import RecipeError
+
+from .datasets import DATASETS, PREPARE, OwnExamples
+from .released import is_released
+from .wishes import Wishes
+
+# Of other draws and of the archive the data are a recipe's, too; the scaling of speech stands in its results.
+FREE = {"dataset", "seed", "released", "scaling"}
+
+
+def is_generated(folder: Path) -> bool:
+    """Whether the data of a folder were generated, as far as it says."""
+    return str(source_of(folder).get("origin", "")).startswith("generated")
+
+
+def source_of(folder: Path) -> Dict[str, Any]:
+    """Return what fairseq-mega-prepare noted of the data in a folder; nothing where it did not make them.
+
+    Raises:
+        RecipeError: if the note is damaged.
+    """
+    source = (folder.parent if folder.name == "data-bin" else folder) / SOURCE
+    try:
+        found = json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+    except ValueError as error:
+        raise RecipeError(f"{source} is damaged ({error}): make the data anew, or remove that file") from error
+    if not isinstance(found, dict):
+        raise RecipeError(f"{source} is damaged: make the data anew, or remove that file")
+    return found
+
+
+def check_origin(name: str, folder: Path, wishes: Wishes) -> None:
+    """Raise a RecipeError where a folder holds other data than a run wants: made-up, generated or smaller ones.
+
+    Args:
+        name: of the data set, a key of DATASETS.
+    """
+    settings = source_of(folder).get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    if not wishes.smoke and settings.get("smoke"):
+        raise RecipeError(f"{folder} holds data that --smoke made up: give another folder, remove it, or add --smoke")
+    if is_released(name, wishes) and is_generated(folder):
+        raise RecipeError(f"{folder} holds generated data: give another folder, or leave --released out")
+    other = [] if wishes.smoke else other_settings(name, settings, folder, wishes)
+    if other:
+        raise RecipeError(
+            f"{folder} holds other data than the recipe's, made with {', '.join(other)}: give another folder, in which "
+            "the recipe's are made, or train on these by the line that --print shows"
+        )
+
+
+def other_settings(name: str, settings: Dict[str, Any], folder: Path, wishes: Wishes) -> List[str]:
+    """List the options that data were made with and that are not those of a recipe's data set; not the raw files."""
+    command = DATASETS[name].command(folder, wishes)[len(PREPARE) :]
+    if isinstance(DATASETS[name], OwnExamples) or settings.get("dataset") != command[0]:
+        return []
+    wanted = settings_of(PREPARED[command[0]], build_parser().parse_args(command))
+    return [
+        f"--{key.replace('_', '-')} {value} in place of {wanted.get(key, 'none')}"
+        for key, value in sorted(settings.items())
+        if key not in FREE and not is_input(value) and value != wanted.get(key)
+    ]
+
+
+def is_input(value: Any) -> bool:
+    """Whether a setting is of files that the data are made of."""
+    return any(isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value]))
