@@ -1,6 +1,7 @@
 """Language models beside other implementations of them, each in an environment of its own."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from fairseq_mega.lab.runs.results import read_result
 
 TINY = {"width": 32, "layers": 1, "chunk": 16, "symbols": 40, "batch": 2, "length": 32, "threads": 1, "seed": 1}
 # A peer that answers without a model: {seconds} for every pass.
-ANSWERS = """#!{python}
+ANSWERS = """
 import json, sys
 if sys.argv[1] == "-c":
     sys.exit({missing})
@@ -39,10 +40,10 @@ class Mega(torch.nn.Module):
 
 
 def program(folder: Path, parameters: int = 2_074_560, seconds: float = 100.0, missing: int = 0) -> Path:
-    path = folder / "python"
-    path.write_text(
-        ANSWERS.format(python=sys.executable, parameters=parameters, seconds=seconds, missing=missing), encoding="utf-8"
-    )
+    path, script = folder / "python", folder / "answers.py"
+    script.write_text(ANSWERS.format(parameters=parameters, seconds=seconds, missing=missing), encoding="utf-8")
+    words = shlex.join([sys.executable, str(script)])  # the first line of a script cannot name a folder with a space
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
     path.chmod(0o755)
     return path
 
