@@ -55,7 +55,7 @@ def test_what_changes_numbers_stands_in_the_result(tmp_path: Path) -> None:
     other = Wishes(tmp_path, extra=("--stop-min-lr", "-1", "--num-workers", "2", "--sentence-avg"))
     check(running)
     check(other)
-    check(Wishes(tmp_path, precision="fp16", extra=("--fp16-init-scale", "4")))
+    check(Wishes(tmp_path, gpus=1, precision="fp16", extra=("--fp16-init-scale", "4")))
     told = [about(plan(TEXT, 1, Path("data"), "0", wishes), wishes) for wishes in (plain, running, other)]
     assert "extra" not in told[0] and told[0]["conditions"] == told[1]["conditions"] != told[2]["conditions"]
     assert told[0] == {**told[1], "run": told[0]["run"]}
