@@ -81,7 +81,7 @@ def remedy(error: BaseException, text: str) -> str:
         return "--optimizer composite is described in a file: give it to fairseq-hydra-train, or take another one"
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
-    if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train")):
+    if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train", "or leave --")):
         return ""  # our message contains the remedy
     if "Model file not found" in text:
         return "give the checkpoint to --path; training leaves checkpoint_best.pt in its --save-dir"

@@ -32,7 +32,7 @@ def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
         if tensor.shape != state_dict[key].shape:
             raise ValueError(
                 f"this checkpoint has other dimensions: {key} is {tuple(state_dict[key].shape)} there and "
-                f"{tuple(tensor.shape)} here; give the options it was trained with, or another --save-dir"
+                f"{tuple(tensor.shape)} here; give the options it was trained with"
             )
 
 

@@ -75,6 +75,9 @@ class Names(typing.NamedTuple):
 _training: "contextvars.ContextVar[typing.Optional[_Training]]" = contextvars.ContextVar("training", default=None)
 
 
+DOES_NOT_FIT = "Cannot load model parameters"  # fairseq's words
+
+
 class _Training(typing.NamedTuple):
     """A training that a checkpoint is loaded for; it may begin anew from the weights alone."""
 
@@ -373,8 +376,22 @@ def _load_for_training(
     token = _training.set(_Training(self, reset_optimizer and reset_lr_scheduler and reset_meters))
     try:
         return original(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters)
+    except Exception as error:
+        option = _option_of(filename, self.cfg.checkpoint)
+        if option is None or DOES_NOT_FIT not in str(error):
+            raise
+        cause = error.__context__ or error
+        raise Exception(f"{error}. Give the model's options of that training, or leave {option} out") from cause
     finally:
         _training.reset(token)
+
+
+def _option_of(file: str, settings: typing.Any) -> typing.Optional[str]:
+    """Name the option that gave a training a checkpoint; None where it is one of its own."""
+    for name in ("restore_file", "finetune_from_model", "continue_once"):
+        if getattr(settings, name, None) == file:
+            return f"--{name.replace('_', '-')}"
+    return None
 
 
 def _build_average(original: typing.Callable, self: typing.Any) -> None:
