@@ -1,9 +1,12 @@
 """How fairseq reads its command line."""
 
 import argparse
+import contextlib
+import contextvars
 import functools
 import importlib.util
 import sys
+import typing
 
 import torch
 
@@ -110,6 +113,19 @@ def _parse_checked(original, parser, input_args=None, *args, **kwargs):
     return parsed
 
 
+_elsewhere: "contextvars.ContextVar[bool]" = contextvars.ContextVar("elsewhere", default=False)
+
+
+@contextlib.contextmanager
+def for_another_machine() -> typing.Iterator[None]:
+    """Check options within as those of a command that may run on another machine, which may have a GPU."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 def impossible(given):
     """Say which options of any command cannot be, alone or together; None where all can.
 
@@ -129,10 +145,11 @@ def impossible(given):
         if given.get(name) and importlib.util.find_spec(package.replace("-", "_")) is None:
             option = f"--{name.replace('_', '-')}"
             return f"{option} needs {package}: pip install {package}, or leave the option out"
-    if given.get("profile") and not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available() or _elsewhere.get()
+    if given.get("profile") and not has_gpu:
         return "--profile profiles what a GPU does, and there is none: leave the option out"
     half = "--memory-efficient-fp16" if given.get("memory_efficient_fp16") else "--fp16"
-    if given.get("fp16") and (given.get("cpu") or not torch.cuda.is_available()):
+    if given.get("fp16") and (given.get("cpu") or not has_gpu):
         return f"{half} needs a GPU: give --precision bf16, or leave it out"
     problem = generating.obstacle(given) or training_options.obstacle(given) or contradiction(given)
     if problem is not None:
