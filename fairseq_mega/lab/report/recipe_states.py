@@ -4,7 +4,7 @@ import json
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.evaluate.lra_runs import TASKS, shortened, stuck
@@ -14,7 +14,7 @@ from fairseq_mega.lab.report.alike import CONDITIONS, MORE
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
-from fairseq_mega.lab.runs.results import EXTRA, GIVEN, Result, ResultError, is_trained_here, read_result
+from fairseq_mega.lab.runs.results import EXTRA, GIVEN, Result, ResultError, check_result, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
@@ -50,9 +50,10 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
     found: Dict[str, Result] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*.json")):
-            if COPIES & set(path.relative_to(folder).parts) or not is_ours(path, b'"recipe"', {"schema", "settings"}):
+            result = None if COPIES & set(path.relative_to(folder).parts) else found_in(path, {"schema", "settings"})
+            if result is None:
                 continue
-            result = read_result(path)
+            check_result(result, str(path))
             settings = result["settings"]
             recipe = catalogue().get(settings.get("recipe"))
             made_up = result["benchmark"].endswith("-smoke") or settings.get("data") == "made up"
@@ -66,20 +67,20 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
     return list(found.values())
 
 
-def is_ours(path: Path, word: bytes, fields: Set[str]) -> bool:
-    """Whether a file holds a word, and then an object with some fields; others are not of the runner.
+def found_in(path: Path, fields: Set[str]) -> Optional[Dict[str, Any]]:
+    """Read an object about a recipe that has some fields; None where a file holds another, which is not the runner's.
 
     Raises:
-        ResultError: if it holds the word and is no JSON.
+        ResultError: if it names a recipe and is no JSON.
     """
     content = path.read_bytes()
-    if word not in content:
-        return False
+    if b'"recipe"' not in content:
+        return None
     try:
         found = json.loads(content)
     except ValueError as error:
         raise ResultError(f"{path}: not a JSON result file ({error}): write it again, or move it away") from error
-    return isinstance(found, dict) and fields <= found.keys()
+    return found if isinstance(found, dict) and fields <= found.keys() else None
 
 
 def of_each_seed(result: Result) -> List[Result]:
@@ -97,10 +98,9 @@ def find_failures(folders: Iterable[Path]) -> Dict[str, Set[int]]:
     found: Dict[str, Set[int]] = {}
     for folder in folders:
         for path in sorted(folder.rglob(FAILED)):
-            if is_ours(path, b'"recipe"', {"recipe", "seed", "smoke"}):
-                failure = json.loads(path.read_text(encoding="utf-8"))
-                if not failure["smoke"]:
-                    found.setdefault(failure["recipe"], set()).add(failure["seed"])
+            failure = found_in(path, {"recipe", "seed", "smoke"})
+            if failure is not None and not failure["smoke"]:
+                found.setdefault(failure["recipe"], set()).add(failure["seed"])
     return found
 
 
@@ -202,7 +202,7 @@ def told_elsewhere(recipe: Recipe) -> str:
 
 
 def seeds_of(state: State) -> str:
-    """How many of the recipe's seeds have a result, and results of other settings, which are left out."""
+    """Count the recipe's seeds that have a result, and the results of other settings, which are left out."""
     told = f"{len({result['seed'] for result in state.results})} of {len(state.recipe.seeds)}"
     return told + (f", {state.left_out} more results left out" if state.left_out else "")
 
