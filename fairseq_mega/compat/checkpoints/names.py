@@ -72,10 +72,8 @@ class Names(typing.NamedTuple):
     remedy: str
 
 
-_training: "contextvars.ContextVar[typing.Optional[_Training]]" = contextvars.ContextVar("training", default=None)
-
-
 DOES_NOT_FIT = "Cannot load model parameters"  # fairseq's words
+_training: "contextvars.ContextVar[typing.Optional[_Training]]" = contextvars.ContextVar("training", default=None)
 
 
 class _Training(typing.NamedTuple):

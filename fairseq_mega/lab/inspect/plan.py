@@ -154,7 +154,7 @@ def _largest(model: Shared, sharing: Sharing, machine: Machine, work: Work) -> S
 
 
 def _held(model: Shared, sharing: Sharing, sequences: int, length: int) -> Held:
-    """What a process holds whose piece of a sequence is longest."""
+    """Return what a process holds whose piece of a sequence is longest."""
     chunk = max(model.decoder.chunk_size, 1)
     piece = length if sharing.pieces == 1 else chunk * math.ceil(math.ceil(length / chunk) / sharing.pieces)
     return model.held(sharing, sequences * min(piece, length))

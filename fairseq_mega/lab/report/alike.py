@@ -60,7 +60,7 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def is_of_paper(result: Result) -> bool:
-    """Whether a result is of a paper's recipe, or of a person's own, and not of another of the package."""
+    """Return whether a result is of a paper's recipe, or of a person's own, and not of another of the package."""
     recipe = str(result["settings"].get("recipe", ""))
     return recipe.startswith(PAPERS) or recipe not in catalogue()
 

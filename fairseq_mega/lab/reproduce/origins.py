@@ -19,7 +19,7 @@ FREE = {"dataset", "seed", "released", "scaling"}
 
 
 def is_generated(folder: Path) -> bool:
-    """Whether the data of a folder were generated, as far as it says."""
+    """Return whether the data of a folder were generated, as far as it says."""
     return str(source_of(folder).get("origin", "")).startswith("generated")
 
 
@@ -73,5 +73,5 @@ def other_settings(name: str, settings: Dict[str, Any], folder: Path, wishes: Wi
 
 
 def is_input(value: Any) -> bool:
-    """Whether a setting is of files that the data are made of."""
+    """Return whether a setting is of files that the data are made of."""
     return any(isinstance(entry, dict) for entry in (value if isinstance(value, list) else [value]))

@@ -53,7 +53,7 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
 
 
 def is_named(folder: Path, top: Path, recipe: Recipe) -> bool:
-    """Whether the path below ``top``, or the name of ``top``, is that of the data set: its last part that names any."""
+    """Tell whether the path below ``top``, or its name, is that of the data set: its last part that names any."""
     parts = [top.name] if folder == top else folder.relative_to(top).parts
     return recipe.data in next(filter(None, map(data_sets_of, reversed(parts))), ())
 
@@ -65,7 +65,7 @@ def data_sets_of(part: str) -> Set[str]:
 
 
 def is_within(name: str, part: str) -> bool:
-    """Whether a name is in a part of a path; one of two letters has to stand apart from others."""
+    """Return whether a name is in a part of a path; one of two letters has to stand apart from others."""
     return name in part if len(name) > 2 else re.search(f"(?<![a-z]){name}(?![a-z])", part) is not None
 
 
