@@ -12,7 +12,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli.interactive import main as answer_prompts
 
+from fairseq_mega.compat.errors import remedy
 from fairseq_mega.compat.patches.expressions import literal
+from fairseq_mega.data.file_kinds import check_plain
 from fairseq_mega.models.context import Context, check_name
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.text_generator import TextGenerator
@@ -62,6 +64,9 @@ def check_files(given: argparse.Namespace) -> None:
         raise UsageError(f"--read {given.read}: give --save-context CONTEXT, then go on with --context CONTEXT")
     if not given.read.is_file():
         raise FileNotFoundError(f"--read {given.read} is no file: give a text")
+    if not given.read.stat().st_size:
+        raise UsageError(f"--read {given.read} is empty: give a text")
+    check_plain(given.read)
     try:
         check_name(given.save_context)
     except ValueError as error:
@@ -102,12 +107,15 @@ def read(cfg: Any, file: Path, output: Path) -> None:
 
 
 def parts(file: Path) -> Iterator[str]:
-    """Yield the text of a file in parts, with an end of its last line."""
+    """Yield the text of a file in parts, with an end of its last line; raises ValueError unless it is UTF-8."""
     last = ""
     with file.open(encoding="utf-8", newline="\n") as stream:
-        for part in iter(lambda: stream.read(BLOCK), ""):
-            yield part
-            last = part[-1]
+        try:
+            for part in iter(lambda: stream.read(BLOCK), ""):
+                yield part
+                last = part[-1]
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--read {file}: {remedy(error, str(error))}") from error
     if last != "\n":
         yield "\n"
 

@@ -1,5 +1,6 @@
 """fairseq-mega-interactive: a text is read once, and prompts of later calls go on from it."""
 
+import gzip
 from pathlib import Path
 from typing import List, NamedTuple
 
@@ -143,10 +144,19 @@ def errors(command: str, given: List[object]) -> str:
 def test_errors(reading: Reading, tmp_path: Path) -> None:
     text, new = tmp_path / "text.txt", tmp_path / "new.safetensors"
     text.write_text(TEXT)
+    wide, latin, packed, empty = (tmp_path / name for name in ("wide.txt", "latin.txt", "packed.gz", "empty.txt"))
+    wide.write_bytes(TEXT.encode("utf-16"))
+    latin.write_bytes(f"{TEXT} caf\xe9\n".encode("latin-1"))
+    packed.write_bytes(gzip.compress(TEXT.encode()))
+    empty.write_bytes(b"")
     for options, words in (
         (["--read", text], "give --save-context CONTEXT, then go on with --context CONTEXT"),
         (["--save-context", new], "give --read FILE"),
         (["--read", tmp_path / "none", "--save-context", new], "is no file: give a text"),
+        (["--read", wide, "--save-context", new], f"{wide}: it is text in UTF-16"),
+        (["--read", latin, "--save-context", new], f"--read {latin}: the text is not UTF-8"),
+        (["--read", packed, "--save-context", new], f"{packed}: it is "),
+        (["--read", empty, "--save-context", new], f"--read {empty} is empty"),
         (["--read", text, "--save-context", tmp_path / "new.pt"], "a name that ends with .safetensors"),
         (["--read", text, "--save-context", reading.context], "exists: give another name"),
         (["--read", text, "--save-context", tmp_path / "none" / "new.safetensors"], "its folder does not exist"),
