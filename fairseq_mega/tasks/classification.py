@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.dataclass import FairseqDataclass
@@ -35,6 +35,7 @@ class ClassificationTask(FairseqTask):
     """
 
     input_type = ""
+    training_options: Tuple[str, ...] = ("no_shuffle",)  # which no other command takes
     documents = 1  # 2 in retrieval
     dictionary: Any = None
     label_dictionary: Any = None

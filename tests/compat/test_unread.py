@@ -112,6 +112,29 @@ def test_options_of_other_tasks(task: str, words: str, tmp_path: Path, capsys: p
         assert f"{words.replace('=', ' ')}: --task {task} does not read it; leave it out\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("image-classification", "--augmentation=randaugment"),
+        ("image-classification", "--repeated-augmentation=3"),
+        ("image-classification", "--mixup=0.8"),
+        ("image-classification", "--cutmix=1.0"),
+        ("image-classification", "--label-smoothing=0.1"),
+        ("image-classification", "--no-shuffle"),
+        ("lra-text", "--no-shuffle"),
+        ("speech_commands", "--no-shuffle"),
+    ],
+)
+def test_options_of_trainings(task: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training takes what its task reads in training alone; no other command does."""
+    place = [str(tmp_path), "--task", task, words]
+    training = options.parse_args_and_arch(options.get_training_parser(), [*place, "--arch", "mega_tiny"])
+    assert training.task == task
+    with pytest.raises(SystemExit):
+        options.parse_args_and_arch(options.get_validation_parser(), [*place, "--path", str(tmp_path)])
+    assert f"{words.replace('=', ' ')}: fairseq-validate does not read it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", EVALUATING)
 def test_bfloat16_goes_beside_amp(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parse(command, tmp_path, ["--amp", "--bf16"])

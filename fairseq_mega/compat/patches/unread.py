@@ -76,6 +76,7 @@ def obstacle(
         return None
     of_all = IN_TRAINING if command == "train" else _options_of_training(command) - EVERYWHERE - READ[command]
     of_all = of_all if command in ("generate", "interactive") else of_all | OF_PROMPTS
+    of_all = of_all if command == "train" else of_all | _of_training_alone(str(given.get("task")))
     of_task = _read_past_by_task(str(given.get("task")))
     for action in parser._actions:
         name, value = action.dest, given.get(action.dest, action.default)
@@ -112,6 +113,13 @@ def _read_past_by_task(task: str) -> typing.Set[str]:
     known = task in OF_FAIRSEQ or getattr(TASK_REGISTRY.get(task), "__module__", "").split(".")[0] == package
     read = getattr(TASK_DATACLASS_REGISTRY.get(task), "__dataclass_fields__", BY_TASKS)
     return set(BY_TASKS) - set(read) if known else set()
+
+
+def _of_training_alone(task: str) -> typing.Set[str]:
+    """Options of a task of this package that nothing but a training reads."""
+    from fairseq.tasks import TASK_REGISTRY
+
+    return set(getattr(TASK_REGISTRY.get(task), "training_options", ()))
 
 
 def _options_of_training(command: str) -> typing.Set[str]:
