@@ -379,6 +379,14 @@ def test_released_images_come_in_the_order_of_their_tables(tmp_path: Path) -> No
     assert source_of(out)["inputs"]["metadata"]["images"] == 25
 
 
+@pytest.mark.parametrize(("option", "value"), [("--count", 9), ("--seed", 7)])
+def test_released_images_take_no_options_of_drawn_ones(tmp_path: Path, option: str, value: int) -> None:
+    write_released(tmp_path)
+    options = ("pathfinder32", "--out", tmp_path / "out", "--archive-dir", tmp_path, option, value)
+    assert f"{option} {value}: says how data are generated" in refusal(*options)
+    assert not (tmp_path / "out").exists()
+
+
 def test_damaged_released_images_are_named(tmp_path: Path) -> None:
     folder = write_released(tmp_path)
     options = ("pathfinder32", "--out", tmp_path / "out", "--archive-dir", tmp_path)

@@ -128,6 +128,27 @@ def exactly_one(args: argparse.Namespace, *groups: str) -> None:
         raise ValueError(f"{' and '.join(begun)} name different sources: give one of them")
 
 
+def check_generated_alone(
+    args: argparse.Namespace, add_options: Callable[[argparse.ArgumentParser], None], *options: str
+) -> None:
+    """Raise ValueError if options that say how data are generated are given for data that are not.
+
+    Args:
+        args: of a command that generates nothing.
+        add_options: adds the options with their defaults.
+        options: that have no effect then.
+    """
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    defaults = parser.parse_args([])
+    for option in options:
+        if value_of(args, option) != value_of(defaults, option):
+            raise ValueError(
+                f"{option} {value_of(args, option)}: says how data are generated, and these are released ones; leave "
+                "it out"
+            )
+
+
 def value_of(args: argparse.Namespace, option: str) -> Any:
     """Return the value of an option, named as on the command line."""
     return getattr(args, option.lstrip("-").replace("-", "_"))

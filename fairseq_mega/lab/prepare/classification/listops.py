@@ -19,6 +19,7 @@ from fairseq_mega.lab.prepare.shared_options import (
     add_limit,
     add_seed,
     add_workers,
+    check_generated_alone,
     check_seed,
     exactly_one,
     need_files,
@@ -59,6 +60,7 @@ def check(args: argparse.Namespace) -> None:
     if args.tsv_dir is not None:
         need_files("--tsv-dir", *_released(args.tsv_dir).values())
     if args.tsv_dir is not None or args.released:
+        check_generated_alone(args, add_options, "--count", "--seed", "--min-length", "--max-length")
         return
     if args.count < LEAST:
         raise ValueError(f"--count is {args.count}: at least {LEAST} trees are needed for three splits")

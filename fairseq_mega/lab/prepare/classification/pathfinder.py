@@ -17,7 +17,14 @@ from fairseq_mega.lab.prepare.dataset import ARENA, Dataset, Report
 from fairseq_mega.lab.prepare.generators.pathfinder import PATHFINDER32, PATHFINDER128, generate_pathfinder
 from fairseq_mega.lab.prepare.lra_archive import add_released, released_files
 from fairseq_mega.lab.prepare.progress import Progress, say
-from fairseq_mega.lab.prepare.shared_options import add_limit, add_seed, add_workers, check_seed, exactly_one
+from fairseq_mega.lab.prepare.shared_options import (
+    add_limit,
+    add_seed,
+    add_workers,
+    check_generated_alone,
+    check_seed,
+    exactly_one,
+)
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 RULES = {32: PATHFINDER32, 128: PATHFINDER128}
@@ -60,6 +67,7 @@ def check(size: int, args: argparse.Namespace) -> None:
         Released(args.archive_dir, size)
     if args.archive_dir is not None or args.released:
         opener()
+        check_generated_alone(args, partial(add_options, size), "--count", "--seed")
         return
     if args.count < LEAST:
         raise ValueError(f"--count is {args.count}: at least {LEAST} images are needed for three splits")
