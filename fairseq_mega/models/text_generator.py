@@ -47,6 +47,16 @@ class TextGenerator(GeneratorHubInterface):
                 raise ValueError(f"sentences: {sentence!r} holds no symbol that has a score; give a text")
         return super().score(sentences, *args, **kwargs)
 
+    def _build_batches(self, tokens: Sequence[Tensor], skip_invalid_size_inputs: bool) -> Iterator[Any]:
+        """Batches of texts of any length: one beyond the --max-tokens of the training makes the limit its own."""
+        limit = self.cfg.dataset.max_tokens
+        longest = max(map(len, tokens))
+        self.cfg.dataset.max_tokens = limit if limit is None else max(limit, longest)
+        try:
+            return super()._build_batches(tokens, skip_invalid_size_inputs)
+        finally:
+            self.cfg.dataset.max_tokens = limit
+
     def read(self, text: str, context: Optional[Context] = None) -> Context:
         """Read a text once, to go on from it many times.
 

@@ -126,6 +126,19 @@ def test_an_empty_text_has_no_score(generator, texts):
     assert math.isfinite(float(generator.score("w1 w2")["score"]))
 
 
+def test_a_text_beyond_the_tokens_of_a_training_is_scored(generator):
+    """It is scored as a forward pass over all of it does; the limit, 100 tokens, holds for the others as before."""
+    text = " ".join(f"w{number % 20}" for number in range(230))
+    long, short = generator.score([text, "w1 w2"])
+    tokens = generator.encode(text)[:-1]  # without the end
+    (model,) = generator.models
+    read = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None].long()
+    scores = model.get_normalized_probs(model(read), log_probs=True)[0].gather(-1, tokens[:, None].long())[:, 0]
+    torch.testing.assert_close(long["positional_scores"].cpu(), scores.detach().cpu(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(short["score"], generator.score("w1 w2")["score"], atol=1e-5, rtol=0)
+    assert generator.cfg.dataset.max_tokens == 100
+
+
 def test_a_negative_number_of_tokens(generator):
     with pytest.raises(ValueError, match="max_tokens -1: give a number of tokens"):
         generator.complete("w1", -1)
