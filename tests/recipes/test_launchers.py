@@ -28,6 +28,11 @@ def test_commands_are_printed(words: List[str], capsys: pytest.CaptureFixture[st
     assert all(line.count(ONE) == 1 for line in lines)
 
 
+def test_a_seed_is_given_once(words: List[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words[:-1], "11,1,11", "--gpus", "0", "--list"]) == 1
+    assert "--seeds is '11,1,11': 11 stands there twice" in capsys.readouterr().err
+
+
 def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = lra_data.write_images(tmp_path / "image", pixels=1024)
     words = ["mega/table2", "--where", "name=mega,transformer", "--where", "task=image", "--seeds", "1"]

@@ -117,7 +117,7 @@ def of_type(text: str, present: Any) -> Any:
 
 
 def whole_numbers(option: str, text: str) -> List[int]:
-    """Whole numbers separated by commas.
+    """Whole numbers separated by commas, each once.
 
     Raises:
         RecipeError: for anything else.
@@ -127,6 +127,8 @@ def whole_numbers(option: str, text: str) -> List[int]:
         number = whole_number(word, 0)
         if number is None:
             raise RecipeError(f"{option} is '{text}': whole numbers separated by commas are needed, for instance 1,11")
+        if number in found:
+            raise RecipeError(f"{option} is '{text}': {number} stands there twice; give each once")
         found.append(number)
     return found
 
