@@ -75,6 +75,17 @@ def test_a_mark_that_cannot_be_filled(text: str, message: str, checkout: Path, c
     assert error.startswith(f"fairseq-mega-report: error: {document}") and message in error
 
 
+def test_nothing_is_written_where_a_document_cannot_be(checkout: Path, capsys: Any) -> None:
+    documents = [checkout / "README.md", checkout / "examples" / "README.md"]
+    documents[0].write_text("It is <!-- n: examples/results/r.json bleu -->1.0.\n")
+    for broken, message in ((b"is <!-- n: results/r.json nosuch -->1", "no such number"), (b"\xe9", "can't decode")):
+        documents[1].write_bytes(broken)
+        assert command.main(["--write", "--root", str(checkout)]) == 1
+        error = capsys.readouterr().err
+        assert f"{documents[1]}: " in error and message in error
+        assert documents[0].read_text().endswith("-->1.0.\n")
+
+
 def test_a_number_that_differs_is_named(checkout: Path) -> None:
     (checkout / "examples" / "README.md").write_text("It is <!-- n: results/r.json bleu -->36.0.\n")
     where = Path("examples") / "README.md"

@@ -69,8 +69,8 @@ def fill(document: Path) -> Filled:
         places.append(Place(document, call, table, text))
         return markdown(table)
 
-    old = document.read_text(encoding="utf-8")
     try:
+        old = document.read_text(encoding="utf-8")
         new = replace(old, filled)
     except ValueError as error:
         named = str(error).startswith(str(document))
@@ -85,13 +85,11 @@ def places_of(root: Path) -> List[Place]:
 
 
 def write(root: Path) -> List[Path]:
-    """Make all tables and numbers anew; returns the documents that have changed."""
-    changed = []
-    for filled in map(fill, documents(root)):
-        if filled.new != filled.old:
-            filled.document.write_text(filled.new, encoding="utf-8")
-            changed.append(filled.document)
-    return changed
+    """Make all tables and numbers anew, or none where one cannot be made; returns the documents that have changed."""
+    changed = [filled for filled in [fill(document) for document in documents(root)] if filled.new != filled.old]
+    for filled in changed:
+        filled.document.write_text(filled.new, encoding="utf-8")
+    return [filled.document for filled in changed]
 
 
 def differences(root: Path) -> List[str]:
