@@ -6,6 +6,7 @@ python -m fairseq_mega.lab.evaluate.harness run --model fairseq_mega --model_arg
 import itertools
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -17,12 +18,15 @@ from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.state import StreamState
 
+MISSING = "lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'"
 try:
     from lm_eval.__main__ import cli_evaluate
     from lm_eval.api.model import LM
     from lm_eval.api.registry import register_model
 except ImportError as error:
-    raise ImportError("lm-evaluation-harness is missing: pip install 'fairseq_mega[lm-eval]'") from error
+    if __name__ == "__main__":
+        sys.exit(f"fairseq_mega.lab.evaluate.harness: error: {MISSING}")
+    raise ImportError(MISSING) from error
 
 logger = logging.getLogger("lm_eval.fairseq_mega")
 POSITIONS = 1024  # whose logits are in memory at once
