@@ -1,6 +1,7 @@
 """Parts that the commands share."""
 
 import os
+import runpy
 import subprocess
 import sys
 from typing import Any, List
@@ -41,3 +42,11 @@ def test_an_error_of_another_pipe_is_told(capsys: pytest.CaptureFixture[str]) ->
         raise BrokenPipeError("of a process")
 
     assert exit_status("x", fail) == 1 and capsys.readouterr().err == "x: error: of a process\n"
+
+
+def test_the_harness_needs_lm_eval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    with pytest.raises(
+        SystemExit, match=r"error: lm-evaluation-harness is missing: pip install 'fairseq_mega\[lm-eval"
+    ):
+        runpy.run_module("fairseq_mega.lab.evaluate.harness", run_name="__main__")
