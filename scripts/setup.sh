@@ -16,7 +16,7 @@ Creates a virtual environment with the versions of scripts/constraints.txt and i
   --python EXE   the Python 3.11 to 3.14 to create it with (default: python3 where it is one of these, else the newest
                  of these that is found)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
-                 Nothing needs it; the README says what it adds. "pip install apex" fetches another package
+                 It is optional; examples/kernels/README.md says what it adds. "pip install apex" fetches another package
   --help         this text
 
 The compiled kernels of this package are built with it: for the CPU where a C++ compiler is found, for CUDA too where
