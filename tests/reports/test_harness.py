@@ -4,7 +4,7 @@ import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import pytest
 
@@ -13,11 +13,13 @@ pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: pip install 
 import fairseq_cli.eval_lm
 from lm_eval import simple_evaluate
 from lm_eval.api.registry import get_model
+from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
 from fairseq_mega.lab.evaluate.harness import HarnessModel, up_to
 from fairseq_mega.lab.prepare import binarised, command
 from tests.support import helpers, in_process
+from tests.support.helpers import REPOSITORY
 
 LINES = ("a ship came home", "the wind was „old“ and cold", "who was there?", "")
 TEXT = "\n".join(LINES * 9) + "\n"
@@ -156,3 +158,22 @@ def test_arguments(trained: Trained, tmp_path: Path) -> None:
         HarnessModel(str(tmp_path / "none.pt"), str(trained.data))
     with pytest.raises(ValueError, match="nonsense"):
         HarnessModel(str(trained.checkpoint), str(trained.data), device="cpu", nonsense=1)
+
+
+def test_the_tasks_and_shots_of_table_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MEGALODON, Table 1: ten benchmarks, MMLU in its 57 subjects; their data are not fetched."""
+    asked: Dict[str, int] = {}
+
+    class Asked(ConfigurableTask):
+        def __init__(self, config: Dict[str, Any]) -> None:
+            asked[config["task"]] = config["num_fewshot"]
+            self._config = SimpleNamespace(task=config["task"])
+
+        task_name = property(lambda self: self._config.task)
+
+    monkeypatch.setattr("lm_eval.tasks._factory.ConfigurableTask", Asked)
+    TaskManager(include_path=str(REPOSITORY / "examples" / "megalodon")).load(["megalodon_table1"])
+    subjects = [name for name in asked if name.startswith("mmlu_")]
+    assert len(subjects) == 57 and {asked.pop(name) for name in subjects} == {5}
+    zero = ("boolq", "hellaswag", "piqa", "social_iqa", "winogrande", "arc_easy", "arc_challenge")
+    assert asked == {**dict.fromkeys(zero, 0), "nq_open": 5, "triviaqa": 5}
