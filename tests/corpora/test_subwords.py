@@ -102,6 +102,21 @@ def test_the_size_grows_with_the_characters(characters: int, size: int, expected
     assert characters < found <= expected
 
 
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_a_model_depends_on_its_text_alone(
+    byte_fallback: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on its folder, and not on the machine's cores."""
+    lines = [f"line {number} of a text with {number % 7} words" for number in range(400)]
+    train_model(lines, tmp_path / "a" / "subwords", 300, byte_fallback, ["nfc"])
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    monkeypatch.chdir(tmp_path)
+    train_model(lines, Path("another folder") / "pieces", 300, byte_fallback, ["nfc"])
+    first, second = (tmp_path / name for name in ("a/subwords.model", "another folder/pieces.model"))
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["subwords.model"]
+
+
 def test_bytes_stand_for_rare_characters(tmp_path: Path) -> None:
     """A vocabulary with bytes keeps its size, however many characters there are."""
     text = [HAN[n % 20] * 20 + HAN[n % 150] * (n < 150) for n in range(600)]

@@ -1,5 +1,6 @@
 """Training of a sentencepiece model."""
 
+import io
 import os
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unle
 SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
 LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
 BYTES = 256  # pieces of a model with byte_fallback
+THREADS = 16  # whatever the machine has: their number stands in the model
 
 
 def train_model(
@@ -22,13 +24,14 @@ def train_model(
     byte_fallback: bool = False,
     cleaning: Sequence[str] = (),
 ) -> int:
-    """Train a model on all the lines and write it to `prefix.model` and `prefix.vocab`; return its size.
+    """Train a model on all the lines and write it to `prefix.model`; return its size.
 
-    Text is not normalised, so that decoding gives back the text, white space aside. A text too
-    small for the wanted size gets a smaller vocabulary. With ``byte_fallback`` there is a piece for every byte, and no
-    text is unknown: the ends of its lines and every blank come back as well; where there are too many characters for
-    the pieces, rare ones are spelled in bytes. Without it every character has a piece: a text whose characters would
-    take three quarters of the pieces gets a larger vocabulary, with half of ``vocabulary_size`` for longer ones.
+    The file depends on the lines and options alone, not on its place or the machine. Text is not normalised, so that
+    decoding gives back the text, white space aside. A text too small for the wanted size gets a smaller vocabulary.
+    With ``byte_fallback`` there is a piece for every byte, and no text is unknown: the ends of its lines and every
+    blank come back as well; where there are too many characters for the pieces, rare ones are spelled in bytes.
+    Without it every character has a piece: a text whose characters would take three quarters of the pieces gets a
+    larger vocabulary, with half of ``vocabulary_size`` for longer ones.
 
     Args:
         cleaning: steps of :mod:`fairseq_mega.data.text_cleaning` that the text has had; the model names them.
@@ -37,7 +40,7 @@ def train_model(
         ValueError: the text is too small to learn from.
     """
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    partial = prefix.with_name(prefix.name + ".partial")
+    partial, model = prefix.with_name(f"{prefix.name}.partial.model"), io.BytesIO()
     characters = Counter(character for line in lines for character in line if character != " ")
     needed = len(characters) + SPECIAL
     wanted, coverage = vocabulary_size, 1.0
@@ -49,7 +52,7 @@ def train_model(
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
-            model_prefix=str(partial),
+            model_writer=model,
             vocab_size=wanted,
             hard_vocab_limit=False,
             character_coverage=coverage,
@@ -58,7 +61,7 @@ def train_model(
             byte_fallback=byte_fallback,
             remove_extra_whitespaces=not byte_fallback,
             max_sentence_length=LONGEST_LINE,
-            num_threads=max(1, os.cpu_count() or 1),
+            num_threads=THREADS,
             minloglevel=1,
         )
     except (RuntimeError, OSError) as error:
@@ -66,10 +69,10 @@ def train_model(
             f"sentencepiece could not learn {wanted} pieces from {len(lines)} lines with {len(characters)} different "
             f"characters: {error}"
         ) from None
+    partial.write_bytes(model.getvalue())
     if cleaning:
-        mark_model(Path(f"{partial}.model"), cleaning)
-    for ending in (".vocab", ".model"):
-        os.replace(f"{partial}{ending}", f"{prefix}{ending}")
+        mark_model(partial, cleaning)
+    os.replace(partial, f"{prefix}.model")
     return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
 
 

@@ -292,7 +292,6 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
             say(f"note: documents of {split} that train holds as well, which makes its score better: {known:,}")
     if args.vocabulary is None:
         counts["train"]["pieces"] = train_model(learnt, work.output / Path(MODEL_FILE).stem, args.vocab_size, True)
-        (work.output / Path(MODEL_FILE).with_suffix(".vocab")).unlink()
     else:
         with args.vocabulary.open("rb") as stream:
             copy_stream(stream, work.output / MODEL_FILE)
