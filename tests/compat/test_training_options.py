@@ -158,7 +158,7 @@ def test_a_validation_takes_each_option_of_a_task_alone(task, tmp_path) -> None:
             continue
         option = action.option_strings[-1]
         value = [] if action.nargs == 0 else [str(action.default)]
-        if action.nargs == 0 and option in ("--mask-whole-words", "--d2v2-multi"):
+        if action.nargs == 0 and option in ("--mask-whole-words", "--d2v2-multi", "--no-shuffle"):
             continue  # refused
         alone = parse_args_and_arch(get_validation_parser(), [*words, option, *value], suppress_defaults=True)
         given[action.dest] = getattr(alone, action.dest)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.runs.results import Result
+from fairseq_mega.lab.runs.results import Result, changes_of
 
 BENCHMARK = "lra"
 
@@ -84,10 +84,10 @@ def scaling_of(result: Result) -> str:
 
 
 def name_of(result: Result) -> str:
-    """Task and model of a result, without the seed."""
+    """Task and model of a result, and what was changed of its recipe, without the seed."""
     settings = result["settings"]
-    if settings["model"] in ("transformer", "s4d"):
-        return f"{settings['task']} {settings['model']}"
-    chunk = "full" if settings["chunk"] < 0 else f"C={settings['chunk']}"
-    name = f"{settings['task']} {settings['model']} {settings['attention']} N={settings['ema_dim']} {chunk}"
-    return name + scaling_of(result)
+    name = f"{settings['task']} {settings['model']}"
+    if settings["model"] not in ("transformer", "s4d"):
+        chunk = "full" if settings["chunk"] < 0 else f"C={settings['chunk']}"
+        name += f" {settings['attention']} N={settings['ema_dim']} {chunk}{scaling_of(result)}"
+    return f"{name} {changes_of(result)}".rstrip()

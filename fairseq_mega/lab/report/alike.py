@@ -8,12 +8,12 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Tuple
 
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.runs.report import benchmark_read
-from fairseq_mega.lab.runs.results import EXTRA, Result, ResultError, is_trained_here, read_files
+from fairseq_mega.lab.runs.results import EXTRA, SET, Result, ResultError, is_trained_here, read_files
 
 CONDITIONS = "conditions"  # setting of the results of fairseq-mega-reproduce; earlier versions had none
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # that rows are told apart by
 DIFFERING = (
-    "set",
+    SET,
     EXTRA,
     "precision",
     "updates",

@@ -6,7 +6,7 @@ from typing import List, Sequence
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.report.alike import check_alike
-from fairseq_mega.lab.runs.report import Report, add_results, show, warn_of_smoke
+from fairseq_mega.lab.runs.report import Report, add_results, other_settings, show, warn_of_smoke
 from fairseq_mega.lab.runs.results import Result, ResultError, read_files
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
@@ -85,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the table."""
     results = results_in(options.results)
-    show(options, [table(results)], (), notes(results))
+    show(options, [table(results)], (), [*notes(results), *other_settings(results)])
     warn_of_smoke(any(result["settings"]["data"] == "made up" for result in results))
 
 

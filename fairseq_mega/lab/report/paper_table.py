@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from fairseq_mega.lab.recipes.published import row_title
 from fairseq_mega.lab.report.alike import read_alike
 from fairseq_mega.lab.runs.report import Report, add_results, all_results, benchmark_read, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, is_trained_here
+from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table
 
 Rows = List[List[str]]
@@ -34,9 +34,9 @@ def by_weights(results: Sequence[Result]) -> Dict[str, List[Result]]:
     return {f"{title}, {digest[:8]}" if digest else title: found for (title, digest), found in groups.items()}
 
 
-def scored_rows(title: str, rows: Rows) -> Rows:
-    """Return those of measured rows that hold a score, named as of weights that were trained elsewhere."""
-    found = [[name.replace("measured", f"{title}, scored here"), *cells] for name, *cells in rows if "measured" in name]
+def titled_rows(title: str, rows: Rows) -> Rows:
+    """Return those of measured rows that hold a score, with a title in place of "measured"."""
+    found = [[name.replace("measured", title), *cells] for name, *cells in rows if "measured" in name]
     return [row for row in found if "not yet" not in row]
 
 
@@ -107,15 +107,19 @@ class PaperTable:
     def of(self, results: Sequence[Result], **settings: Any) -> Table:
         """Return the table with the measured rows under each trained one; ``measured`` gets the settings, too."""
         rows: Rows = []
-        trained = list(filter(is_trained_here, results))
+        trained = [result for result in results if is_trained_here(result) and not changes_of(result)]
         scored = by_weights([result for result in results if not is_trained_here(result)])
+        titles = {f"{title}, scored here": found for title, found in scored.items()}
+        for result in filter(is_trained_here, results):
+            if changes_of(result):
+                titles.setdefault(f"measured, with {changes_of(result)}", []).append(result)
         for name, cells in self.rows.items():
             rows.append([row_title(name, name in self.trained, self.values_from.get(name, "")), *cells])
             key = self.trained.get(name)
             if key is not None:
                 rows += self.measured(trained, key, **settings)
-                for title, found in scored.items():
-                    rows += scored_rows(title, self.measured(found, key, **settings))
+                for title, found in titles.items():
+                    rows += titled_rows(title, self.measured(found, key, **settings))
         return Table(self.columns, rows)
 
     def of_recipes(self, results: Sequence[Result]) -> Table:

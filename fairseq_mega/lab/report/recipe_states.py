@@ -14,7 +14,7 @@ from fairseq_mega.lab.report.alike import CONDITIONS, MORE
 from fairseq_mega.lab.report.lra_cells import spread
 from fairseq_mega.lab.report.megalodon_figure4 import points_of
 from fairseq_mega.lab.runs.provenance import machine_of, revision_of
-from fairseq_mega.lab.runs.results import EXTRA, GIVEN, Result, ResultError, check_result, is_trained_here
+from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, check_result, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner with files that are in its results as well
@@ -57,7 +57,7 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
             settings = result["settings"]
             recipe = catalogue().get(settings.get("recipe"))
             made_up = result["benchmark"].endswith("-smoke") or settings.get("data") == "made up"
-            if recipe is None or made_up or {"set", EXTRA} & settings.keys():
+            if recipe is None or made_up or changes_of(result):
                 continue
             if recipe.rates and "runs" not in result and is_trained_here(result):
                 continue

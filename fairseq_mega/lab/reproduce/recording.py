@@ -9,7 +9,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, cell_of
 from fairseq_mega.lab.runs.fingerprints import digest
-from fairseq_mega.lab.runs.results import EXTRA, GIVEN, read_result, write_result
+from fairseq_mega.lab.runs.results import EXTRA, GIVEN, SET, read_result, write_result
 
 from .behind import changing
 from .evaluating import results_of
@@ -48,7 +48,7 @@ def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
         "lr": run.config["optimization"]["lr"][0],
         CONDITIONS: digest(wishes.conditions(run.recipe)),
         **run.recipe.cell,
-        **({"set": other} if other else {}),
+        **({SET: other} if other else {}),
         **({EXTRA: shlex.join(extra)} if extra else {}),
         **({GIVEN: weights.told()} if weights is not None else {}),
     }

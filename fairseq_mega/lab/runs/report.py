@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_mega.lab.runs.provenance import provenance
-from fairseq_mega.lab.runs.results import GIVEN, is_trained_here, read_results
+from fairseq_mega.lab.runs.results import GIVEN, changes_of, is_trained_here, read_results
 from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 
 
@@ -43,13 +43,15 @@ def show(
 
 
 def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
-    """Name the options of weights that were trained elsewhere and are not those of the recipe they are scored for."""
+    """Name what is not the recipe's: changes of trainings, and options of weights that were trained elsewhere."""
     given = [
         (result["settings"]["recipe"], result["settings"][GIVEN]) for result in results if not is_trained_here(result)
     ]
     told = [
         f"{about['source']}, {recipe}: {'; '.join(about['differs'])}" for recipe, about in given if about.get("differs")
     ]
+    changed = [(result["settings"].get("recipe", result["label"]), changes_of(result)) for result in results]
+    told += [f"{recipe}: trained with {changes}" for recipe, changes in changed if changes]
     return list(dict.fromkeys(told))
 
 

@@ -28,6 +28,7 @@ REQUIRED_FIELDS = {
 }
 
 EXTRA = "extra"  # setting of the results of options that were added to fairseq-train
+SET = "set"  # setting of the results of a recipe's settings that were changed, with their texts
 GIVEN = "weights"  # setting of the results of weights that were trained elsewhere
 PathLike = Union[str, Path]
 Result = Dict[str, Any]  # what a file holds
@@ -122,6 +123,13 @@ def read_result(path: PathLike) -> Dict[str, Any]:
 def is_trained_here(result: Result) -> bool:
     """Whether a result is of a training, and not of weights that were given."""
     return GIVEN not in result["settings"]
+
+
+def changes_of(result: Result) -> str:
+    """Return the changes of a result's recipe as options; nothing where there are none."""
+    settings = result["settings"]
+    told = [f"--set {key}={text}" for key, text in (settings.get(SET) or {}).items()]
+    return " ".join([*told, *([f"-- {settings[EXTRA]}"] if settings.get(EXTRA) else [])])
 
 
 def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:
