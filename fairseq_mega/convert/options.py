@@ -71,6 +71,7 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
         text = model["encoder.embedding.tokens.weight"].dim() == 2
         values.setdefault("arch", "mega_lra")
         values.setdefault("task", "lra-text" if text else "lra-image")
+        values.setdefault("criterion", "lra_cross_entropy")
     elif kind == "translator":
         values["published_source_padding"] = True
         values.setdefault("arch", "mega")
@@ -78,6 +79,7 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
     else:
         values["task"] = LANGUAGE_MODELING[1]
         values.setdefault("arch", "mega_lm")
+    values.setdefault("criterion", "adaptive_loss" if values.get("adaptive_softmax_cutoff") else "cross_entropy")
     _fill(values, model, kind)
     return values
 

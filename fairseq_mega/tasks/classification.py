@@ -36,6 +36,7 @@ class ClassificationTask(FairseqTask):
 
     input_type = ""
     training_options: Tuple[str, ...] = ("no_shuffle",)  # which no other command takes
+    criterions = ("lra_cross_entropy",)  # all others divide by tokens, and count no labels
     documents = 1  # 2 in retrieval
     dictionary: Any = None
     label_dictionary: Any = None

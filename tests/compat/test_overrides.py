@@ -1,6 +1,8 @@
 """Options for the settings of a checkpoint: those that nothing has are refused, all others act."""
 
 import pytest
+import torch
+from omegaconf import OmegaConf
 
 from fairseq_mega.models.mega import MegaModel
 from tests.support import helpers
@@ -48,3 +50,20 @@ def test_the_letters_of_a_part_are_not_its_name(tiny_model):
     plain = helpers.run_fairseq("generate", common)
     dropped = helpers.run_fairseq("generate", [*common, "--retain-dropout", "--retain-dropout-modules", "decoder"])
     assert helpers.hypotheses(plain) != helpers.hypotheses(dropped)
+
+
+def test_a_classifier_is_scored_by_the_criterion_of_its_task(trainings, tmp_path) -> None:
+    """Whatever it was trained with: earlier versions took every criterion; a converted checkpoint may name none."""
+    options = ["--cpu", "--num-workers", 0, "--max-update", 2, "--no-epoch-checkpoints", "--disable-validation"]
+    helpers.run_fairseq("train", trainings.arguments("text", *options, "--save-dir", tmp_path))
+    first = tmp_path / "checkpoint_last.pt"
+    data = trainings.arguments("text")[0]
+    given = [data, "--task", "lra-text", "--cpu", "--batch-size", 8, "--path"]
+    wanted = [line for line in helpers.run_fairseq("validate", [*given, first]).splitlines() if " correct " in line]
+    checkpoint = torch.load(first, weights_only=False)
+    checkpoint["cfg"]["criterion"] = OmegaConf.create({"_name": "cross_entropy", "sentence_avg": False})
+    torch.save(checkpoint, tmp_path / "earlier.pt")
+    found = helpers.run_fairseq("validate", [*given, tmp_path / "earlier.pt"])
+    scores = [line.split(" | ", 1)[1] for line in found.splitlines() if " correct " in line]
+    assert scores == [line.split(" | ", 1)[1] for line in wanted] and scores
+    assert "--task lra-text scores it with lra_cross_entropy" in found

@@ -249,11 +249,21 @@ def test_options_of_a_checkpoints_optimizer(overrides, change, told: str, caplog
         optimizer.load_state_dict(saved.state_dict(), {"momentum": 0.9})
 
 
-def test_a_composite_loss_of_classifiers(capsys, tmp_path) -> None:
-    words = ["--task", "lra-text", "--arch", "mega_lra", "--criterion", "composite_loss", "--optimizer", "adam"]
-    words += ["--underlying-criterion", "lra_cross_entropy", "--lr", "0.1", "--max-update", "1"]
+@pytest.mark.parametrize("task", ["lra-text", "lra-image", "image-classification", "speech_commands"])
+@pytest.mark.parametrize(
+    "given",
+    [[], ["label_smoothed_cross_entropy"], ["composite_loss", "--underlying-criterion", "lra_cross_entropy"]],
+    ids=lambda words: "".join(words[:1]),
+)
+def test_classifiers_have_a_criterion_of_their_own(task: str, given: List[str], capsys, tmp_path) -> None:
+    """Those of fairseq divide the loss of an example by its tokens; without --criterion there is one of them."""
+    arch = "mega_image" if task == "image-classification" else "mega_lra"
+    words = ["--task", task, "--arch", arch, "--optimizer", "adam", "--lr", "0.1", "--max-update", "1"]
+    words += ["--criterion", *given] if given else []
     assert console.run("train", [str(tmp_path), *words]) == console.VALUE_ERROR
-    assert "--criterion composite_loss is for other models than --arch mega_lra: give" in capsys.readouterr().err
+    named = (given or ["cross_entropy"])[0]
+    message = f"--criterion {named}: --task {task} has its own: give --criterion lra_cross_entropy"
+    assert message in capsys.readouterr().err
 
 
 def test_a_criterion_that_needs_an_option(tiny_model, capsys) -> None:

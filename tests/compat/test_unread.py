@@ -105,7 +105,8 @@ def test_what_was_meant(
     ],
 )
 def test_options_of_other_tasks(task: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command, place in (("training", ["--arch", "mega_tiny"]), ("validation", ["--path", str(tmp_path)])):
+    own = ["--criterion", "lra_cross_entropy"] if task.startswith("lra-") else []
+    for command, place in (("training", ["--arch", "mega_tiny", *own]), ("validation", ["--path", str(tmp_path)])):
         parser = getattr(options, f"get_{command}_parser")()
         with pytest.raises(SystemExit):
             options.parse_args_and_arch(parser, [str(tmp_path), *place, "--task", task, words])
@@ -128,7 +129,8 @@ def test_options_of_other_tasks(task: str, words: str, tmp_path: Path, capsys: p
 def test_options_of_trainings(task: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A training takes what its task reads in training alone; no other command does."""
     place = [str(tmp_path), "--task", task, words]
-    training = options.parse_args_and_arch(options.get_training_parser(), [*place, "--arch", "mega_tiny"])
+    own = ["--arch", "mega_tiny", "--criterion", "lra_cross_entropy"]
+    training = options.parse_args_and_arch(options.get_training_parser(), [*place, *own])
     assert training.task == task
     with pytest.raises(SystemExit):
         options.parse_args_and_arch(options.get_validation_parser(), [*place, "--path", str(tmp_path)])

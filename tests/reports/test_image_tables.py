@@ -85,3 +85,18 @@ def test_nothing_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["table6", str(tmp_path)]) == 1
     message = "has no result of imagenet by deit_b or mega; run scripts/mega_table6_imagenet.sh first"
     assert message in capsys.readouterr().err
+
+
+def test_changed_settings_have_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training with --set, or with options for fairseq-train, is no mean with others, and says what was changed."""
+    write(tmp_path, "mega.last", 82.0)
+    write(tmp_path, "mega.last", 60.0, seed=2, set={"model.dropout": "0.5"})
+    write(tmp_path, "mega.last", 70.0, seed=3, extra="--sentence-avg")
+    assert main(["table6", str(tmp_path), "--format", "markdown"]) == 0
+    printed = capsys.readouterr().out
+    assert cells(printed)[-3:] == [
+        ["measured, last epoch", "7,654", "82.00"],
+        ["measured, with --set model.dropout=0.5, last epoch", "7,654", "60.00"],
+        ["measured, with -- --sentence-avg, last epoch", "7,654", "70.00"],
+    ]
+    assert "trained with --set model.dropout=0.5" in printed and "trained with -- --sentence-avg" in printed

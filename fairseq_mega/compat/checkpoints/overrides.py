@@ -1,11 +1,15 @@
 """Options for the settings of a checkpoint (from_pretrained, --model-overrides): fairseq reads unknown ones past."""
 
 import difflib
+import logging
 import typing
+
+from omegaconf import OmegaConf, open_dict
 
 from fairseq_mega.compat.features import decode_weights
 from fairseq_mega.compat.patching import wrap
 
+logger = logging.getLogger(__name__)
 BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weights.NAME)  # read in other places
 
 
@@ -25,6 +29,8 @@ def _load_with_known(
 ) -> typing.Any:
     state = original(path, arg_overrides, *args, **kwargs)
     settings = state.get("cfg")
+    if settings is not None:
+        _replace_criterion(settings, path)
     if settings is not None and arg_overrides:
         known = {*names_of(settings), *_of_text_tools(), *BESIDES}
         for name in sorted(set(arg_overrides) - known):
@@ -38,6 +44,18 @@ def _load_with_known(
                 f"as well: leave the option out"
             )
     return state
+
+
+def _replace_criterion(settings: typing.Any, path: str) -> None:
+    """Replace the criterion of a checkpoint by the one of its task, where a task scores with its own alone."""
+    from fairseq.tasks import TASK_REGISTRY
+
+    task, trained = (getattr(settings.get(group), "_name", None) for group in ("task", "criterion"))
+    own = getattr(TASK_REGISTRY.get(task), "criterions", None)
+    if own is not None and trained is not None and trained not in own:
+        logger.warning(f"{path} was trained with --criterion {trained}; --task {task} scores it with {own[0]}")
+        with open_dict(settings):
+            settings.criterion = OmegaConf.create({"_name": own[0]})
 
 
 def names_of(settings: typing.Any) -> typing.Set[str]:

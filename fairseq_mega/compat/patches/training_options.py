@@ -267,7 +267,11 @@ def complete(namespace: typing.Any) -> None:
 def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
 
+    own = getattr(TASK_REGISTRY.get(given.get("task")), "criterions", None)
+    if own is not None and given.get("criterion") not in own:
+        return f"--criterion {given.get('criterion')}: --task {given['task']} has its own: give --criterion {own[0]}"
     name, model = given.get("criterion"), ARCH_MODEL_REGISTRY.get(given.get("arch"))
     origins = [getattr(part, "__module__", "").split(".")[0] for part in (CRITERION_REGISTRY.get(name), model)]
     if given.get("load_alignments") and origins[1] == __name__.split(".")[0]:
