@@ -54,7 +54,7 @@ def _obstacle(x: Tensor) -> Optional[str]:
 
 
 def kernels_usable(x: Tensor) -> bool:
-    """Whether the compiled kernels convolve x (B, L, D): its device, dtype and length."""
+    """Return whether the compiled kernels convolve x (B, L, D), by its device, dtype and length."""
     return _obstacle(x) is None
 
 

@@ -12,7 +12,7 @@ from .dropout import draw_seed
 
 
 def _takes_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
-    """Whether the kernels take the tensors as they are; the reference promotes their types."""
+    """Return whether the kernels accept the tensors' types as they are; the reference promotes types."""
     one = update.dtype == candidate.dtype and (addend is None or addend.dtype == update.dtype)
     return one and update.dtype in native.DTYPES and residual.dtype in (update.dtype, torch.float32)
 

@@ -48,7 +48,7 @@ _threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _prefers_blocks(q: Tensor, weights: int) -> bool:
-    """Whether there is a group for every thread, and work enough in each."""
+    """Return whether there is a group for every thread, with enough work in each."""
     if not FAST or q.dtype not in BLOCKS_FROM or math.prod(q.shape[:-2]) < _threads():
         return False
     if q.dtype == torch.bfloat16 or (q.dtype == torch.float32 and _threads() > 1):

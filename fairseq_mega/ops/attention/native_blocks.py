@@ -23,7 +23,7 @@ def blocks_obstacle(q: Tensor, *call: Any) -> Optional[str]:
 
 
 def visible_counts(padding: Tensor, queries: int, causal: bool) -> Tensor:
-    """How many unpadded keys (G, m) each query may attend to: (G, n) int32."""
+    """Return the number of unpadded keys that each query may attend to: (G, n) int32, from the padding (G, m)."""
     if causal:
         return (~padding).cumsum(-1, dtype=torch.int32)[:, padding.size(1) - queries :].contiguous()
     return (~padding).sum(-1, keepdim=True, dtype=torch.int32).expand(-1, queries).contiguous()

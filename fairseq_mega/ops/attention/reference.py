@@ -40,10 +40,10 @@ def toeplitz(vector: Tensor, queries: int, keys: int) -> Tensor:
 def visible_keys(
     queries: int, keys: int, causal: bool, padding_mask: Optional[Tensor], device: torch.device
 ) -> Optional[Tensor]:
-    """Which keys each query may attend to: bool (..., queries or 1, keys), or None for all.
+    """Return the keys that each query may attend to: bool (..., queries or 1, keys), or None for all.
 
     Queries are aligned with the last keys: query i sees keys 0 .. keys - queries + i. A query whose visible keys are
-    all padding (a padded position, or a chunk of padding) sees them in spite of it: its result is finite and unused.
+    all padding (a padded position, or a chunk of padding) sees these keys; its result is finite and unused.
     """
     future = None
     if causal and queries > 1:

@@ -1,4 +1,4 @@
-"""Which GPUs the compiled kernels run on; every GPU is asked once."""
+"""Properties of GPUs, and the reasons why compiled kernels do not run on one; each GPU is examined once."""
 
 import logging
 from typing import Dict, NamedTuple, Optional
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Gpu(NamedTuple):
-    """The properties on which it depends whether the compiled kernels run on a GPU."""
+    """Properties of a GPU that decide whether the compiled kernels run on it."""
 
     name: str
     capability: int  # ten times the compute capability: 80 for 8.0

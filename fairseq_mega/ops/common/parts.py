@@ -65,7 +65,7 @@ class Parts:
         return torch.cat(list(results))[self._order]
 
     def carried(self, before: Tensor, fresh: Tensor) -> Tensor:
-        """What each part begins with, (P, ...): what a sequence brings along goes to its first part alone.
+        """Values (P, ...) that the parts begin with: ``before`` in a sequence's first part, ``fresh`` in all others.
 
         Args:
             before: (B, ...), for a sequence that does not begin anew at step 0.

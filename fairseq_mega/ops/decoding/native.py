@@ -16,7 +16,7 @@ from .weights import GatedAttentionWeights, NormalizedAttentionWeights, StepCoef
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """As :func:`.reference.gated_ema_step`."""
+    """Compute :func:`.reference.gated_ema_step`."""
     return native.operators.average_step(x, *coefficients, state)
 
 
@@ -31,7 +31,7 @@ def attention_step(
     function: str,
     most: Optional[int],
 ) -> Tuple[Tensor, TimeBuffer, TimeBuffer]:
-    """As :func:`.reference.attention_step`; the kernel writes to the room behind the buffers."""
+    """Compute :func:`.reference.attention_step`; the kernel writes to the room behind the buffers."""
     past, index = len(keys), FUNCTIONS.index(function)
     keys, values = keys.grow(1, most), values.grow(1, most)
     out = native.operators.attention_step(gates, value, kappa, mu, bias, keys.room, values.room, past, index)
@@ -39,7 +39,7 @@ def attention_step(
 
 
 def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
-    """As :func:`.reference.mix_step`."""
+    """Compute :func:`.reference.mix_step`."""
     return native.operators.mix_step(residual, gates, projected)
 
 
@@ -57,7 +57,7 @@ def gated_attention_step(
     function: str,
     most: Optional[int],
 ) -> Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]:
-    """As :func:`.reference.gated_attention_step`, in one call where the kernel has a form for all maps."""
+    """Compute :func:`.reference.gated_attention_step`, in one call where the kernel has a form for all maps."""
     if weights.maps is None:
         return gated_attention_step_of_many(x, weights, state, bias, keys, values, function, most)
     residual = x
@@ -96,7 +96,7 @@ def normalized_attention_step(
     values: TimeBuffer,
     most: Optional[int],
 ) -> Tuple[Tensor, TimestepNormState, Tensor, TimeBuffer, TimeBuffer]:
-    """As :func:`.reference.normalized_attention_step`, in one call where the kernel has a form for all weights."""
+    """Compute :func:`.reference.normalized_attention_step`, in one call where the kernel has a form for all weights."""
     if weights.norm is None or weights.maps is None or weights.scale.dtype != torch.float32:
         return reference.normalized_attention_step(x, weights, statistics, turns, state, keys, values, most)
     past = len(keys)
@@ -148,5 +148,5 @@ def feed_forward_step(
 
 
 def norm_arguments(norm: Optional[StepNorm]) -> Tuple[bool, Optional[Tensor], Optional[Tensor]]:
-    """Whether there is a norm, its scale and its shift."""
+    """Return whether there is a norm, its scale and its shift."""
     return (False, None, None) if norm is None else (True, *norm)

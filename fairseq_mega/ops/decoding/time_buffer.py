@@ -72,7 +72,7 @@ class TimeBuffer:
         return self._room
 
     def _has_room(self, new: int) -> bool:
-        """Whether the room is there, ours to write to, and long enough for ``new`` steps."""
+        """Return whether the room exists, is long enough for ``new`` steps, and is this buffer's to write to."""
         room = self._room
         if room is None or room.size(1) < new or self._taken[0] != len(self):
             return False

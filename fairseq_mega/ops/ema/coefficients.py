@@ -21,7 +21,7 @@ class EMACoefficients(NamedTuple):
 
     @property
     def is_complex(self) -> bool:
-        """Whether the state is complex."""
+        """Return whether the state is complex."""
         return self.log_decay.is_complex() or self.projection.is_complex()
 
 
