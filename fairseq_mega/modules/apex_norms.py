@@ -58,7 +58,7 @@ def kernels() -> Any:
 
 
 def possible(x: Tensor, weight: Optional[Tensor]) -> bool:
-    """Whether apex's kernels can take over with the same results as torch's."""
+    """Return whether apex's kernels accept the tensors and give the same results as torch's."""
     return (
         x.is_cuda
         and mode() != "off"
@@ -72,12 +72,12 @@ def possible(x: Tensor, weight: Optional[Tensor]) -> bool:
 
 
 def takes_rms_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
-    """Whether the RMS norm of ``x`` (..., D) goes to apex, by the rule above."""
+    """Return whether apex computes the RMS norm of ``x`` (..., D), by the rule above."""
     return possible(x, weight) and (mode() == "on" or x.dtype in HALF or torch_version() < FUSED_RMS_NORM)
 
 
 def takes_layer_norm(x: Tensor, weight: Optional[Tensor]) -> bool:
-    """Whether the layer norm of ``x`` (..., D) goes to apex, by the rule above."""
+    """Return whether apex computes the layer norm of ``x`` (..., D), by the rule above."""
     if not possible(x, weight):
         return False
     if mode() == "on":

@@ -1,4 +1,4 @@
-"""From a sequence of hidden states to the logits of its class."""
+"""Heads that map a sequence of hidden states to the logits of its class."""
 
 from typing import Optional
 

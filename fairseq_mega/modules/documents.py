@@ -13,10 +13,10 @@ Attend = Callable[..., Tensor]  # of query, key, value and padding mask
 
 
 class Documents:
-    """Where documents begin in (B, L) steps; the same object for all layers of a pass.
+    """Beginnings of documents in (B, L) steps; all layers of a pass share one object.
 
-    Memory is that of a row's present document. Chunks and positions are counted from the beginning of the row, as
-    chunks are what is cut when processes share a sequence; a chunk that holds several documents is attended to apart.
+    Memory belongs to a row's present document. Chunks and positions are counted from the beginning of the row, because
+    processes that share a sequence cut it into chunks. Attention stays within a document, also inside a chunk.
 
     Args:
         begins: (B, L) bool, True at the first step of a document, which discards what came before.
@@ -86,7 +86,7 @@ class Documents:
         return parts.join(outputs)[:, past:]
 
     def ended(self, kept: int) -> Optional[Tensor]:
-        """Which of the last ``kept`` steps belong to documents that have ended: (B, kept) bool, None for no step."""
+        """Mask (B, kept) bool of the last ``kept`` steps: True for documents that have ended; None if all are False."""
         steps = torch.arange(self.begins.size(1), 0, -1, device=self.begins.device)  # how many are left, with itself
         present = torch.where(self.begins, steps, kept).amin(dim=1, keepdim=True).clamp(max=kept)
         ended = torch.arange(kept, 0, -1, device=steps.device) > present

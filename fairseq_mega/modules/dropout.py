@@ -42,7 +42,7 @@ class Dropout(nn.Module):
 
     @property
     def active(self) -> bool:
-        """Whether the next call drops anything."""
+        """Return whether the next call drops anything."""
         return self.rate > 0.0
 
     def set_num_updates(self, updates: int) -> None:

@@ -1,4 +1,4 @@
-"""From images to a sequence of hidden states, and from there to the logits of their class."""
+"""Input and output of image classifiers: images to hidden states, and hidden states to the logits of a class."""
 
 import torch
 from torch import Tensor, nn
@@ -93,5 +93,5 @@ def check_images(images: Tensor, size: int) -> None:
 
 
 def patch_count(image_size: int, patch_size: int) -> int:
-    """How many patches an image has, the L of its hidden states."""
+    """Return the number of patches of an image, the L of its hidden states."""
     return (image_size // patch_size) ** 2

@@ -18,7 +18,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def on_gpu(x: Tensor) -> bool:
-    """Whether apex may have kernels for x; no other tensor needs its rules."""
+    """Return whether apex may have kernels for x; its rules matter for no other tensor."""
     return x.is_cuda
 
 

@@ -12,7 +12,7 @@ from .linear import Linear
 
 
 class LinearMap(NamedTuple):
-    """What a linear map consists of."""
+    """Matrix and bias of a linear map."""
 
     matrix: Tensor  # (outputs, inputs)
     bias: Optional[Tensor]  # (outputs,)

@@ -52,9 +52,9 @@ class Prepared:
         return compute()
 
     def get_of_all(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """As :meth:`get`, where ``compute`` takes tensors of all modules within ``module``, buffers included.
+        """Return a value as :meth:`get`; ``compute`` reads parameters and buffers of all modules within ``module``.
 
-        ``compute`` may also ask these modules whether one is in training, drops anything, or has hooks.
+        The result of ``compute`` may also depend on whether a module is in training, drops anything, or has hooks.
         """
         if not self._may_keep(module):
             return compute()
@@ -75,7 +75,7 @@ class Prepared:
         return self.get_of_all(module, (module, functions, dtype), lambda: module.single_step(functions, dtype))
 
     def _may_keep(self, module: nn.Module) -> bool:
-        """Whether nothing is traced or learned, and the parameters are tensors of their own."""
+        """Return whether nothing is compiled or learned, and the parameters are tensors of their own."""
         if torch.compiler.is_compiling():
             return False
         if module.training or torch.is_grad_enabled():
@@ -116,7 +116,7 @@ def _parts_of(module: nn.Module) -> _Parts:
 
 
 def _versions(tensors: List[Dict[str, Any]]) -> Optional[List[Any]]:
-    """What changes when one of the tensors is exchanged or written to; None where that cannot be told."""
+    """Return a list that changes when a tensor is exchanged or written to; None for tensors of inference mode."""
     present = [x for own in tensors for x in own.values() if x is not None]
     try:
         return [*map(VERSION, present), *map(DTYPE, present), *map(torch.Tensor.data_ptr, present)]

@@ -92,7 +92,7 @@ class Relay:
 
 
 class Form(NamedTuple):
-    """What a message is unpacked to."""
+    """Shape and dtype of a tensor that a message is unpacked to."""
 
     shape: torch.Size
     dtype: torch.dtype

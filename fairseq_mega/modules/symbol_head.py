@@ -1,4 +1,4 @@
-"""From hidden states to logits of the symbols at their own places."""
+"""Head that maps hidden states to logits of the symbols at their own places."""
 
 from typing import Optional
 

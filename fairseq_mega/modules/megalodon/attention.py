@@ -129,7 +129,10 @@ class NormalizedGatedAttention(nn.Module):
         return AttentionOutput(out, LayerMemory(ema, statistics), cache)
 
     def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[AttentionStep]:
-        """As :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`; of any dtype."""
+        """Return the sub-layer as a function of single steps, for any dtype; None while anything is dropped.
+
+        See :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`.
+        """
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
         if any(dropout.active for dropout in dropouts):
             return None

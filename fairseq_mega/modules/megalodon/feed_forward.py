@@ -66,7 +66,10 @@ class FeedForward(nn.Module):
         return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
 
     def single_step(self, functions: StepFunctions, dtype: torch.dtype) -> Optional[Callable[[Tensor, Tensor], Tensor]]:
-        """As :meth:`fairseq_mega.modules.feed_forward.NormalizedFeedForward.single_step`, of x and residual (B, D)."""
+        """Return the step as a function of x and residual, both (B, D), or None.
+
+        See :meth:`fairseq_mega.modules.feed_forward.NormalizedFeedForward.single_step`.
+        """
         feed_forward, scale = functions.feed_forward, self.scale
         norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
         if feed_forward is None or norm is None or maps is None:

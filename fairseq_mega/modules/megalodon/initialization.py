@@ -1,4 +1,4 @@
-"""How MEGALODON draws its matrices."""
+"""Initial values of MEGALODON's matrices."""
 
 import math
 

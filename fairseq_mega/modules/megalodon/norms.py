@@ -130,7 +130,7 @@ class GroupNorm(TimestepNorm):
         statistics: Optional[TimestepNormState] = None,
         documents: Optional[Documents] = None,
     ) -> Tuple[Tensor, Optional[TimestepNormState]]:
-        """As :meth:`TimestepNorm.forward`, without statistics; each document is a sequence of its own."""
+        """Normalise as :meth:`TimestepNorm.forward` without statistics; each document is a sequence of its own."""
         grouped = at_least_float32(x).unflatten(-1, (self.groups, -1))  # (B, L, G, D / G)
         if padding_mask is None and documents is None:
             variance, mean = torch.var_mean(grouped, dim=(1, 3), correction=0, keepdim=True)
