@@ -41,10 +41,10 @@ class TransformedImageDataset(ClassifiedDataset):
 
 
 def images_per_epoch(count: int, repetitions: int) -> int:
-    """How many images an epoch has, those that are repeated counted each time.
+    """Return the number of images of an epoch; an image that is repeated counts each time.
 
-    With repetitions the multiple of 256 that does not exceed the number of all images, as published (fewer than 256 are
-    all taken), so that an epoch takes as long as one without.
+    With repetitions the number is the largest multiple of 256 up to ``count``, as published, or ``count`` below 256. An
+    epoch is therefore as long as one without repetitions.
     """
     return count if repetitions == 1 or count < ROUND else count // ROUND * ROUND
 

@@ -18,7 +18,9 @@ KEPT = 224 / 256  # of the shorter side in evaluation
 
 
 def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder per class") -> Any:
-    """From an image of PIL to (3, size, size) float32: resized bicubically, its centre, ImageNet's mean and deviation.
+    """Return the map from an image of PIL to its centre, (3, size, size) float32.
+
+    The image is resized bicubically and normalised by ImageNet's mean and deviation.
 
     Args:
         size: height and width.
@@ -31,7 +33,7 @@ def evaluation_transform(size: int, kept: float = KEPT, purpose: str = "a folder
 
 
 def training_transform(size: int) -> Any:
-    """As :func:`evaluation_transform`, with a random part of the image, flip, RandAugment and random erasing.
+    """Return the map of training: a random part of the image, flip, RandAugment and random erasing; (3, size, size).
 
     Source: MEGA, Table 11; settings of the published code (XuezheMax/mega-image).
     """

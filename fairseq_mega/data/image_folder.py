@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Where the classes of a split are folders, if they are; ``val`` where there is no ``valid``."""
+    """Return the folder of a split, which may not exist; ``val`` where ``valid`` does not exist."""
     folder, short = data / split, data / "val"
     if split != "valid" or not short.is_dir():
         return folder

@@ -31,12 +31,12 @@ class Repeated(ValueError):
 
 
 class Source(NamedTuple):
-    """Where texts come from.
+    """Origin of texts.
 
     Attributes:
         path: a file with one JSON object in a line.
         field: of the object that holds the text.
-        bad_lines: one of BAD_LINES: what becomes of a line that is no such object.
+        bad_lines: one of BAD_LINES, the treatment of a line that is no such object.
     """
 
     path: Path

@@ -67,7 +67,7 @@ def columns_of(source: Path) -> int:
 
 
 def cache_path(source: Path, folder: Optional[Path]) -> Path:
-    """Where the cache of a text is: beside it, or in ``folder`` under a name that tells equal names apart."""
+    """Return the path of a text's cache: beside the text, or in ``folder``, its name with a digest of the path."""
     if folder is None:
         return source.with_name(f"{source.name}.uint8")
     digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:12]
@@ -85,7 +85,7 @@ def read_header(cache: Path) -> Optional[Dict[str, int]]:
 
 
 def fits(header: Dict[str, int], source: Path, cache: Path) -> bool:
-    """Whether a cache is complete and was made from the text as it is now."""
+    """Return whether a cache is complete and was made from the text as it is now."""
     whole = cache.stat().st_size == HEADER_BYTES + header["rows"] * header["columns"]
     return whole and state_of(source) == {key: header[key] for key in ("size", "time")}
 

@@ -106,7 +106,7 @@ class BlockIterator(iterators.EpochBatchIterator):
         return self.collate_fn([self.dataset[0]])
 
     def next_epoch_itr(self, shuffle: bool = True, *options: Any, **more: Any) -> Any:
-        """As the base class.
+        """Return the iterator of the next epoch, as the base class does.
 
         Raises:
             ValueError: if the epoch is not to be shuffled.

@@ -79,7 +79,7 @@ class ByteUnit(TextUnit):
         return len(text)
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """As the base class; a byte within a character gives an empty piece, no UTF-8 or no byte gives U+FFFD."""
+        """Yield the texts of bytes: an empty one within a character, U+FFFD for wrong UTF-8 and for other symbols."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for symbol in symbols:
             if symbol == LINE_END:
@@ -116,11 +116,11 @@ class SubwordUnit(TextUnit):
         return " ".join(map(spelled, self.processor.encode(clean(readable, self.cleaning), out_type=str)))
 
     def settled(self, text: str) -> int:
-        """As the base class: up to the last line end."""
+        """Return the length of the text up to its last line end, see :meth:`TextUnit.settled`."""
         return settled_lines(text)
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """As the base class; pieces that are bytes, ``<0x0A>``, become the characters that they make up together."""
+        """Yield text as the base class; bytes, such as ``<0x0A>``, become the characters that they form together."""
         decoded = _characters(symbols)
         return super().pieces((symbol if symbol == LINE_END else text + symbol for text, symbol in decoded), before)
 
@@ -129,7 +129,7 @@ class SubwordUnit(TextUnit):
 
 
 def _characters(symbols: Iterable[str]) -> Iterator[Tuple[str, str]]:
-    """What each symbol completes of the characters made of bytes, and the symbol itself unless it is a byte."""
+    """Yield for each symbol the characters of bytes that it completes, and the symbol itself, "" for a byte."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for symbol in symbols:
         byte = _BYTE_PIECE.fullmatch(symbol)
@@ -145,7 +145,7 @@ class DocumentUnit(SubwordUnit):
     parts_lines = False
 
     def pieces(self, symbols: Iterable[str], before: str = "") -> Iterator[str]:
-        """As the base class, but every blank stays, except for the one that sentencepiece puts before a document."""
+        """Yield text with every blank, except for the one that sentencepiece adds before a document."""
         begins = not before
         for characters, symbol in _characters(symbols):
             text = characters + self._spaced(symbol)
@@ -182,7 +182,7 @@ def unspelled(symbols: str) -> str:
 
 
 def is_byte(symbol: str) -> bool:
-    """Whether a symbol is the decimal number of a byte."""
+    """Return whether a symbol is the decimal number of a byte."""
     return symbol in _BYTES
 
 
@@ -207,13 +207,13 @@ def unit_name(folder: Path, dictionary: Dictionary, saved: Optional[str] = None)
 
 
 def holds_bytes(dictionary: Dictionary) -> bool:
-    """Whether all symbols are numbers of bytes, the blank's and the letter e's among them."""
+    """Return whether all symbols are numbers of bytes, with the blank's and the letter e's among them."""
     symbols = [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not is_made_up(symbol)]
     return {"32", "101"} <= set(symbols) and all(map(is_byte, symbols))
 
 
 def is_made_up(symbol: str) -> bool:
-    """Whether fairseq-preprocess put a symbol into the dictionary to fill its size up: no text holds it."""
+    """Return whether fairseq-preprocess added a symbol to the dictionary to fill its size up; no text contains it."""
     return _MADE_UP.fullmatch(symbol) is not None
 
 

@@ -1,7 +1,7 @@
-"""How many tokens lie where in files of JSON lines: counted once, in spans of about 1 MiB, and kept beside the files.
+"""Counts of the tokens of files of JSON lines, in spans of about 1 MiB; counted once and kept beside the files.
 
-The counts are all that is ever in memory of a corpus, some 20 bytes for each MiB of text: with them every token has its
-place, so that a training can begin anywhere in it.
+Only the counts of a corpus are in memory, some 20 bytes for each MiB of text. They determine the place of every token,
+so that a training can begin anywhere in the corpus.
 """
 
 import hashlib
