@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits a model, said in the user's words."""
+"""Checks that a checkpoint fits a model, with errors that name the user's options."""
 
 from typing import Dict
 
@@ -10,9 +10,9 @@ from fairseq_mega.modules.megalodon.norms import ScaledNorm, TimestepNorm
 
 
 def check_state_dict(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Raise a ValueError if a checkpoint's tensors do not fit the model, saying how they differ.
+    """Raise a ValueError if a checkpoint's tensors do not fit the model, with a message that names the difference.
 
-    What old checkpoints have of their dictionaries among the tensors is removed.
+    Fingerprints of dictionaries, which old checkpoints have among their tensors, are removed from ``state_dict``.
     """
     own = model.state_dict()
     for key in filter(is_fingerprint, list(state_dict)):

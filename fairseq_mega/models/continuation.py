@@ -74,7 +74,7 @@ class ContinuedModels(EnsembleModel):
     def forward_decoder(
         self, tokens: Tensor, encoder_outs: Any, incremental_states: Any, temperature: float = 1.0
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """As fairseq's; empty incremental states begin with those of the context, one for each row of tokens."""
+        """Compute fairseq's step; an empty incremental state begins with the context's, once for each row of tokens."""
         rows = torch.zeros(tokens.size(0), dtype=torch.long, device=tokens.device)
         for model, state, store in zip(self.models, self.context.states, incremental_states):
             if not store and state is not None:

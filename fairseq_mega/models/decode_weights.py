@@ -53,7 +53,7 @@ class DecodesPacked:
     packs_weights = True
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """As fairseq's; then pack the weights if ``--decode-weights`` says so.
+        """Prepare the model as fairseq does, then pack the weights as ``--decode-weights`` requires.
 
         Raises:
             ValueError: for a model on another device than the CPU, for which there are no kernels.
@@ -66,7 +66,7 @@ class DecodesPacked:
 
     @classmethod
     def from_pretrained(cls, *args: Any, decode_weights: Optional[str] = None, **kwargs: Any) -> Any:
-        """As fairseq's; ``decode_weights`` is "bf16" or "int8", None leaves the weights as they are."""
+        """Load a model as fairseq does; ``decode_weights`` "bf16" or "int8" packs its weights, None does not."""
         hub = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
         if decode_weights is not None:
             for model in hub.models:
@@ -111,7 +111,7 @@ def _pack(model: nn.Module, kind: str) -> None:
 
 
 def _linear_map_of_fairseq(module: nn.Module) -> Optional[LinearMap]:
-    """As :func:`linear_map`, with the part of an adaptive softmax that shares its matrix with the input."""
+    """Return :func:`linear_map` of a module, also of an adaptive softmax's part that shares the input's matrix."""
     if isinstance(module, TiedLinear):
         return LinearMap(module.weight.t() if module.transpose else module.weight, None)
     return linear_map(module)

@@ -68,11 +68,11 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
     def run_incrementally(
         self, tokens: Tensor, incremental_state: Optional[IncrementalState], context: LayerContext = PLAIN
     ) -> TrunkOutput:
-        """As :meth:`run`, with the state in fairseq's store; ``tokens`` are all so far, the known ones are skipped.
+        """Run as :meth:`run` with the state in fairseq's store; ``tokens`` are all so far, the known ones are skipped.
 
         Raises:
-            ValueError: if there is no token that the state does not hold, or the tokens end in padding (CPU only: a
-                GPU would wait for the answer).
+            ValueError: if the state has read all tokens already, or the tokens end in padding (checked on a CPU only: a
+                GPU would have to wait).
         """
         if incremental_state is None:
             return self.run(tokens, context)

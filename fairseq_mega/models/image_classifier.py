@@ -1,4 +1,4 @@
-"""What all classifiers of colour images have in common, whichever layers they have."""
+"""Base of all classifiers of colour images, whichever layers they have."""
 
 from argparse import Namespace
 from typing import Dict, Iterable, Type, Union
@@ -48,11 +48,11 @@ def stochastic_depth(cfg: DictConfig, layer: int) -> float:
 
 
 class ImageClassifier(BaseFairseqModel):
-    """From images (B, 3, S, S) to logits (B, classes): a model of ``--task image-classification``.
+    """Map from images (B, 3, S, S) to logits (B, classes): a model of ``--task image-classification``.
 
     Attributes:
         image_size: S.
-        classes: how many there are.
+        classes: number of classes.
     """
 
     def __init__(self, image_size: int, classes: int) -> None:
@@ -60,17 +60,17 @@ class ImageClassifier(BaseFairseqModel):
         self.image_size, self.classes = image_size, classes
 
     def mark_undecayed(self) -> None:
-        """Mark what :meth:`is_decayed` leaves out, once all parameters are there."""
+        """Mark the parameters that :meth:`is_decayed` excludes, once all parameters exist."""
         for name, parameter in self.named_parameters():
             if not self.is_decayed(name, parameter):
                 leave_undecayed(parameter)
 
     def is_decayed(self, name: str, parameter: Tensor) -> bool:
-        """Whether ``--optimizer adam_selective_decay`` decays a parameter."""
+        """Return whether ``--optimizer adam_selective_decay`` decays a parameter."""
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that says why.
+        """Refuse checkpoints that do not fit, with a message that names the reason.
 
         Raises:
             ValueError: if the tensors are not this model's.

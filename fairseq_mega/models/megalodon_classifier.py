@@ -75,7 +75,7 @@ class ProjectedEncoder(SequenceEncoder):
         self.final_proj = matrix(config.embed_dim, config.embed_dim, mode=config.init_mode, bias=True)
 
     def encode(self, inputs: Tensor, context: LayerContext, positions: Optional[Tensor] = None) -> Tensor:
-        """As :meth:`SequenceEncoder.encode`."""
+        """Encode as :meth:`SequenceEncoder.encode`, followed by ``silu(W x + b + x)``; padded positions are zero."""
         x = super().encode(inputs, context, positions)
         return zero_padding(F.silu(self.final_proj(x) + x), context.padding_mask)
 

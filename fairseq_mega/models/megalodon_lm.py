@@ -99,13 +99,13 @@ class MegalodonLanguageModelDecoder(LanguageModelDecoder):
         self.excluded = dictionary.pad() if cfg.no_padding_logit else None
 
     def run(self, tokens: Tensor, context: LayerContext = PLAIN, state: Optional[StreamState] = None) -> TrunkOutput:
-        """As :meth:`DecoderStack.run`; streams of an evaluation with the window of statistics that was asked for."""
+        """Run as :meth:`DecoderStack.run`; with a window, streams of an evaluation use :func:`run_in_window`."""
         if self.window == 0 or self.training or not context.return_state:
             return super().run(tokens, context, state)
         return run_in_window(super().run, self.window, self.chunk_size, tokens, context, state)
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """As :meth:`OutputTable.output_layer`; with ``--no-padding-logit`` padding gets no probability."""
+        """Compute :meth:`OutputTable.output_layer`; with ``--no-padding-logit`` padding gets no probability."""
         logits = super().output_layer(features)
         if self.excluded is not None:
             logits[..., self.excluded] = IMPOSSIBLE

@@ -134,7 +134,7 @@ class TextGenerator(GeneratorHubInterface):
 
     @property
     def parts_lines(self) -> bool:
-        """Whether ``</s>`` ends the lines of a text; else documents."""
+        """Return whether ``</s>`` ends the lines of a text; otherwise it ends documents."""
         return not isinstance(self.bpe, TextUnit) or self.bpe.parts_lines
 
     def tokens_of(self, text: str, context: Optional[Context] = None) -> List[int]:
