@@ -54,9 +54,9 @@ def with_user_dir(arguments: typing.Sequence[str]) -> typing.List[str]:
 
 
 def checkpoint_origin(command: str, arguments: typing.Sequence[str]) -> Origin:
-    """What the checkpoint of --path says of itself: a file that cannot be read is an error before anything else is.
+    """Return the origin of the checkpoint of --path; a file that cannot be read raises before anything else does.
 
-    Of checkpoints in several files, whose names fairseq puts together, nothing is known.
+    The origin is empty for fairseq-train, for --help, and for checkpoints in several files, whose names fairseq makes.
     """
     several = any(option_value(arguments, option) for option in ("--checkpoint-suffix", "--checkpoint-shard-count"))
     if command == "train" or several or {"-h", "--help"} & set(arguments):
