@@ -33,7 +33,7 @@ NOT_UTF8 = (  # what a file is that begins so
 
 
 def is_users_error(error: BaseException) -> bool:
-    """Whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
+    """Return whether `error` is about the user's input, for which fairseq often raises a plain Exception."""
     if isinstance(error, (OSError, ValueError, EOFError, pickle.UnpicklingError)) or type(error) is Exception:
         return True
     text = str(error)

@@ -115,7 +115,11 @@ def _asked_for(error: Exception) -> typing.Optional[str]:
 
 
 def _is_archive(file: typing.Any) -> bool:
-    """Whether a file is a zip archive; refuses one whose records are larger than itself: torch.save compresses none."""
+    """Return whether a file is a zip archive.
+
+    Raises:
+        RefusedContents: if its records are compressed or larger than the file, which torch.save never writes.
+    """
     with contextlib.ExitStack() as stack:
         stream = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
         begin = stream.tell()

@@ -23,7 +23,7 @@ class UnreadableSafetensors(ValueError):
 
 
 def names_safetensors(path: typing.Any) -> bool:
-    """Whether a path is that of a file of safetensors."""
+    """Return whether a path names a file of safetensors."""
     return os.fspath(path).endswith(SUFFIX)
 
 

@@ -1,4 +1,4 @@
-"""How checkpoint files are written: complete or absent, also on a full disk, and by one training at a time."""
+"""Writing of checkpoint files: complete or absent, also on a full disk, and by one training at a time."""
 
 import contextlib
 import errno
@@ -91,7 +91,7 @@ def whole_or_absent(path: str) -> typing.Iterator[None]:
 
 
 def is_for_want_of_space(error: typing.Optional[BaseException]) -> bool:
-    """Whether an error, or what it came from, says that the disk is full; torch's own error does not."""
+    """Return whether an error, or one of its causes, reports a full disk; torch's own error does not."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True

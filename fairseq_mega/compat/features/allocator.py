@@ -1,4 +1,4 @@
-"""How the C library hands out memory to tensors on a CPU."""
+"""Allocation of memory for tensors on a CPU by the C library."""
 
 import ctypes
 import sys
@@ -8,14 +8,14 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory of freed tensors for the next ones, until it ends (glibc only).
+    """Keep the memory of freed tensors in this process for later tensors, until it ends (glibc only).
 
     By default glibc returns every block above 32 MiB to the system at once. Tensors of that size, such as those of a
     block of 65,536 tokens or the memory of a beam, are then mapped and cleared page by page again and again, which more
     than doubles the time of training and of beam search. The price: the process never shrinks below its peak.
 
     Returns:
-        Whether the C library took the settings.
+        Whether the C library accepted the settings.
     """
     if not sys.platform.startswith("linux"):
         return False

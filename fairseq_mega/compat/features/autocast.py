@@ -15,7 +15,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def wanted(common: typing.Any, device: str) -> bool:
-    """Whether a configuration asks for autocast to bfloat16: --amp with --bf16, and on a CPU --amp alone."""
+    """Return whether a configuration requires autocast to bfloat16: --amp with --bf16, and on a CPU --amp alone."""
     return bool(common.amp and (common.bf16 or device == "cpu"))
 
 

@@ -1,4 +1,4 @@
-"""How fast this CPU multiplies matrices of bfloat16: four times as fast as float32, or far more slowly."""
+"""Speed of products of bfloat16 matrices on this CPU: four times as fast as float32, or far slower."""
 
 import functools
 import time
@@ -34,7 +34,7 @@ def product_seconds(shape: typing.Tuple[int, int, int] = SHAPE) -> typing.Dict[t
 
 @functools.lru_cache(maxsize=None)
 def bfloat16_speedup() -> float:
-    """How many times as fast as float32 this CPU multiplies bfloat16; takes some milliseconds, once per process."""
+    """Return the speed of bfloat16 products on this CPU as a multiple of float32's; measured once per process."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

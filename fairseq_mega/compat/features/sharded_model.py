@@ -116,5 +116,5 @@ def layers_of(model: nn.Module) -> typing.List[nn.Module]:
 
 
 def is_shared(value: typing.Any) -> bool:
-    """Whether a value is a distributed tensor."""
+    """Return whether a value is a distributed tensor."""
     return hasattr(value, "full_tensor")

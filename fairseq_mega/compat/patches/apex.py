@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def namesake() -> Optional[str]:
-    """Where a package named apex is that is not NVIDIA's; None if there is none. Nothing of it is imported."""
+    """Return the path of a package named apex that is not NVIDIA's, without importing it; None if there is none."""
     try:
         spec = importlib.util.find_spec("apex")
     except (ImportError, ValueError):
@@ -38,7 +38,7 @@ def refuse_namesake() -> None:
 
 
 def can_fuse(params: List[Any]) -> bool:
-    """Whether fairseq's FusedAdam can step these parameters: it knows float32 and float16 on a GPU."""
+    """Return whether fairseq's FusedAdam can step these parameters: float32 or float16 on a GPU."""
     tensors = [tensor for entry in params for tensor in (entry["params"] if isinstance(entry, dict) else [entry])]
     return all(tensor.is_cuda and tensor.dtype in (torch.float32, torch.float16) for tensor in tensors)
 

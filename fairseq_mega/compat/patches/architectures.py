@@ -1,4 +1,4 @@
-"""Which models and tasks a configuration may name: those that are registered, and of the kind that is expected."""
+"""Checks that a configuration names models and tasks that are registered and of the expected kind."""
 
 import contextlib
 import contextvars
@@ -10,12 +10,12 @@ _expected: "contextvars.ContextVar[typing.Tuple[type, ...]]" = contextvars.Conte
 
 
 class UnexpectedName(ValueError):
-    """A configuration names a model or task that is unknown, or of another kind than the one asked for."""
+    """A configuration names a model or task that is unknown, or of another kind than the expected one."""
 
 
 @contextlib.contextmanager
 def expect_models_of(*kinds: type) -> typing.Iterator[None]:
-    """Within the block fairseq builds models of these classes only; raises UnexpectedName before it builds another."""
+    """Restrict fairseq to models of these classes within the block; another one raises UnexpectedName unbuilt."""
     token = _expected.set(kinds)
     try:
         yield

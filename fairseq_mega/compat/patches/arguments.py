@@ -1,4 +1,4 @@
-"""How fairseq reads its command line."""
+"""Repairs of fairseq's command line."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""How fairseq cuts and draws batches: no sample is lost, a resumed run repeats."""
+"""Repairs of fairseq's batches: no sample is lost, and a resumed run draws the batches of an uninterrupted one."""
 
 import logging
 import typing
@@ -148,7 +148,7 @@ def _load_at_the_same_place(
 
 
 def is_for_training(options: typing.Mapping[str, typing.Any]) -> bool:
-    """Whether the keyword arguments of a task's `load_dataset` say that the split, whatever its name, is to train on.
+    """Return whether the keyword arguments of a task's `load_dataset` mark the split as one to train on.
 
     Only fairseq's Trainer passes a `data_selector`, and only for --train-subset.
     """

@@ -1,4 +1,4 @@
-"""How fairseq trains in several processes."""
+"""Repairs of fairseq's training in several processes."""
 
 import typing
 

@@ -41,7 +41,7 @@ def use_generation_options() -> None:
 def _draw_from_those_there_are(
     original: typing.Callable, self: typing.Any, step: int, lprobs: torch.Tensor, *rest: typing.Any
 ) -> typing.Any:
-    """With --sampling-topk of more symbols than there are, draw from all of them."""
+    """Draw from all symbols where --sampling-topk exceeds their number."""
     self.sampling_topk = min(self.sampling_topk, lprobs.size(-1))
     return original(self, step, lprobs, *rest)
 

@@ -286,7 +286,7 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
 
 
 def _obstacle_of_masking(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """As :func:`obstacle`; what stands in place of a checkpoint's options may be some of them alone."""
+    """Return :func:`obstacle` for masked_lm; ``given`` may lack options, as those that replace a checkpoint's do."""
     if given.get("task") != "masked_lm":
         return None
     for name, reason in (

@@ -16,12 +16,12 @@ def leave_undecayed(parameter: torch.nn.Parameter) -> None:
 
 
 def is_undecayed(parameter: torch.Tensor) -> bool:
-    """Whether a parameter is marked."""
+    """Return whether a parameter is marked."""
     return getattr(parameter, MARK, None) is True
 
 
 def joins_undecayed(parameter: torch.Tensor) -> bool:
-    """Whether a tensor joins several parameters of which some are marked: the marks cannot be kept in it."""
+    """Return whether a tensor joins several parameters of which only some are marked, so that the marks are lost."""
     return getattr(parameter, MARK, None) == SOME
 
 

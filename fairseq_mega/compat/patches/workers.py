@@ -1,4 +1,4 @@
-"""How fairseq loads batches ahead: the processes and threads that do so end when their batches are used or dropped."""
+"""Workers that load batches ahead: fairseq's processes and threads end when their batches are used or dropped."""
 
 import contextlib
 import multiprocessing
@@ -60,7 +60,7 @@ def _batches_of_an_epoch(
 
 
 def workers_are_of_use(batches: int) -> bool:
-    """Whether an epoch of so many batches is worth fairseq's default, one worker.
+    """Return whether an epoch of so many batches is worth fairseq's default, one worker.
 
     A thread loads ahead in any case (--data-buffer-size), and batches that lie in memory are ready in less than 1 ms. A
     worker takes longer to hand one over, and on a CPU its time is the training's: 200 batches of a toy translator took
@@ -70,7 +70,7 @@ def workers_are_of_use(batches: int) -> bool:
 
 
 def workers_are_asked_for(arguments: typing.Sequence[str]) -> bool:
-    """Whether a command line names the number of workers, with --num-workers or with hydra's dataset.num_workers."""
+    """Return whether a command line sets the number of workers, by --num-workers or hydra's dataset.num_workers."""
     return any(re.match(r"(--num-workers|\+*dataset\.num_workers)(=|$)", argument) for argument in arguments)
 
 
