@@ -12,14 +12,14 @@ LEFT_OUT = ("model", "cfg", "args", "last_optimizer_state")
 
 
 def is_published(checkpoint: Any) -> bool:
-    """Whether the contents of a file are a checkpoint of a MEGA of the published code."""
+    """Return whether the contents of a file are a checkpoint of a MEGA of the published code."""
     args = checkpoint.get("args") if isinstance(checkpoint, dict) else None
     names: List[str] = list(checkpoint["model"]) if args is not None and "model" in checkpoint else []
     return hasattr(args, "__dict__") and any(".mega_layer." in name for name in names)
 
 
 def is_ours(checkpoint: Any) -> bool:
-    """Whether the contents of a file are a checkpoint of a MEGA of this package."""
+    """Return whether the contents of a file are a checkpoint of a MEGA of this package."""
     model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
     return isinstance(model, dict) and any(name.endswith(".attention.ema.eta") for name in model)
 
@@ -78,7 +78,7 @@ def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
 
 
 def shares_output(options: Dict[str, Any]) -> bool:
-    """Whether the decoder's output layer is its table of embeddings."""
+    """Return whether the decoder's output layer is its table of embeddings."""
     adaptive = options.get("adaptive_softmax_cutoff") is not None
     names = ("share_all_embeddings", "share_decoder_input_output_embed")
     return not adaptive and any(bool(options.get(name)) for name in names)

@@ -26,7 +26,7 @@ PUBLISHED_MODELS = {(768, 12): "mega_base_patch16_224", (192, 12): "mega_tiny_pa
 
 
 def is_images(model: Dict[str, Any]) -> bool:
-    """Whether tensors by name are those of a published image classifier."""
+    """Return whether tensors by name are those of a published image classifier."""
     return PATCHES in model or any(name.startswith("blocks.") and ".mega_layer." in name for name in model)
 
 
@@ -76,7 +76,7 @@ def image_options(model: Dict[str, Tensor], where: str) -> Dict[str, Any]:
 
 
 def _places(model: Dict[str, Tensor]) -> Optional[int]:
-    """How many patches an image has: rows of the vectors of places, or what a relative bias covers."""
+    """Return the number of patches of an image, from the positions or a relative bias; None without either."""
     if POSITIONS in model:
         return model[POSITIONS].size(0)
     biases = [tensor for name, tensor in model.items() if name.endswith(".relative_bias.weight")]

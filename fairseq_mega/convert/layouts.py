@@ -37,19 +37,19 @@ def missing(path: Path) -> str:
 
 
 def read(path: Path) -> Checkpoint:
-    """What a file, or a folder of one of the layouts, holds; raises OSError and ValueError."""
+    """Read a checkpoint from a file, or from a folder of one of the layouts; raises OSError and ValueError."""
     if path.is_dir():
         return read_consolidated(path) if is_consolidated(path) else read_transformers(path)
     return load_checkpoint(path)
 
 
 def is_this_packages(given: Checkpoint) -> bool:
-    """Whether a checkpoint has this package's layout."""
+    """Return whether a checkpoint has this package's layout."""
     return is_ours(given) or is_megalodon(given)
 
 
 def is_published_file(given: Checkpoint) -> bool:
-    """Whether the contents of a file are a checkpoint of one of the published codes."""
+    """Return whether the contents of a file are a checkpoint of one of the published codes."""
     return is_images(given["model"]) or is_published(given)
 
 
@@ -69,7 +69,7 @@ def to_ours(given: Checkpoint, where: str) -> Checkpoint:
 
 
 def advice(given: Checkpoint) -> str:
-    """What has to be known about a published checkpoint that was converted, or nothing."""
+    """Return the advice for users of a converted published checkpoint; "" where there is none."""
     if "consolidation" not in given or "symbols" in given:
         return ""
     return (

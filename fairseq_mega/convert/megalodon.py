@@ -53,12 +53,12 @@ EPS = 1e-5  # of every norm
 
 
 def is_consolidated(folder: Path) -> bool:
-    """Whether a folder holds a consolidated checkpoint."""
+    """Return whether a folder holds a consolidated checkpoint."""
     return (folder / CONSOLIDATION).is_file()
 
 
 def is_megalodon(checkpoint: Any) -> bool:
-    """Whether the contents of a file are a checkpoint of this package's MEGALODON."""
+    """Return whether the contents of a file are a checkpoint of this package's MEGALODON."""
     model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
     return isinstance(model, dict) and any(name.endswith(".attention.ema.theta") for name in model)
 

@@ -21,7 +21,7 @@ OUTPUT, TABLE = "decoder.output_projection.weight", "decoder.embed_tokens.weight
 
 
 def is_ignored(name: str) -> bool:
-    """Whether a published tensor holds nothing that a model needs."""
+    """Return whether a published tensor contains nothing that a model needs."""
     return VERSION.match(name) is not None or ROTARY_BUFFER.search(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What transformers' MegaConfig says where a file is silent, and what its models have that ours lack, and back."""
+"""Defaults of transformers' MegaConfig, and the settings that its models and ours do not have in common."""
 
 from typing import Any, Dict
 
@@ -43,7 +43,7 @@ DEFAULTS: Dict[str, Any] = {
 
 
 def check_config(config: Dict[str, Any], where: str) -> None:
-    """Raise a ValueError that lists what a configuration, completed with DEFAULTS, asks for and no model here has."""
+    """Raise a ValueError that lists what a configuration, completed with DEFAULTS, requires and no model here has."""
     chunk, positions = config["chunk_size"], config["max_positions"]
     refused = {
         "is_decoder, add_cross_attention or bidirectional false: an encoder with a masked-LM head is needed": (

@@ -49,7 +49,7 @@ OPTIONS = {  # published name -> ours
 
 
 def is_transformers(folder: Path) -> bool:
-    """Whether a folder holds a checkpoint of transformers."""
+    """Return whether a folder holds a checkpoint of transformers."""
     return any((folder / name).is_file() for name in (SAFE, PICKLED))
 
 
