@@ -18,7 +18,7 @@ MAKE_PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
 
 
 def _is_plain(owner: Any, base: type) -> bool:
-    """Whether probabilities are fairseq's: the softmax of all symbols."""
+    """Return whether probabilities are fairseq's: the softmax of all symbols."""
     return all(getattr(getattr(owner, name, None), "__func__", None) is vars(base)[name] for name in MAKE_PROBABILITIES)
 
 
@@ -39,7 +39,7 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
 def _losses(
     criterion: Any, model: Any, output: Any, sample: Dict[str, Any], reduce: bool
 ) -> Optional[Tuple[Tensor, Tensor]]:
-    """What the kernel gives, of each row or in sum; None where it does not compute the loss."""
+    """Return negative log-likelihood and smoothing loss, for each target or in sum; None without the kernel."""
     logits = _logits(model, output)
     if logits is None:
         return None

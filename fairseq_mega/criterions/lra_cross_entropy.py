@@ -93,5 +93,5 @@ def accuracy(meters: Any) -> float:
 
 
 def correct(meters: Any) -> str:
-    """How many of how many examples, for instance "1802 of 2000"."""
+    """Return the numbers of correct and of all examples in words, for instance "1802 of 2000"."""
     return f"{meters['_correct'].sum:.0f} of {meters['_examples'].sum:.0f}"
