@@ -62,7 +62,7 @@ class TimedDecaySchedule(FairseqLRScheduler):
         return self._seconds_before + time.time() - self._started
 
     def state_dict(self) -> Dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return the state that a checkpoint keeps: the base class's and the seconds of training."""
         return {**super().state_dict(), "seconds": self.seconds()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
