@@ -79,7 +79,7 @@ class ChunkParallel:
     def count_sentences_once(
         self, criterion: Any, sample_size: Any, logged: Dict[str, Any]
     ) -> Tuple[Any, Dict[str, Any]]:
-        """What a criterion counted, with the sentences counted by the first piece alone."""
+        """Return a criterion's sample size and log, with the sentences counted by the first piece alone."""
         if self.wire.first:
             return sample_size, logged
         logged = {**logged, "nsentences": 0}

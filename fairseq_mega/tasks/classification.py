@@ -95,7 +95,7 @@ class ClassificationTask(FairseqTask):
         return None if self.cfg.no_shuffle else shuffled(count, self.cfg.seed)
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's, with every example in exactly one batch whatever the options say.
+        """Return fairseq's iterator, with every example in exactly one batch whatever the options are.
 
         Raises:
             ValueError: if --max-tokens is less than an example has.
@@ -125,10 +125,10 @@ class ClassificationTask(FairseqTask):
         self.in_training = True
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """As fairseq's; fairseq-validate, which hands over all batches at once, must have scored every example.
+        """Reduce metrics as fairseq does; fairseq-validate, which passes all batches at once, must score all examples.
 
         Raises:
-            RuntimeError: if it has not.
+            RuntimeError: if examples were not scored.
         """
         super().reduce_metrics(logging_outputs, criterion)
         if not self.in_training:

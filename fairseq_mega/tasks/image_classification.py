@@ -212,9 +212,9 @@ class ImageClassificationTask(ClassificationTask):
         return dataset
 
     def get_batch_iterator(self, dataset: ClassifiedDataset, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
-        """As that of every classification; augmented images come in the order that they were dealt in.
+        """Return the iterator of every classification; augmented images come in the order that they were dealt in.
 
-        They are not loaded in a thread (--data-buffer-size), whose draws would get among those of the training.
+        Augmented images are not loaded in a thread (--data-buffer-size): its draws would mix with the training's.
         """
         if not isinstance(dataset, AugmentedImageDataset):
             return super().get_batch_iterator(dataset, *args, epoch=epoch, **kwargs)
@@ -227,7 +227,7 @@ class ImageClassificationTask(ClassificationTask):
 
 
 def augments(cfg: Any) -> bool:
-    """Whether options ask for training images other than they are in the data."""
+    """Return whether options change the training images, or their labels, from those in the data."""
     asked = cfg.mixup or cfg.cutmix or cfg.label_smoothing or cfg.repeated_augmentation > 1
     return bool(asked) or str(cfg.augmentation) != "none"
 

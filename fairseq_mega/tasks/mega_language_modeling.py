@@ -224,7 +224,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return dataset
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
-        """As fairseq's; streams keep the order of their groups and are never filtered by length."""
+        """Return fairseq's iterator; streams keep the order of their groups and are never filtered by length."""
         if self.chunk_parallel is not None and isinstance(dataset, TrainingBlockDataset):
             kwargs = self.chunk_parallel.shard(kwargs)
         if not isinstance(dataset, StreamedSegmentDataset):
@@ -243,7 +243,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         )
 
     def train_step(self, sample: Dict[str, Any], model: Any, criterion: Any, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's, or with ``--chunk-parallel-size`` on this process's piece of the batch."""
+        """Train as fairseq does, with ``--chunk-parallel-size`` on this process's piece of the batch."""
         if self.chunk_parallel is None:
             return super().train_step(sample, model, criterion, *args, **kwargs)
         piece = self.chunk_parallel.begin(sample)
@@ -286,7 +286,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return {**sample, "net_input": {**sample["net_input"], "carry": self.carry}}
 
     def build_bpe(self, args: Any) -> Any:
-        """What ``--bpe`` asks for, else the unit of the data or of the checkpoint: text in, text out.
+        """Build the encoder of ``--bpe``, else the unit of the data or of the checkpoint: text in, text out.
 
         Raises:
             ValueError: if the model of subwords is missing or broken.
@@ -299,7 +299,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return text_unit(self.folder, self.dictionary, self.state.unit)
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
-        """As fairseq's; with ``--context`` the lines continue its text."""
+        """Return fairseq's tokens and lengths; with ``--context`` the lines continue its text."""
         if self.context is None:
             return super().get_interactive_tokens_and_lengths(lines, encode_fn)
         if self.context.last != self.dictionary.eos():
@@ -308,7 +308,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return super().get_interactive_tokens_and_lengths([unread + line for line in lines], encode_fn)
 
     def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *further: Any, **kwargs: Any) -> Any:
-        """As fairseq's, but the limits of length count for each prompt by itself, see ContinuationGenerator.
+        """Build fairseq's generator, with limits of length for each prompt by itself, see ContinuationGenerator.
 
         Raises:
             OSError: if the file of ``--context`` cannot be opened.

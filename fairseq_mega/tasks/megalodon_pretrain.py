@@ -132,7 +132,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         return dataset
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> iterators.EpochBatchIterator:
-        """As the base class; training batches are worked out as they are needed, and none is filtered."""
+        """Return the base class's iterator; training batches are made as they are needed, and none is filtered."""
         if not isinstance(dataset, StreamBlockDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
         assert not args, "sequences of a stream take keyword arguments only"

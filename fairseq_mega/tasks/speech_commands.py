@@ -112,7 +112,7 @@ class SpeechCommandsTask(ClassificationTask):
 
 
 def scaling_of(folder: Path) -> Optional[str]:
-    """How the samples of a data folder were scaled, a key of SCALINGS; None where that is not known.
+    """Return the scaling of a data folder's samples, a key of SCALINGS; None where it is not known.
 
     Raises:
         ValueError: if its SOURCE.json is broken.
