@@ -39,7 +39,7 @@ def _logits(model: Any, output: Any) -> Optional[Tensor]:
 def _losses(
     criterion: Any, model: Any, output: Any, sample: Dict[str, Any], reduce: bool
 ) -> Optional[Tuple[Tensor, Tensor]]:
-    """Return negative log-likelihood and smoothing loss, for each target or in sum; None without the kernel."""
+    """Return the kernel's losses, of the targets and of all symbols, by row or summed; None without the kernel."""
     logits = _logits(model, output)
     if logits is None:
         return None
