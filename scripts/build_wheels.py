@@ -65,7 +65,7 @@ def build(kind: str, out: Path) -> Path:
 
 
 def described(kind: str, wheel: Path) -> Dict[str, Any]:
-    """What a wheel contains and needs."""
+    """Return what a wheel contains and requires, by name."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         needs = Parser().parsestr(archive.read(metadata).decode())
@@ -112,7 +112,7 @@ def built_with(kind: str) -> Dict[str, str]:
 
 
 def page(wheels: Sequence[Dict[str, Any]]) -> str:
-    """What the wheels need, as Markdown."""
+    """Return the requirements of the wheels as Markdown."""
     lines = ["# Wheels of fairseq_mega", ""]
     for wheel in wheels:
         lines += [

@@ -66,7 +66,7 @@ class Job:
         return self.kept["stages"].get(name, {}).get("status")
 
     def turn(self, stage: Stage) -> int:
-        """Whether a stage comes first, after those that have not failed, or last, as it needs one that failed."""
+        """Return the turn of a stage: 0, 1 if it failed before, 2 if it needs a stage that failed or was left out."""
         if any(self.status(need) in (FAILED, LEFT_OUT) for need in stage.needs):
             return 2
         return 1 if self.status(stage.name) == FAILED else 0
