@@ -77,7 +77,7 @@ def layer_parameters(model: Any) -> int:
 
 
 def task_of(symbols: int) -> Any:
-    """What a model asks its task for: a dictionary of so many symbols."""
+    """Return a stand-in for the task of a model: a namespace with a dictionary of so many symbols."""
     dictionary = Dictionary()
     for number in range(symbols - len(dictionary)):
         dictionary.add_symbol(f"w{number}")

@@ -54,7 +54,7 @@ def mega(results: Sequence[Result], task: str, chunk: int, attention: str = "", 
 
 
 def shortened(result: Result) -> bool:
-    """Whether a training had fewer updates than the paper's."""
+    """Return whether a training had fewer updates than the paper's."""
     return bool(result["settings"]["updates"] < result["settings"]["published_updates"])
 
 

@@ -1,4 +1,4 @@
-"""What differs between two checkpoints."""
+"""Differences between two checkpoints."""
 
 from typing import Any, Dict, List
 

@@ -43,7 +43,7 @@ def parameters_by_part(model: Dict[str, Tensor]) -> List[Tuple[str, int]]:
 
 
 def description(checkpoint: Dict[str, Any]) -> List[Tuple[str, str]]:
-    """What a checkpoint says of its model and its training, as names and values."""
+    """Return the names and values of a checkpoint's model and training, without absent values."""
     options = flat_options(checkpoint)
     history = (checkpoint.get("optimizer_history") or [{}])[-1]
     extra = checkpoint.get("extra_state") or {}

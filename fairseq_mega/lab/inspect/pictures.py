@@ -79,7 +79,7 @@ def _draw_kernel(panel: Any, average: Average, distances: List[int]) -> Any:
 
 
 def _visible(average: Average) -> int:
-    """How many distances it takes until every feature's weights are below a hundredth of its largest one."""
+    """Return the distance from which on every feature's weights are below a hundredth of its largest one."""
     weights = torch.stack([side.abs() for side in (average.past, average.future) if side.numel()]).amax(0)
     seen = weights > 0.01 * weights.amax(1, keepdim=True).clamp(min=TINY)
     return max(int(seen.any(0).nonzero().max()) + 1, FEWEST) if bool(seen.any()) else FEWEST

@@ -56,9 +56,9 @@ def released_files(args: argparse.Namespace, work: WorkFolder, dataset: str) -> 
 
 
 def place_of(name: str, dataset: str) -> Optional[PurePosixPath]:
-    """Where a member of the archive belongs, from the data set's folder on; None for those of other tasks.
+    """Return the path of a member of the archive from the data set's folder on; None for members of other tasks.
 
-    Pathfinder is the hard variant alone, as in the benchmark. What stands above the folder does not matter.
+    Pathfinder is the hard variant alone, as in the benchmark. Folders above the data set's folder do not matter.
     """
     parts = PurePosixPath(name).parts
     if FOLDERS[dataset] not in parts or ".." in parts:

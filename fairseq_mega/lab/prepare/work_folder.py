@@ -117,12 +117,12 @@ class WorkFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the whole data set is there."""
+        """Return whether the whole data set is in its place."""
         return (self.out / SOURCE).exists()
 
     @property
     def built(self) -> bool:
-        """Whether the data set is made, but perhaps not all of it in its place."""
+        """Return whether the data set is made in the folder for output, and not yet wholly moved to its place."""
         return (self.output / SOURCE).exists()
 
     def _read(self, path: Path) -> Dict[str, Any]:

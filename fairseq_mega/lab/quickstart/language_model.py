@@ -28,7 +28,7 @@ PROMPTS = {"gcide": "Sea, n. ", "own": ""}
 
 
 class LanguageModel(QuickStart):
-    """From a text to a text of the model's own."""
+    """Quick start that trains on a text and ends in a text of the model's own."""
 
     enough = 100  # a third of those measured on two busy cores
 

@@ -30,7 +30,7 @@ INTERACTIVE = "fairseq-mega-interactive"
 
 
 class Translation(QuickStart):
-    """From parallel text to translations."""
+    """Quick start that trains on parallel text and ends in translations."""
 
     enough = 1000  # fewer have not learned yet which word translates which
 

@@ -37,7 +37,7 @@ class RecipeError(ValueError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a file says.
+    """Contents of a recipe's file.
 
     Attributes:
         name: its path in the folder of recipes, without the ending.
@@ -78,12 +78,12 @@ class Recipe:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the published batch comes from."""
+        """Return the number of GPUs of the published batch."""
         return int(self.config["distributed_training"]["distributed_world_size"])
 
     @property
     def measured(self) -> bool:
-        """Whether the number is a training's speed, for which no data are read and nothing is trained."""
+        """Return whether the number is a training's speed, for which no data are read and nothing is trained."""
         return bool(self.evaluate["kind"] == "speed")
 
     @property

@@ -40,7 +40,7 @@ def speed_cells(speed: Optional[Result], model: str) -> List[str]:
 
 
 def speed_note(speed: Optional[Result] = None) -> List[str]:
-    """Where speed and memory were measured."""
+    """Return a line that names the machine of the speed and memory; no line without a result."""
     if speed is None:
         return []
     gpus = speed["hardware"].get("gpus") or [speed["hardware"].get("processor", "CPU")]

@@ -20,7 +20,7 @@ TOKENS = re.compile(r"L=(\d+) tokens_per_second")
 
 
 class Point(NamedTuple):
-    """What was measured of a model at one length."""
+    """Measurements of a model at one length."""
 
     tokens_per_second: float
     memory_mib: float

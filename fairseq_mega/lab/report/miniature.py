@@ -65,7 +65,7 @@ def results_in(folder: Path) -> List[Result]:
 
 
 def notes(results: Sequence[Result]) -> List[str]:
-    """What the numbers are, and which runs are missing."""
+    """Return lines that explain the numbers and list the missing runs."""
     runs = [run for result in results for run in result["runs"]]
     rates, seeds = (sorted({run[key] for run in runs}) for key in ("lr", "seed"))
     said = f"Test accuracy, mean and standard deviation over the seeds {', '.join(map(str, seeds))}, at the rate (in "

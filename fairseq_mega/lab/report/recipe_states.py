@@ -1,4 +1,4 @@
-"""What has become of every recipe: the paper's value, ours over the seeds, failed seeds, and where ours come from."""
+"""State of every recipe: the paper's value, ours over the seeds, failed seeds, and the origin of our values."""
 
 import json
 import re
@@ -139,12 +139,12 @@ def of_most(results: Sequence[Result]) -> List[Result]:
 
 
 def at_chance(result: Result) -> bool:
-    """Whether a classifier's training never left chance."""
+    """Return whether a classifier's training never left chance."""
     return "best_valid_accuracy" in result["scores"] and stuck(result)
 
 
 def short(result: Result) -> bool:
-    """Whether a training had fewer updates than the paper's."""
+    """Return whether a training had fewer updates than the paper's."""
     return "published_updates" in result["settings"] and shortened(result)
 
 

@@ -42,7 +42,7 @@ def paper() -> Dict[str, List[str]]:
 
 
 def measured(results: Results, model: str) -> Rows:
-    """What was measured of a model, Transformer or MEGA."""
+    """Return the row of measurements of a model, Transformer or MEGA."""
     arena, translations, language, images = (
         [result for result in results if result["benchmark"].startswith(name)] for name in BENCHMARKS
     )
@@ -59,7 +59,7 @@ def measured(results: Results, model: str) -> Rows:
 
 
 def perplexity(model: str, language: Results) -> str:
-    """That of a model on WikiText-103, the lowest over its contexts; nothing where there is none."""
+    """Return a model's perplexity on WikiText-103, the lowest over its contexts; "-" where there is none."""
     label = ["wikitext103", model.lower()]
     scores = [run["scores"]["perplexity"] for run in language if run["label"].split(".")[:2] == label]
     return f"{min(scores):.2f}" if scores else "-"

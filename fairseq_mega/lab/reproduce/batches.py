@@ -8,13 +8,13 @@ COUNTS = (("dataset", "batch_size"), ("dataset", "max_tokens"), ("optimization",
 
 
 class Batch(NamedTuple):
-    """How an update's examples are shared out.
+    """Division of an update's examples into steps and places.
 
     Attributes:
-        step: examples that a place (a GPU, or the CPU) takes at a time; None where the recipe counts tokens.
+        step: examples that a place (a GPU, or the CPU) processes at a time; None where the recipe counts tokens.
         accumulated: steps of an update.
         places: GPUs, or 1.
-        synchronised: whether a batch norm has to see the examples of all places.
+        synchronised: whether a batch norm needs the examples of all places.
     """
 
     step: Optional[int]

@@ -48,7 +48,7 @@ class OneLineParser(Parser):
 
 
 def visible_gpus() -> int:
-    """How many GPUs torch sees."""
+    """Return the number of GPUs that torch sees."""
     import torch
 
     return torch.cuda.device_count()

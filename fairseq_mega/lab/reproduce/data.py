@@ -1,4 +1,4 @@
-"""What the runner knows of a data set: whether it is there, how it is made, and what tells it from others."""
+"""Data sets of the runner: their files, the commands that make them, and the digests that identify them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from .wishes import Wishes
 
 
 class Examined(NamedTuple):
-    """What tells a data set from others of its kind, and what a user should know before a model is trained on it."""
+    """Digest that identifies a data set among others of its kind, and remarks for the user before a training."""
 
     digest: str
     remarks: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Data:
     files: Sequence[str]
 
     def is_there(self, folder: Path) -> bool:
-        """Whether all files are there; a work folder of fairseq-mega-prepare must be finished."""
+        """Return whether all files exist; a work folder of fairseq-mega-prepare must be finished."""
         return all(path.is_file() for path in self.paths(folder)) and not (folder / "unfinished").exists()
 
     def paths(self, folder: Path) -> List[Path]:

@@ -1,4 +1,4 @@
-"""How long a training takes: from the speed of one that is going on or was done, or from its operations."""
+"""Estimates of the time of a training, from the speed in the log of one, or from its operations."""
 
 import statistics
 from pathlib import Path

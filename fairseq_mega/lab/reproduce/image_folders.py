@@ -20,7 +20,7 @@ class ImageFolders(Data):
     """Images ``{split}/CLASS/FILE``."""
 
     def is_there(self, folder: Path) -> bool:
-        """Whether both splits have folders; a work folder of fairseq-mega-prepare must be finished."""
+        """Return whether both splits have folders; a work folder of fairseq-mega-prepare must be finished."""
         found = all(split_folder(folder, split).is_dir() for split in imagenet.IMAGES)
         return found and not (folder / "unfinished").exists()
 
@@ -29,7 +29,7 @@ class ImageFolders(Data):
             raise RecipeError("the images of ImageNet need timm: run 'bash scripts/setup.sh --extras images'")
 
     def examine(self, folder: Path) -> Examined:
-        """By the number of images of each class: reading them all would take hours, listing them takes seconds."""
+        """Compute the digest of the numbers of images of each class; reading all images would take hours."""
         splits = {split: ImageFolder(split_folder(folder, split)) for split in imagenet.IMAGES}
         counts = {split: dict(zip(f.classes, np.bincount(f.labels).tolist())) for split, f in splits.items()}
         remarks = [

@@ -74,7 +74,7 @@ def submit(runs: Sequence[Run], wishes: Wishes, parameters: Dict[str, Any]) -> L
 
 
 def work(words: Sequence[str], more: Dict[str, str], log: str) -> None:
-    """What a task of a job does: its share of a training, the output of the first one in the log."""
+    """Run a job's task, its share of a training; the first task writes to the log, the others' output is dropped."""
     import os
     import subprocess
 

@@ -72,7 +72,7 @@ def row(recipe: Recipe, runs: Sequence[Run], wishes: Wishes) -> List[str]:
 
 
 def state(runs: Sequence[Run]) -> str:
-    """What is done of the seeds of a recipe."""
+    """Return the progress of a recipe's seeds: "no data yet", "not begun", "1 of 3 seeds" or "done"."""
     if not runs:
         return "no data yet"
     finished = sum((run.folder / ".done").is_dir() and any(results_of(run).glob("*.json")) for run in runs)
@@ -89,7 +89,7 @@ def scores(run: Run, metric: Optional[str]) -> List[float]:
 
 
 def updates_done(run: Run) -> int:
-    """How many updates the log of a training knows of."""
+    """Return the number of updates in the log of a training, 0 without a log."""
     log: Path = run.folder / "train.log"
     if not log.exists():
         return 0

@@ -215,11 +215,11 @@ def seeds_of(options: argparse.Namespace) -> List[int]:
 
 
 def wishes_of(options: argparse.Namespace, extra: Sequence[str], visible: Callable[[], int]) -> Wishes:
-    """What the options change in all recipes.
+    """Return the settings that the options make for all recipes.
 
     Args:
         extra: arguments of fairseq-train.
-        visible: tells how many GPUs there are; asked only where no option says how many to use.
+        visible: returns the number of GPUs; called only where no option sets it.
 
     Raises:
         RecipeError: if options contradict each other.

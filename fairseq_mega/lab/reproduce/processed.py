@@ -114,7 +114,7 @@ def symbols(path: Path) -> List[str]:
 
 
 def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:
-    """What is wrong with the first image of each split, and with the labels."""
+    """Return the faults of the first image of each split, and of the labels; none if both are right."""
     problems = []
     for split in ("train", "valid", "test"):
         with (folder / "input" / f"{split}.src").open(encoding="ascii", errors="replace") as lines:

@@ -55,7 +55,7 @@ def about(run: Run, wishes: Wishes) -> Dict[str, Any]:
 
 
 def data_of(run: Run, wishes: Wishes) -> str:
-    """Where the data of a run come from, for its result: generated, released, or made up for a smoke run."""
+    """Return the origin of a run's data for its result: generated, released, random, or made up for a smoke run."""
     if run.smoke:
         return "made up"
     if run.recipe.measured:

@@ -14,7 +14,7 @@ ARCHIVE = URL.rpartition("/")[2]
 
 
 def is_released(dataset: str, wishes: Wishes) -> bool:
-    """Whether a data set is to be taken from the archive."""
+    """Return whether a data set is to be read from the archive."""
     return wishes.released and not wishes.smoke and dataset in FOLDERS
 
 

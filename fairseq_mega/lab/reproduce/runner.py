@@ -35,7 +35,7 @@ from .wishes import Wishes
 
 
 class Outcome(NamedTuple):
-    """What became of a run: nothing is said of one that succeeded."""
+    """Result of a run; ``error`` is None on success."""
 
     run: Run
     error: Optional[str]
@@ -136,7 +136,7 @@ def place_problems(wishes: Wishes) -> List[str]:
 
 
 def digest_of(name: str, folder: Path, wishes: Wishes) -> str:
-    """What tells a data set that is there from others of its kind."""
+    """Return the digest that identifies an existing data set among others of its kind."""
     if wishes.processed is None:
         return DATASETS[name].examine(folder).digest
     # whose files may have other names

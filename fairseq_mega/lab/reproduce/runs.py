@@ -67,17 +67,17 @@ class Run:
 
     @property
     def gpus(self) -> int:
-        """How many it is trained on; 0 for the CPU."""
+        """Return the number of GPUs of the training; 0 for the CPU."""
         return 0 if self.config["common"].get("cpu") else self.config["distributed_training"]["distributed_world_size"]
 
     @property
     def examples(self) -> int:
-        """Of an update, where the recipe counts examples."""
+        """Return the number of examples of an update, where the recipe counts examples."""
         dataset, places = self.config["dataset"], self.config["distributed_training"]["distributed_world_size"]
         return int(dataset["batch_size"] * self.config["optimization"]["update_freq"][0] * places)
 
     def train_arguments(self) -> List[str]:
-        """Of fairseq-train."""
+        """Return the arguments of fairseq-train."""
         return [*arguments(self.config, self.recipe.preset), *self.extra]
 
 

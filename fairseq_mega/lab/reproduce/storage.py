@@ -18,7 +18,7 @@ LEAST = 1 << 20  # bytes of a run: logs and results
 
 
 def kept(checkpoint: Mapping[str, Any]) -> int:
-    """How many checkpoints lie in a folder at a time: the last, the best, those kept, and one that is being written."""
+    """Return the most checkpoints in a folder at a time: the last, the best, those kept, and one being written."""
     count = 3
     if checkpoint.get("save_interval_updates"):
         count += checkpoint.get("keep_interval_updates", 0)

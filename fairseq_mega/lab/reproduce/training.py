@@ -15,9 +15,9 @@ MODULE = "fairseq_mega.lab.evaluate.lra_results"  # fairseq-mega-train, and how 
 
 
 def variables(wishes: Wishes, devices: List[int]) -> Dict[str, str]:
-    """Of the environment: the GPUs of a run, and whether their matrix products may round to TF32.
+    """Return the environment's variables: the GPUs of a run, and whether their matrix products may round to TF32.
 
-    Without numbers of devices the run takes those that its job has.
+    Without numbers of devices the run uses the GPUs of its job; on the CPU there are no variables.
     """
     if wishes.gpus == 0:
         return {}

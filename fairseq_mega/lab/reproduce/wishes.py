@@ -1,4 +1,4 @@
-"""What a user wants to be different from the recipes, for this machine or for an experiment."""
+"""Settings of a user that differ from the recipes, for this machine or for an experiment."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -51,7 +51,7 @@ class CommandError(StageError):
 
 
 def environment(more: Dict[str, str]) -> Dict[str, str]:
-    """Of a command: it finds this package from any folder, warns of no other package's insides, and shares cores."""
+    """Return the environment of a command: it finds this package from any folder, warns of nothing and shares cores."""
     path = os.pathsep.join([str(PACKAGE_PARENT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**USUAL, **os.environ, "PYTHONPATH": path, **more}
 

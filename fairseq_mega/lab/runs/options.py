@@ -92,5 +92,5 @@ def flag(name: str) -> str:
 
 
 def for_script(options: argparse.Namespace) -> str:
-    """What the script has to know before the environment stands, as assignments of the shell."""
+    """Return the options that the script needs before the environment exists, as assignments of the shell."""
     return f"venv={shlex.quote(options.venv or '')} skip_setup={'yes' if options.skip_setup else ''}"

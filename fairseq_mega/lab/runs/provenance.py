@@ -1,4 +1,4 @@
-"""Where results come from: seed, data, machine, revision and date."""
+"""Origin of results: seed, data, machine, revision and date."""
 
 from typing import Sequence
 

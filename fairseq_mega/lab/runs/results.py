@@ -121,7 +121,7 @@ def read_result(path: PathLike) -> Dict[str, Any]:
 
 
 def is_trained_here(result: Result) -> bool:
-    """Whether a result is of a training, and not of weights that were given."""
+    """Return whether a result is of a training here, and not of weights that were given."""
     return GIVEN not in result["settings"]
 
 

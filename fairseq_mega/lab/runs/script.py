@@ -1,4 +1,4 @@
-"""What a script starts in its environment: errors in one line, interrupts, the exit status."""
+"""Entry of a script in its environment: errors in one line, interrupts, the exit status."""
 
 import os
 import signal

@@ -20,7 +20,7 @@ SECONDS = 10.0  # between two lines of progress
 
 
 class DataSet(NamedTuple):
-    """How a data set of SCROLLS is asked and scored."""
+    """Metric and limits of the answers to a data set of SCROLLS."""
 
     metric: str  # a key of scores.METRICS
     shots: int  # of MEGALODON's table
@@ -35,7 +35,7 @@ DATA_SETS: Dict[str, DataSet] = {
 
 
 class Evaluation(NamedTuple):
-    """What is asked, and how."""
+    """Settings of one evaluation: the questions, the worked examples and the limits."""
 
     data_set: str  # a key of DATA_SETS
     questions: Path
@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
 
 def settings_of(evaluation: Evaluation, checkpoint: Path) -> Dict[str, Any]:
-    """What the answers depend on, files by their SHA-256."""
+    """Return the settings that the answers depend on, with the SHA-256 of each file."""
     files = {"checkpoint": checkpoint, "questions": evaluation.questions, "examples": evaluation.examples}
     sums = {f"{name}_sha256": sha256_of(file) for name, file in files.items() if file is not None and file.is_file()}
     given = {name: getattr(evaluation, name) for name in ("data_set", "shots", "answer_tokens", "seed")}

@@ -1,4 +1,4 @@
-"""What a model reads before it answers: worked examples, the document, the question."""
+"""Prompts that a model reads before it answers: worked examples, the document, the question."""
 
 import random
 from itertools import islice

@@ -39,7 +39,7 @@ def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Pat
 
 
 def dictionary_of(raw: Path) -> Path:
-    """Where the package's dictionary is unpacked."""
+    """Return the path at which the package's dictionary is unpacked."""
     return raw / "unpacked" / "usr" / "share" / "dictd" / "gcide.dict.dz"
 
 

@@ -19,7 +19,7 @@ class PagePair(NamedTuple):
 
 
 class HelpCorpusStatistics(NamedTuple):
-    """How much of the help pages could be paired."""
+    """Numbers of pages and paragraphs that could be paired, and of the others."""
 
     pages_paired: int
     pages_of_one_language: int

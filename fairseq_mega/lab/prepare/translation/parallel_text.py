@@ -15,7 +15,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class PairRules:
-    """Which pairs are kept: lengths in words between spaces, letters as a share of the visible characters."""
+    """Limits of the pairs that are kept: lengths in words between spaces, letters as a share of visible characters."""
 
     min_source_words: int = 1
     max_words: int = 150
@@ -62,7 +62,7 @@ def rejection(pair: Pair, rules: PairRules) -> Optional[str]:
 
 
 def lengths_agree(pair: Pair, rules: PairRules) -> bool:
-    """Whether neither side has more than `max_length_ratio` times the other's words plus `length_slack`."""
+    """Return whether neither side has more than `max_length_ratio` times the other's words plus `length_slack`."""
     if rules.max_length_ratio <= 0:
         return True
     words = sorted(len(text.split()) for text in pair)

@@ -9,7 +9,7 @@ from fairseq_mega.lab.runs.files import count_lines, read_lines, written_whole
 
 
 def keep_pair(lengths: Tuple[int, int], ratio: float, shortest: int, longest: int) -> bool:
-    """Whether a pair of sentences with these numbers of tokens passes the rule of Moses' clean-corpus-n."""
+    """Return whether a pair of sentences with these numbers of tokens passes the rule of Moses' clean-corpus-n."""
     low, high = min(lengths), max(lengths)
     return shortest <= low and high <= longest and high <= ratio * low
 

@@ -114,7 +114,7 @@ def differences_in(filled: Filled, root: Path) -> List[str]:
 
 
 def row_title(row: int, line: Optional[str]) -> str:
-    """Which row it is, in words."""
+    """Return the name of a row of a table in words: "head", or its number and first cell."""
     first = "" if line is None else line.split("|")[1].strip()
     return "head" if row == 0 else f"row {row - 1}" + (f" ({first})" if first else "")
 

@@ -26,7 +26,7 @@ def model_of(result: Result) -> str:
 
 
 def context(result: Result) -> Tuple[int, str]:
-    """What a token can see, for sorting and in words."""
+    """Return the context that a token can see, as a number for sorting and in words."""
     settings = result["settings"]
     block, chunk = settings["trained_chunk_or_block"], settings["trained_chunk_or_block"]
     if settings.get("segments") == 1:

@@ -12,7 +12,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """How many times faster or larger."""
+    """Format a ratio with three digits and an x, for instance "2.31x"."""
     return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}x"
 
 

@@ -37,7 +37,7 @@ def first(paths: Dict[str, Dict[str, Any]], names: Sequence[str]) -> Any:
 
 
 def by_length(folder: Path, words: Sequence[str]) -> Table:
-    """How much faster than its baseline a compiled operator is, by length, and its share of the memory."""
+    """Return a table of each compiled operator's speed by length, and of its memory, relative to its baseline."""
     found = measured(folder, words, "title", "length")
     titles = {f"L = {length:,}": length for length in sorted({length for _, length in found})}
     rows = []
@@ -82,7 +82,7 @@ PLANTED = {"ema": "EMA scan", "fft_conv": "FFT convolution", "gate": "update gat
 
 
 def planted_defects(folder: Path, words: Sequence[str]) -> Table:
-    """How many planted defects the tests noticed, a row for each operator."""
+    """Return a table of the planted defects that the tests noticed, a row for each operator."""
     (name,) = words
     found: Dict[str, Dict[str, Any]] = json.loads((folder / name).read_text(encoding="utf-8"))
     return table_of(

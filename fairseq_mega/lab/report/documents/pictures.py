@@ -23,7 +23,7 @@ def drawn(root: Path) -> Iterator[Tuple[Path, List[Dict[str, Any]], str]]:
 
 
 def is_of(picture: Path, source: str) -> bool:
-    """Whether a picture was drawn from these results."""
+    """Return whether a picture was drawn from these results."""
     return f"source\0{source}".encode() in picture.read_bytes()
 
 

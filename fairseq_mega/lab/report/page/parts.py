@@ -41,7 +41,7 @@ def picture(path: Path, title: str) -> str:
 
 
 def folded(title: str, text: str) -> str:
-    """What is shown when it is asked for."""
+    """Return the HTML of a text that is shown when its title is clicked."""
     return f"<details><summary>{html.escape(title)}</summary>\n{text}\n</details>"
 
 

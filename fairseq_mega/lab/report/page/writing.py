@@ -61,7 +61,7 @@ def write_page(output: Path, root: Path, runs: Sequence[Path]) -> None:
 
 
 def benchmarks(found: Sequence[State], results: Sequence[Result]) -> List[str]:
-    """What is done of each benchmark, and of each recipe."""
+    """Return the HTML of the progress of each benchmark and recipe, and of the origin of each result."""
     parts = [table(benchmark_table(found)), folded("Every recipe", table(state_table(found)))]
     return parts + ([folded("Every result", table(provenance(results)))] if results else [])
 

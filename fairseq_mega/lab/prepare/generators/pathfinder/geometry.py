@@ -86,9 +86,9 @@ class Stencils:
         return self._surroundings[key]
 
     def candidates(self, point: Point, angle: int) -> List[Candidate]:
-        """Where the paddle that starts at `point` may end when the last one had direction `angle`.
+        """Return the possible ends of a paddle that starts at `point` after one of direction `angle`.
 
-        The pixels of a circle, weighted with cos^2 of the turn; a greater continuity forbids sharp turns.
+        The ends are the pixels of a circle, weighted with cos^2 of the turn; a greater continuity forbids sharp turns.
         """
         key = self._key(point, angle)
         if key not in self._candidates:
