@@ -41,7 +41,7 @@ def build(python: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize("older", [False, True])
 def test_the_sources_are_built_with_their_kernels(tmp_path: Path, python: Path, older: bool) -> None:
-    """With the options of today's README or of older ones; once."""
+    """Sources are built once, with the options of today's README or of older ones."""
     folder = tmp_path / "a b" / "apex"
     shutil.copytree(STAND_IN, folder, ignore=shutil.ignore_patterns("__pycache__"))
     if older:

@@ -192,7 +192,7 @@ def test_what_is_built_where_torch_has_cuda(
 
 
 def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Path, tmp_path: Path) -> None:
-    """What another compiler, options or sources would make otherwise is compiled again, and nothing else."""
+    """Only objects that depend on a changed compiler, option or source are compiled again."""
 
     def compiled(folder: Path = sources, **variables: str) -> List[str]:
         *lines, link = noted(folder, FAIRSEQ_MEGA_OBJECTS=str(tmp_path / "kept"), **variables)

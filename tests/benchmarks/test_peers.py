@@ -53,7 +53,7 @@ def run(*given: str) -> None:
 
 
 def answers_of(model: str, *words: str, path: Path = Path()) -> "List[Dict[str, Any]]":
-    """What a process of a model answers, the packages in a folder among those it finds."""
+    """Return the answers of a model's process, which also finds the packages in a folder."""
     environment = {"PATH": "", "PYTHONPATH": str(path)}
     given = [sys.executable, str(WORKER), json.dumps({**TINY, "model": model})]
     done = subprocess.run(given, input="\n".join(words), capture_output=True, text=True, env=environment)

@@ -25,7 +25,7 @@ LITTLE = "from fairseq_mega.cli import commands; print('line')"
     ],
 )
 def test_a_reader_that_goes_ends_a_command_in_silence(words: List[str], status: int) -> None:
-    """As ``| head`` does, in the middle of the output or before its end."""
+    """A command whose reader goes, as ``| head`` does, ends without a message, in mid-output or before the end."""
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen([sys.executable, *words], cwd=REPOSITORY, env=buffered, text=True, **pipes) as run:

@@ -113,7 +113,7 @@ def test_a_closure_is_called(parameters):
 
 
 def test_weight_decay_is_not_rounded_away(fused):
-    """Of 2,000 steps without gradients; one minus the decay of a step is no number of float32."""
+    """Weights follow the exact decay over 2,000 steps without gradients; a step's factor is no number of float32."""
     parameter = torch.nn.Parameter(torch.linspace(0.1, 1.0, 100))
     wanted = parameter.detach().double().clone()
     optimizer = Adam([parameter], lr=1e-3, weight_decay=1e-2)

@@ -46,14 +46,14 @@ def steps(params, optimizer, numbers):
 
 
 def environment(path: Path) -> Dict[str, str]:
-    """In which imports look into a folder first."""
+    """Return an environment in which imports search a folder first."""
     folders = [str(path), str(helpers.REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture(scope="module")
 def with_apex() -> Iterator[Callable[[str], None]]:
-    """What runs a program after the prelude, beside the stand-in; an error in it is one of the test."""
+    """Yield a function that runs a program after the prelude, beside the stand-in, and asserts that it succeeds."""
     with Prepared(PRELUDE, environment(STAND_IN)) as prepared:
 
         def run(program: str) -> None:
@@ -78,7 +78,7 @@ torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_adam_where_fused_adam_cannot_step(dtype: str, with_apex: Callable[[str], None]) -> None:
-    """With --cpu, or parameters in bfloat16, beside a GPU."""
+    """Plain Adam steps with --cpu, or parameters in bfloat16, beside a GPU."""
     program = f"""
 params, plain = build(False, dtype=torch.{dtype})
 assert type(plain.optimizer) is Adam, plain.optimizer
@@ -105,7 +105,7 @@ torch.testing.assert_close(got, steps(params, begun, range(3, 6)), rtol=1e-5, at
 
 
 def test_fused_adam_with_decay_of_some_parameters(with_apex: Callable[[str], None]) -> None:
-    """As without apex, and each goes on from the other's checkpoint."""
+    """Steps are those without apex, and each Adam goes on from the other's checkpoint."""
     program = """
 import copy
 from fairseq_mega.compat.patches.undecayed import leave_undecayed

@@ -51,7 +51,7 @@ def words_of(lines: List[str]) -> "set[str]":
 def test_unknown_words_are_replaced(
     command: str, dictionary: bool, raw: Path, tiny_corpus: Path, tiny_model: Any, device_flags: List[str]
 ) -> None:
-    """By the aligned word of the source, or by its translation in a file."""
+    """An unknown word becomes the aligned word of the source, or its translation in a file."""
     file = raw / "words.txt"
     file.write_text("".join(f"{word} {word.upper()}\n" for word in ("qqq", "zzz", "yyy", "w1")) + "\n")
     options = [*UNKNOWN, "--path", tiny_model.checkpoint, *device_flags, "--replace-unk"]
@@ -152,7 +152,7 @@ TRANSLATORS = [
 def test_what_cannot_be_done_is_refused(
     command: str, options: List[object], message: str, tiny_model: Any, tmp_path: Path, capsys: Any
 ) -> None:
-    """In one line, with exit status 1 or 2."""
+    """An error is one line, with exit status 1 or 2."""
     (tmp_path / "bad.txt").write_text("w1 W1\nalone\n")
     names = {"bad": tmp_path / "bad.txt", "translator": tiny_model.checkpoint}
     given = [str(option).format(**names) for option in options]

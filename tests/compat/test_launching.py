@@ -221,7 +221,7 @@ def test_refusals(
 
 @pytest.mark.parametrize("command", ["train", "eval_lm", "validate", "interactive"])
 def test_commands_are_known_by_their_file(command: str) -> None:
-    """As __main__, and with what autocast binds to them."""
+    """A command is recognised as __main__, and with the arguments that autocast binds to it."""
     name = importlib.import_module(f"fairseq_cli.{command}").main
     assert launching.command_of(name) == command
     assert launching.command_of(functools.partial(map, name, torch.device("cpu"))) == command

@@ -22,7 +22,7 @@ def test_words_that_would_repeat_what_was_generated(size: int, banned: set) -> N
 
 
 def test_no_word_stands_twice() -> None:
-    """With size 1 every word that stands there is banned; the end of the sentence is not."""
+    """Every word that stands there is banned with size 1; the end of the sentence is not."""
     tokens = torch.ones(2, 6, dtype=torch.long)
     tokens[:, :4] = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 10]])
     scores = NGramRepeatBlock(1, use_extension=False)(tokens, torch.zeros(2, 12), 2, 1, step=3)

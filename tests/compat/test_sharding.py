@@ -72,7 +72,7 @@ def gather(parameter, part):
 
 
 def share_out(rank):
-    """What the processes find together for each case, and whether a checkpoint brings training back to where it was."""
+    """Train each case in all processes, assert that a checkpoint restores the training, and return the results."""
     results = []
     mesh = init_device_mesh("cpu", (2,))
     for kind, options in CASES:

@@ -61,7 +61,7 @@ def test_a_module_is_changed_as_it_is_imported(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_file_is_loaded_alone(tmp_path: Path) -> None:
-    """As a .pth file of an environment does, by another name and without this package."""
+    """The startup file is imported by another name and without this package, as a .pth file of an environment does."""
     (tmp_path / "fairseq_mega_startup.py").symlink_to(startup.__file__)
     program = "import fairseq_mega_startup, sys; print('torch' in sys.modules, 'fairseq_mega' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

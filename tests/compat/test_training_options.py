@@ -147,7 +147,7 @@ def test_masks_that_cannot_be(options, message, capsys, tmp_path) -> None:
     + ["lra-image", "image-classification", "speech_commands"],
 )
 def test_a_validation_takes_each_option_of_a_task_alone(task, tmp_path) -> None:
-    """As what it gives in place of the checkpoint's options, of which the others have no value then."""
+    """A validation accepts an option that replaces a checkpoint's while all others have no value."""
     known = {action.dest for action in get_validation_parser()._actions}
     whole = get_validation_parser()
     words = [str(tmp_path), "--path", "x", "--task", task]

@@ -386,7 +386,7 @@ def test_sentences_without_spaces_are_no_words(
 
 
 class Encoder:
-    """Of sentencepiece, as fairseq decodes its pieces."""
+    """Encoder of sentencepiece, as fairseq decodes its pieces."""
 
     text = "kept"
 

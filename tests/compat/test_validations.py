@@ -134,7 +134,7 @@ def test_a_first_training_without_an_update_is_an_error(train: Trainer) -> None:
 
 @pytest.fixture(scope="module")
 def other_data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """As many images of the same size as the toy data have, with other values."""
+    """Folder of as many images of the same size as the toy data have, with other values."""
     folder = tmp_path_factory.mktemp("other data") / "data"
     lra_data.write_images(folder)
     pixels = folder / "input" / "valid.src"

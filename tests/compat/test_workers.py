@@ -52,7 +52,7 @@ def epochs(workers: int, buffer: int = 0) -> EpochBatchIterator:
 
 
 def ended(seconds: float = BY_ITSELF) -> bool:
-    """Whether all workers and loading threads end within some seconds, without the garbage collector."""
+    """Return whether all workers and loading threads end within some seconds, without the garbage collector."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         threads = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]

@@ -350,7 +350,7 @@ def test_marks_of_other_tools_are_told_of_ones_own_text(unit: str, tmp_path: Pat
 
 @pytest.mark.usefixtures("in_process")
 def test_a_part_of_a_text_is_taken(tmp_path: Path) -> None:
-    """From both texts as much, of which as much is held out."""
+    """Both texts are cut to the same size, with the same share held out."""
     toy_data.write_corpus("gcide", tmp_path / "gcide.dict.dz")
     toy_data.write_corpus("own", tmp_path / "own.txt")
     found = []

@@ -134,7 +134,7 @@ def test_pages_are_paired_by_path_and_counted(tmp_path: Path) -> None:
 
 
 def test_names_of_the_interface_are_paired(tmp_path: Path) -> None:
-    """Of paragraphs that emphasise one part on both sides; where there are two, their order may be another one."""
+    """Names come from paragraphs that emphasise one part on both sides; two parts may have another order."""
     click = '<p id="par_id{}">Click the {} button</p>'
     two = '<span class="emph">A</span> and <span class="emph">B</span>'
     remote, here = '<span class="emph">Remote <br>Files</span>', '<span class="menuitem">Hier</span>'

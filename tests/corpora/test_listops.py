@@ -146,7 +146,7 @@ def test_operators_and_digits_have_equal_shares(name: str, trees: Trees) -> None
 
 
 def test_a_quarter_of_the_nodes_are_operators() -> None:
-    """With ten arguments each and limits that exclude lone digits only, so that no choice distorts the share."""
+    """The share is undistorted with ten arguments each and limits that exclude lone digits only."""
     rules = ListOpsRules(min_length=2, max_length=200, max_depth=3, min_args=10)
     found = [model_input(source) for source, _ in generate_listops(3000, 1, rules)]
     operators = sum(token in OPERATORS for tokens in found for token in tokens) - len(found)

@@ -90,5 +90,5 @@ for number in range(200):
 
 
 def test_a_caller_that_stops_early_never_waits_for_ever() -> None:
-    """In a process of its own, which can be ended: Python 3.11.2 did so in one of some hundred cases."""
+    """A caller that stops early ends; Python 3.11.2 hung in one of some hundred runs, hence a process of its own."""
     subprocess.run([sys.executable, "-c", EARLY], check=True, timeout=100)

@@ -53,7 +53,7 @@ TABLES: Dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_header_is_no_class(name: str, tmp_path: Path) -> None:
-    """In each of three files."""
+    """A header is left out of each of three files."""
     (tmp_path / "own").write_bytes(TABLES[name])
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "own")]
     run = prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()

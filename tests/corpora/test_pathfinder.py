@@ -161,7 +161,7 @@ def test_markers_are_on_one_target_if_and_only_if_the_label_is_1(size: int, layo
 def test_following_the_gaps_leads_from_marker_to_marker_if_and_only_if_the_label_is_1(
     size: int, layouts: Layouts
 ) -> None:
-    """As a person would: each paddle's successor starts two margins on; whose contour a paddle is, is not known."""
+    """Paddles are followed as by a person: a successor starts two margins on, and contours are not known."""
     rules = RULES[size]
     for found in layouts[size]:
         paddles = [paddle for contour in (*found.distractors, *found.targets) for paddle in contour]

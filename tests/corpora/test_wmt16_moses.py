@@ -30,7 +30,7 @@ def words(language: str, line: str, **flags: bool) -> "list[str]":
 
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_fairseq_cuts_as_the_recipe_with_two_options(language: str) -> None:
-    """With them every line has the recipe's words, and without either of them some have not."""
+    """Every line has the recipe's words with both options, and some lines differ without either."""
     recipe = TokenizerFactory(language, clean=False)()
     wanted = [recipe(line).split(" ") for line in SENTENCES]
     both = {"moses_no_escape": True, "moses_no_dash_splits": True}

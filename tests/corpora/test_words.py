@@ -82,7 +82,7 @@ def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(
     ids=["utf-16", "utf-16-le", "utf-16-be", "utf-32", "gzip", "pdf", "zip"],
 )
 def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
-    """For words; with bytes as units a note says what they are of."""
+    """Words of such a file are refused; with bytes as units a note names the kind of file."""
     path = write(tmp_path / "text", content)
     with pytest.raises(ValueError, match=rf"text: it is {message}.*, or take it as bytes with --unit bytes"):
         check_words(path)

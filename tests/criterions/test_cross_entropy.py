@@ -17,7 +17,7 @@ PAD = 1
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What the kernel was called with."""
+    """Shapes of the logits of each call of the kernel."""
     found = []
 
     def count(logits, target, **options):

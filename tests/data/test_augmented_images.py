@@ -173,7 +173,7 @@ def test_transforms(tmp_path):
 
 @tiny_images.needs_timm
 def test_each_operation_of_randaugment_takes_each_magnitude(tmp_path):
-    """From 0 to 10, between which magnitudes vary; at 10 posterizing keeps no bits, which is black."""
+    """Magnitudes vary from 0 to 10; posterizing keeps no bits at 10, and the image is black."""
     images = ImageFolder(tiny_images.write_files(tmp_path, size=40) / "train")
     image = images[7]
     assert image.mode == "RGB" and np.asarray(image).any()

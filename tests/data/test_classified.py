@@ -33,7 +33,7 @@ def test_text_batches():
 
 
 def test_cutting_and_the_first_token():
-    """As published: <CLS> counts, and what is cut off is the end, </s> included."""
+    """<CLS> counts, and the end is cut off, </s> included, as published."""
     dataset = ClassifiedTextDataset([TEXT], np.zeros(3), PAD, longest=3)
     assert dataset[0]["source"][0].tolist() == [5, 6, 7] and dataset.cut == 1
     dataset = ClassifiedTextDataset([TEXT], np.zeros(3), PAD, longest=3, first=99)
@@ -61,7 +61,7 @@ def test_no_example_is_dropped(count, limits):
 
 
 def test_shuffling_is_numpys_seeded_permutation():
-    """That of the published code, so that its batches are repeated."""
+    """The permutation is that of the published code, so that its batches are repeated."""
     assert shuffled(5, 42).tolist() == [1, 4, 2, 0, 3]
     assert shuffled(100, 1).tolist() == shuffled(100, 1).tolist() != shuffled(100, 2).tolist()
 

@@ -250,7 +250,7 @@ def test_the_first_of_several_frames_is_taken(tmp_path: Path, caplog: pytest.Log
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
 def test_pictures_are_upright(orientation: int, form: str, tmp_path: Path) -> None:
-    """As PIL's own ImageOps turns them."""
+    """Pictures are turned as PIL's own ImageOps turns them."""
     from PIL import ImageOps
 
     rows = np.zeros((16, 32, 3), dtype=np.uint8)

@@ -18,7 +18,7 @@ EOS, PAD = 2, 1
 
 
 class Lines(list):
-    """As fairseq's indexed dataset: tensors and their sizes."""
+    """Stand-in for fairseq's indexed dataset: tensors and their sizes."""
 
     @property
     def sizes(self):

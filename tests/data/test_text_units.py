@@ -130,7 +130,7 @@ class TestUnitOfData:
 
 
 def test_pieces_that_are_bytes(folder: Path) -> None:
-    """As models with byte fallback have them; what is no character becomes U+FFFD where it ends."""
+    """Bytes of models with byte fallback form characters; bytes that form none become U+FFFD where they end."""
     unit = SubwordUnit(folder / MODEL_FILE)
     symbols = ["\u2581gr", "<0xC3>", "<0xBC>", "n", "<0x0A>", "\u2581a", "<0xC3>", "\u2581b", "<0xC3>", LINE_END]
     assert list(unit.pieces(symbols)) == ["gr", "", "ü", "n", "\n", "a", "", f"{REPLACEMENT} b", "", "\n"]

@@ -129,7 +129,7 @@ def test_value_out_of_range(flags: List[str], named: str, capsys, tiny_corpus, d
 def test_float16_without_a_gpu(
     command: str, flag: str, there: bool, capsys, monkeypatch, tiny_corpus, tiny_model, tmp_path
 ) -> None:
-    """With --cpu, and without it where there is no GPU."""
+    """float16 is refused with --cpu, and without it where there is no GPU."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: there)
     monkeypatch.setattr("fairseq_mega.cli.arguments.kind_of", lambda arch: None)  # eval-lm looks at the model first
     given = (
@@ -153,7 +153,7 @@ def test_a_sentence_that_is_too_long(capsys, monkeypatch, tiny_model, device_fla
 
 
 def test_a_byte_order_mark_changes_nothing(tiny_model, device_flags, tmp_path) -> None:
-    """In front of a file, read from --input and from a pipe, and of a file that was joined to it."""
+    """A mark is ignored in front of a file, from --input and from a pipe, and in front of a file joined to it."""
     arguments = [tiny_model.data, "--path", tiny_model.checkpoint, "--beam", 1, *device_flags]
     plain = helpers.run_fairseq("interactive", arguments, stdin="w1 w2\nw3\n")
     (tmp_path / "marked.txt").write_text("\ufeffw1 w2\n\ufeffw3\n", encoding="utf-8")
@@ -211,7 +211,7 @@ def test_a_carriage_return_ends_no_line(way: str, tiny_model, device_flags, tmp_
     ],
 )
 def test_stdin_that_is_no_utf8(content: bytes, message: str, tiny_model, device_flags, monkeypatch, capsys) -> None:
-    """As under LANG=C.UTF-8, where Python lets all bytes of stdin through."""
+    """Bytes of stdin are refused also under LANG=C.UTF-8, where Python accepts all bytes."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8", "surrogateescape"))
     found = error_of(capsys, "interactive", tiny_model.data, "--path", tiny_model.checkpoint, *device_flags)
     assert "text is not UTF-8" in found and message in found

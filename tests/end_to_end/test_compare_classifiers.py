@@ -24,7 +24,7 @@ def run(*command, status=0):
 
 
 def compare(task, *options, status=0):
-    """What the script does, in this process."""
+    """Run the script in this process, assert its status and return its output."""
     done = in_process.call(reproducing.main, f"comparison/{task}", "--gpus", 0, *options)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -58,7 +58,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory, device_flags) -> Tuple[Path,
 
 
 def test_lines_that_are_no_utf8(texts) -> None:
-    """As files do, they go through as they are, where a terminal's locale would refuse them."""
+    """Lines pass unchanged, as those of files do, where a terminal's locale would refuse them."""
     data, checkpoint = map(str, texts)
     command = [sys.executable, "-m", "fairseq_mega.lab.evaluate.classify", data, "--path", checkpoint, "--cpu"]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}

@@ -39,7 +39,7 @@ LANGUAGE_MODEL += ["--decoder-layers", 1, "--decoder-input-dim", 16, "--decoder-
 
 
 class Files(NamedTuple):
-    """Where everything lies."""
+    """Paths of the data and of the checkpoints."""
 
     pairs: Path  # data of translation
     text: Path  # data of language models
@@ -95,7 +95,7 @@ def files(tmp_path_factory, tiny_model, device_flags) -> Files:
 
 @pytest.fixture(autouse=True)
 def scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a program of a checkpoint would leave its file."""
+    """Work in the folder in which a checkpoint's program would leave its file."""
     monkeypatch.chdir(tmp_path)
 
 

@@ -42,7 +42,7 @@ def killed_at(out: Path, moment: str) -> None:
 
 
 def scores(out: Path) -> Dict[str, Any]:
-    """What the result files say that does not depend on the time that it took."""
+    """Return the contents of the result files that do not depend on the time of the run."""
     found = {}
     for path in sorted((out / "results").glob("*.json")):
         result = read_result(path)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_processes")]
 
 
 def run(script, *options, status=0):
-    """What a script does, in this process."""
+    """Run a script in this process, assert its status and return its output."""
     done = in_process.reproduce(script, *options)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr

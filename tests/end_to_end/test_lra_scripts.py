@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_processes")
 
 
 def run(script: str, *options: object, status: int = 0) -> str:
-    """What a script does, in this process."""
+    """Run a script in this process, assert its status and return its output."""
     done = in_process.reproduce(script, *options)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -47,7 +47,7 @@ def results_of(out: Path, table: str) -> List[Dict[str, Any]]:
 
 @pytest.mark.slow
 def test_table2_figure5_and_resuming(out: Path) -> None:
-    """From nothing to the numbers; a model that is in the figure too is trained once; a longer training goes on."""
+    """Scripts make the numbers from nothing; a model of table and figure is trained once; a longer training goes on."""
     options = ["--smoke", "--seeds", 7, "--out", out]
     table = ["--where", "task=pathfinder", "--where", "name=mega"]
     output = run("mega_table2_lra.sh", *options, *table, "--keep-schedule", "--max-update", 3)

@@ -31,7 +31,7 @@ SIZE = toy_data.SIZE
 
 
 def run(name: str, *options: object, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
-    """What a script does, in this process."""
+    """Run a script in this process and return its status and output."""
     return in_process.call(command.main, NAMES[name], *options, environment=environment)
 
 
@@ -53,7 +53,7 @@ def succeed(name: str, out: Path, *options: object, environment: Optional[Dict[s
 
 
 def checked(done: in_process.Done) -> str:
-    """What a run said that must have gone well."""
+    """Assert that a run succeeded and return its stderr."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
 

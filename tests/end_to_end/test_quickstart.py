@@ -23,7 +23,7 @@ SCRIPT = ROOT / "scripts" / "quickstart.sh"
 
 
 def quickstart(*arguments: str, environment: Optional[Dict[str, str]] = None) -> in_process.Done:
-    """What the script does, in this process."""
+    """Run the script in this process and return its status and output."""
     return in_process.call(command.main, *arguments, environment=environment)
 
 

@@ -104,7 +104,7 @@ def test_plots_are_possible(
 
 @pytest.mark.slow
 def test_table5_takes_the_data_from_where_they_are_made(trained: List[List[str]], tmp_path: Path) -> None:
-    """In a checkout whose path has a space; data of enwik8 that cannot be made are noticed before WikiText's."""
+    """Data are found in a checkout whose path has a space; enwik8 that cannot be made fails before WikiText."""
     checkout = tmp_path / "a b"
     for name in ("wikitext103", "enwik8"):
         made = ["--smoke", "--workers", "1", "--out", str(tmp_path / "made"), "--data-dir", str(checkout / "outputs")]

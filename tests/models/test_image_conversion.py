@@ -39,7 +39,7 @@ def images(count: int = 3) -> torch.Tensor:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 def test_outputs_and_gradients(dtype: torch.dtype, tolerance: float) -> None:
-    """Of our model those of the published one's formulas in float64."""
+    """Outputs and gradients of our model are those of the published formulas in float64."""
     given = published_images.checkpoint(blocks=3)
     weights = {name: tensor.double().requires_grad_() for name, tensor in given["model"].items()}
     want = image_classifier(weights, images().double())

@@ -64,7 +64,7 @@ def test_left_padding_changes_nothing(chunk_size, function):
 
 @pytest.mark.parametrize("chunk_size", [-1, 4])
 def test_published_source_padding_keeps_published_positions(chunk_size):
-    """With the switch the encoder is still invariant; only the cross attention's bias sees the padded positions."""
+    """The encoder is still invariant with the switch; only the cross attention's bias depends on padded positions."""
     model = lively(build(encoder_chunk_size=chunk_size, published_source_padding=True))
     right, left = batch(), batch(left=True)
     a, b = model.encoder(right), model.encoder(left)

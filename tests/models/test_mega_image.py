@@ -48,7 +48,7 @@ def test_checkpoints_of_other_models_are_refused():
 
 @pytest.mark.parametrize("norm", ["layernorm", "batchnorm"])
 def test_weight_decay_leaves_out_what_the_published_training_leaves_out(norm):
-    """By the published names and shapes, and not one parameter of ours without its name there."""
+    """Undecayed parameters are those of the published names and shapes; each of ours has a published name."""
     parameters = dict(build(normalization_type=norm).named_parameters())
     published = publish_state_dict(parameters, shared_output=False)
     assert len(published) == len(parameters)

@@ -67,7 +67,7 @@ def test_a_dictionary_of_another_size_is_refused() -> None:
 
 
 def test_fairseq_trains_it(tmp_path: Path, device_flags, monkeypatch) -> None:
-    """With the command's defaults: a worker process, masks, a checkpoint that goes on and is validated."""
+    """The command's defaults work: a worker process, masks, a checkpoint that goes on and is validated."""
     monkeypatch.chdir(tmp_path)
     Path("train.txt").write_text("".join(f"{line}\n" for line in helpers.random_sentences(60, 3)))
     splits = ["--trainpref", "train.txt", "--validpref", "train.txt"]

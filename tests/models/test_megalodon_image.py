@@ -58,7 +58,7 @@ def plain(model: Any, batch: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("recomputed", [False, True])
 def test_values_and_gradients(recomputed: bool) -> None:
-    """Of the parameters and of each pixel."""
+    """Logits, and the gradients of the parameters and of each pixel, are those of the plain formulas."""
     model = lively(build(drop_path=0.0, checkpoint_activations=recomputed)).train()
     batch = images(3).double().requires_grad_()
     found, want = model(batch), plain(model, batch)

@@ -63,7 +63,7 @@ def published_window(model, read, chunk, window):
 
 @pytest.mark.parametrize("pieces", [(59,), (1,) * 59, (20, 20, 19), (7, 33, 19)])
 def test_window_of_statistics(pieces):
-    """As the published code's, whatever the pieces; nothing differs before the first refreshment."""
+    """The window is the published code's, whatever the pieces; nothing differs before the first refreshment."""
     options = {"decoder_chunk_size": 5}
     plain, windowed = (lively(build(**options, statistics_window=window)) for window in (0, 4))
     windowed.load_state_dict(plain.state_dict())

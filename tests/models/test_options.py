@@ -85,7 +85,7 @@ def test_each_option_is_declared_once() -> None:
 
 
 def test_a_field_of_a_layer_has_one_option() -> None:
-    """In every table, so that an error about the field can name it."""
+    """Every table has one option for a field, so that an error about the field can name the option."""
     found: DefaultDict[str, Set[str]] = defaultdict(set)
     for option in (*LAYERS, *IMAGES):
         found[option.field].add(option.name)

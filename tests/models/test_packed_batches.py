@@ -86,7 +86,7 @@ def test_classifiers(arch: str, options: Dict[str, Any], chunk: int, packings: L
 
 @pytest.mark.parametrize(("arch", "options", "chunk"), [case for case in CASES if case[1] == {}] + CASES[:3], ids=str)
 def test_classifiers_in_float32(arch: str, options: Dict[str, Any], chunk: int) -> None:
-    """By the compiled kernels, where there are some."""
+    """Packed batches give the same results in float32, by the compiled kernels where they exist."""
     model = classifier(arch, {"max_positions": 300, **options}, chunk).float()
     compare(model, padded(texts((300, 1, 128, 129, 40, 200))), rtol=2e-4, atol=2e-5)
 

@@ -111,7 +111,7 @@ SYMBOLS = {"mega_wmt_en_de": 32_996, "mega_lm_adaptive_big": 267_740, "mega_lm_e
 
 @pytest.mark.parametrize("arch", COMMANDS)
 def test_published_commands(arch):
-    """With --task mega_language_modeling where the published code has its own language_modeling."""
+    """Published commands build their model; --task mega_language_modeling replaces the published language_modeling."""
     flags, count = COMMANDS[arch]
     arguments = ["data", "-a", arch, *shlex.split(flags)]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))

@@ -158,7 +158,7 @@ def test_retrieval(arch: str) -> None:
     + [(arch, "text") for arch in ("mega_lra", "megalodon_lra")],
 )
 def test_every_architecture_runs(arch: str, kind: str) -> None:
-    """From its defaults, dropout included; the longest ones are cut down to a short chunk. Every parameter matters."""
+    """Architectures run with their defaults and dropout, the longest ones with a short chunk; all parameters matter."""
     options = {"encoder_embed_dim": 8} if arch.startswith("s4d") else {}
     if kind == "image" and not arch.startswith(("s4d", "transformer")):
         options = {"encoder_chunk_size": 16}

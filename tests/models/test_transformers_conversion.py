@@ -56,7 +56,7 @@ def assert_same(got: Dict[str, torch.Tensor], want: Dict[str, torch.Tensor]) -> 
 
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_of_transformers(case: str) -> None:
-    """Where there are chunks, without their padding too: theirs has to come from the user, ours comes by itself."""
+    """Outputs are transformers', also without the padding of chunks, which its user adds and ours adds itself."""
     given = published(case)
     converted = convert_transformers(given, case)
     check_complete(converted["args"], converted["model"], case)

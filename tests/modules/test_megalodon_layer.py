@@ -40,7 +40,7 @@ def hidden(length: int, seed: int = 1) -> Tensor:
 
 
 def test_a_step_prepared_before_a_change_of_weights() -> None:
-    """What steps keep is of the parameters as they are."""
+    """Values that steps keep are those of the present parameters."""
     built, x = layer(), hidden(6)
     with torch.no_grad():
         out = run(built, x[:, :4], None, return_state=True)

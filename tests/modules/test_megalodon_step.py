@@ -106,7 +106,7 @@ def test_the_kernel_of_the_feed_forward_sub_layer(
 @pytest.mark.parametrize("away", [0.0, 1000.0])
 @torch.no_grad()
 def test_the_kernel_of_the_timestep_norm(away: float, groups: int, monkeypatch: Any) -> None:
-    """From unused statistics of whatever value, and from those of some steps, also far from zero."""
+    """Results are the reference's from unused statistics of any value, and from used ones, also far from zero."""
     torch.manual_seed(5)
     norm = moved(TimestepNorm(12, groups))
     nothing = torch.full((2, groups), 7.0, dtype=torch.float64)

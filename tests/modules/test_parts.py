@@ -97,7 +97,7 @@ def test_batchnorm_changes_its_precision_and_device_as_others_do():
 @pytest.mark.parametrize("kinds", [("batchnorm", "syncbatchnorm"), ("syncbatchnorm", "batchnorm")])
 @pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.float])
 def test_batchnorm_checkpoints_load_both_ways(kinds, convert):
-    """Of any precision of model and checkpoint, old checkpoints of half precision statistics among them."""
+    """Checkpoints load in any precision of model and checkpoint, also old ones with statistics in half precision."""
     norm: Any = build_norm(kinds[0], 3).half()
     norm(torch.randn(2, 5, 3).half())
     narrow = {name: value.half() if value.is_floating_point() else value for name, value in norm.state_dict().items()}

@@ -50,7 +50,7 @@ def test_evaluation_leaves_nothing_out(dropout):
 
 
 def gated(attention, x: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """What the attention gives if its candidate is multiplied by (B,) factors."""
+    """Compute the attention's output with its candidate multiplied by (B,) factors."""
     attention = attention.eval()
     average, _ = attention.ema(attention.norm(x))
     update = torch.sigmoid(attention.gate_proj(average)[..., : x.size(-1)])
@@ -88,7 +88,7 @@ def test_where_the_factors_stand_in_megalodon(hops):
 
 
 def test_steps_that_drop_are_no_plain_ones():
-    """Of 200 samples, few at a time, some 180 skip each sub-layer, also where decoding keeps its dropout."""
+    """Some 180 of 200 samples, few at a time, skip each sub-layer, also where decoding keeps its dropout."""
     deep = megalodon(stochastic_depth=0.9, bidirectional=False).eval()
     for part in deep.modules():
         if isinstance(part, StochasticDepth):

@@ -83,7 +83,7 @@ def test_half_precision_computes_in_float32(cpu_level, dtype, columns, width):
 
 
 def test_any_number(cpu_level):
-    """To 4e-7 of the result, or to a number near the smallest normal one; infinities and NaN as in the formula."""
+    """Errors are below 4e-7 of the result, or near the smallest normal number; infinities and NaN are the formula's."""
     far = torch.tensor([-float("inf"), -3e38, -1e4, -104.0, 104.0, 1e4, 3e38, float("inf"), float("nan")])
     x = torch.cat([far, torch.linspace(-95.0, 95.0, 4000), far]).requires_grad_()
     out, want = silu(x, path="native"), literal_silu(x.detach().double())

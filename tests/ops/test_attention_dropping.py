@@ -43,7 +43,7 @@ def test_share_of_dropped_weights(kernel_device, function, rates):
 
 
 def masks_of(inputs, device, rates, **options):
-    """Which weights dropout and DropKey keep, found by having the kernel drop from constant relu2 weights."""
+    """Return the weights that dropout and DropKey keep, as the kernel drops from constant relu2 weights."""
     constant = {"q": inputs["q"] * 0, "k": inputs["k"], "bias": inputs["bias"] * 0 + 1}
     dropout, drop_key = rates
     kept_keys = dropped_weights(constant, device, function="relu2", drop_key=drop_key) != 0

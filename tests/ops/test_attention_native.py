@@ -75,7 +75,7 @@ def test_sixteen_bits(kernel_device, block_size, function, causal, dtype):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_weights_of_sixteen_bits(kernel_device, block_size, function, dtype, monkeypatch, request):
-    """What GPUs do: products of 16-bit factors into float32 logits, 16-bit weights. Here also in the simulator."""
+    """Products of 16-bit factors give float32 logits, and weights have 16 bits, on GPUs and in the simulator."""
     if kernel_device.type == "cpu":  # whose products cannot mix types
         monkeypatch.setattr(kernels, "working_dtype", lambda q: q.dtype)
         for half in (kernels, native_backward):

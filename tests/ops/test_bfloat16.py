@@ -37,7 +37,7 @@ CASES: Dict[str, Tuple[Call, Tuple[Tuple[int, ...], ...]]] = {
 
 @pytest.fixture
 def without_instructions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As on a processor with none for bfloat16."""
+    """Replace products as on a processor without instructions for bfloat16."""
     monkeypatch.setattr(maps, "MULTIPLIES_BFLOAT16", False)
     library = bfloat16.replace_products() if bfloat16.MULTIPLIES_BFLOAT16 else None
     yield

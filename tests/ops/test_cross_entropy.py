@@ -24,7 +24,7 @@ def literal(logits, target):
 
 
 def losses_and_gradient(function, logits, target, **options):
-    """With weights of their own for each row and loss."""
+    """Compute the losses and the gradient of their sum, with a weight for each row and loss."""
     logits = logits.detach().requires_grad_()
     nll, smooth = function(logits, target, **options)
     weights = torch.linspace(0.5, 2.0, max(2 * len(target), 1)).to(nll.dtype)[: 2 * len(target)].view(2, -1)

@@ -140,7 +140,7 @@ def test_a_step_of_a_layer_is_two_calls_of_kernels(monkeypatch):
 
 @pytest.mark.parametrize("function", ["softmax", "laplace"])
 def test_many_rows_equal_few_rows(function, path):
-    """Where the linear maps are left to PyTorch, single steps give what whole calls and other rows give."""
+    """Single steps of many rows, whose linear maps PyTorch computes, equal those of the first rows alone."""
     path("native")
     built = attention(attention_function=function, chunk_size=4)
     x = hidden(MOST_ROWS + 1, 6, 11).float()

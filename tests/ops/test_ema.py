@@ -199,7 +199,7 @@ def test_slow_decays_keep_their_digits_in_a_scan(kernel_choice):
 
 
 def test_slow_decays_keep_their_digits():
-    """In float32 the kernel of a slow decay agrees with float64 over 16,384 steps (plain 1 - p q loses four digits)."""
+    """The float32 kernel of a slow decay agrees with float64 over 16,384 steps (plain 1 - p q loses four digits)."""
     tensors = parameters()
     tensors["alpha"], tensors["delta"] = tensors["alpha"] - 6.0, tensors["delta"] - 6.0
     names = ("alpha", "delta", "beta", "eta")

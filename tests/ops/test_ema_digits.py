@@ -53,7 +53,7 @@ def test_scans_and_their_gradients(kernel_device, kind, request):
 
 
 def test_blocks_of_channels(kernel_device, request):
-    """What is known of the decays of 32 channels says nothing of the next ones."""
+    """Slow decays after a block of 32 fast channels keep their digits."""
     if "simulator" in request.node.callspec.id:
         pytest.skip("the simulator takes minutes for 20,000 steps")
     tensors = [torch.ones(1, LENGTH, 40, dtype=torch.float64), *parameters("real", [0.5] * 32 + [SLOW] * 8)]

@@ -1,4 +1,4 @@
-"""How the CUDA scan is divided among blocks (csrc/ema/ema_division.h): a rule that needs no GPU to be checked."""
+"""Division of the CUDA scan among blocks (csrc/ema/ema_division.h), a rule that is checked without a GPU."""
 
 import re
 from typing import NamedTuple, Tuple
@@ -35,7 +35,7 @@ def divide(batch: int, length: int, width: int, bidirectional: bool, multiproces
 
 
 def rounded_up(division: Division, multiprocessors: int = H200) -> Division:
-    """As many segments as fill the GPU at least once, which may be once and a little."""
+    """Return the division with as many segments as fill the GPU at least once, which may be a little more."""
     if division.units >= multiprocessors:
         return division.cut(1)
     return division.cut(min(division.tiles, -(-2 * multiprocessors // division.units)))
@@ -49,7 +49,7 @@ def use(division: Division, multiprocessors: int = H200) -> float:
 
 
 def time(division: Division, bidirectional: bool, multiprocessors: int = H200) -> float:
-    """In the time that a tile takes where two blocks share a multiprocessor and the input is read once."""
+    """Return the time in units of one tile where two blocks share a multiprocessor and the input is read once."""
     slots = 2 * multiprocessors
     waves, rest = divmod(division.blocks, slots)
     last = 0.0 if rest == 0 else 2 / 3 if rest <= multiprocessors else 1.0

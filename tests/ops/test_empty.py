@@ -60,7 +60,7 @@ def test_ema(batch, length, path, mode, kernel_device):
 
 @pytest.mark.parametrize(("batch", "length"), EMPTY)
 def test_the_emas_kernels_refuse_what_is_empty(batch, length, kernel_device):
-    """As those of the timestep norm do, so that nobody reads memory that they did not write."""
+    """Kernels refuse empty tensors, as the timestep norm's do, so that nobody reads memory that was not written."""
     tensors = {name: value.float().to(kernel_device) for name, value in parameters().items()}
     x = torch.randn(batch, length, WIDTH, device=kernel_device)
     with pytest.raises(RuntimeError, match="ema_scan: x must not be empty"):

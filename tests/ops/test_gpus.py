@@ -1,4 +1,4 @@
-"""Which GPUs the compiled kernels run on, decided once per GPU; none is needed: their properties are stand-ins."""
+"""GPUs that the compiled kernels run on, decided once per GPU; the properties are stand-ins, no GPU is needed."""
 
 import logging
 from types import SimpleNamespace

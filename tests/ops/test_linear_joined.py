@@ -226,7 +226,7 @@ def test_without_its_kernel_a_map_follows_the_silu(silu_path, monkeypatch):
 
 
 def test_a_factor_of_another_shape_is_refused():
-    """As many numbers are not enough."""
+    """An equal number of elements is not enough."""
     inputs = leaves(map_of(60, 34, 18), torch.float32)
     with pytest.raises(RuntimeError, match="shape|size"):
         silu_linear(inputs["x"], torch.ones(34, 60), inputs["weight"], inputs["bias"], path="auto")

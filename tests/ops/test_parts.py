@@ -82,7 +82,7 @@ def results_of(tensors, dtype, begins, mask, path=None):
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
 def test_timestep_norm_of_documents(path, padded, length):
-    """As if each were alone, and the first one of a sequence with the statistics from before."""
+    """Documents have the results of each one alone, the first of a sequence with the statistics from before."""
     if path == "native" and native.PROBLEM is not None:
         pytest.skip(f"no compiled kernels: {native.PROBLEM}")
     tensors, begins = draw(length), drawn_begins(len(COUNTS), length, 0.2, seed=length)

@@ -31,9 +31,9 @@ def layer(function):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_training_and_decoding(threads, function, monkeypatch):
-    """Of a layer wide enough, and a batch large enough, that each thread gets a part of every operator.
+    """Results of three threads equal those of one, for sizes at which each thread has a part of every operator.
 
-    The path of attention is chosen by the number of threads, too; here it is given.
+    The number of threads would also choose the path of attention, which is therefore fixed.
     """
     monkeypatch.setenv(VARIABLE, "attention=native_blocks")
 

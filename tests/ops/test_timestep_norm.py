@@ -18,7 +18,7 @@ def test_kernels_equal_recurrence(width, groups, length, kernel_device):
 
 @pytest.mark.parametrize(("batch", "length"), [(520, 70), (1, 2180)])
 def test_kernels_with_many_sequences_or_tiles(batch, length, kernel_device):
-    """Where a GPU is full, a block goes through all tiles; where it is not, every tile has a block of its own."""
+    """Kernels are right where a full GPU has one block for all tiles, and where every tile has its own block."""
     counts = tuple(COUNTS[i % len(COUNTS)] for i in range(1, batch + 1))
     compare(draw(length, 8, 1, batch), torch.float32, "native", kernel_device, counts)
 

@@ -65,7 +65,7 @@ def assert_close(params, want):
 
 @pytest.mark.parametrize("old", [False, True])
 def test_steps_by_hand(old):
-    """Of the first step the decay alone tells the groups apart."""
+    """Steps equal those by hand; in the first one only the decay differs between the groups."""
     for count in (1, 4):
         params = parameters()
         steps(SelectiveDecayAdam(config(use_old_adam=old), params), params, 1, 1 + count)
@@ -90,7 +90,7 @@ def test_a_rate_reaches_all_parameters():
 
 @pytest.mark.parametrize("flatten", [False, True])
 def test_float32_copies(flatten):
-    """Of bfloat16 weights they keep the marks; where they are joined that is said."""
+    """Float32 copies of weights keep the marks; joined copies are refused with a remedy."""
     params = parameters()
     joined = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in params]))
     original = (lambda *_: {0: joined}) if flatten else FP16Optimizer.build_fp32_params

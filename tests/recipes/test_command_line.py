@@ -33,7 +33,7 @@ OUTSIDE_OF_TRAINING = {"recipe", "bpe", "tokenizer", "scoring", "simul_type"}
 
 
 def by_file(name: str) -> Dict[str, Any]:
-    """What fairseq-hydra-train reads."""
+    """Return the configuration that fairseq-hydra-train reads."""
     hydra_init(name)
     with initialize_config_dir(str(FOLDER), version_base="1.1"):
         cfg = compose(name)
@@ -45,7 +45,7 @@ def by_file(name: str) -> Dict[str, Any]:
 
 
 def by_line(words: list) -> Dict[str, Any]:
-    """What fairseq-train reads."""
+    """Return the configuration that fairseq-train reads."""
     parser = options.get_training_parser()
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
     found = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
@@ -54,7 +54,7 @@ def by_line(words: list) -> Dict[str, Any]:
 
 
 def built(cfg: Union[DictConfig, Namespace], monkeypatch: pytest.MonkeyPatch) -> Dict[str, Any]:
-    """What fairseq builds a Transformer of translation from."""
+    """Return the configuration from which fairseq builds a Transformer of translation."""
     symbols = Dictionary()
     with monkeypatch.context() as patch:
         patch.setattr(TransformerModelBase, "build_model", classmethod(lambda cls, completed, task: completed))
@@ -99,7 +99,7 @@ def test_both_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_precision_is_that_of_training(precision: str, tmp_path: Path) -> None:
-    """As --precision of fairseq-mega-train sets fairseq's flags: bfloat16 is that of products alone."""
+    """A recipe's precision sets fairseq's flags as --precision of fairseq-mega-train does: bfloat16 by autocast."""
     recipe, wishes = catalogue()["mega/table2/text/mega"], Wishes(tmp_path, precision=precision)
     common = plan(recipe, 1, tmp_path, "", wishes).config["common"]
     flags = ("amp", "bf16", "fp16", "memory_efficient_fp16", "memory_efficient_bf16")

@@ -71,7 +71,7 @@ def symbols_of(recipe: str, out: Path) -> int:
 
 
 def archive_of(recipe: str, out: Path) -> Files:
-    """What an archive with the weights of a recipe may hold: below a folder, among other files."""
+    """Return files of an archive with the weights of a recipe, below a folder and among other files."""
     symbols = symbols_of(recipe, out)
     if recipe == IMAGES:
         found = published_images.checkpoint()

@@ -58,7 +58,7 @@ def test_reckoned_sizes() -> None:
 
 @tiny_images.needs_timm
 def test_images_that_are_there(tmp_path: Path) -> None:
-    """By the name of either validation folder; other images have another digest, and are not ImageNet's."""
+    """Images are found by either name of the validation folder; others change the digest and are no ImageNet."""
     assert not IMAGENET.is_there(tmp_path / "nothing")
     images = tiny_images.write_files(tmp_path / "images", {"train": 6, "val": 3})
     assert IMAGENET.is_there(images)

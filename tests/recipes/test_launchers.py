@@ -44,7 +44,7 @@ def test_a_printed_command_has_the_settings_of_its_recipe(capsys: pytest.Capture
 
 
 class Executor:
-    """In place of submitit's."""
+    """Stand-in for submitit's executor, which records its jobs."""
 
     jobs: List[Dict[str, Any]] = []
 

@@ -108,7 +108,7 @@ PLAIN = (  # models without a preset
 
 @pytest.mark.parametrize("name", FAIRSEQS)
 def test_baselines_of_fairseq_are_said_in_full(name: str) -> None:
-    """What fairseq's architecture sets is what the recipe says, but for what fairseq leaves at its defaults."""
+    """The recipe has every value that fairseq's architecture sets, except for the revised ones."""
     values = Namespace()
     ARCH_CONFIG_REGISTRY[name](values)
     for recipe in (recipe for recipe in catalogue().values() if recipe.preset == name):
@@ -332,7 +332,7 @@ def test_a_training_that_the_clock_ends(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_time_that_is_left(tmp_path: Path) -> None:
-    """From the speed in the log where there is one; on GPUs from the operations, which grow with the chunk."""
+    """The time follows the speed in the log where there is one, else the operations, which grow with the chunk."""
     chunked, full = (catalogue()[f"mega/table2/text/{name}"] for name in ("mega_chunk", "mega"))
     assert 0 < operations(chunked) < operations(full)
     assert all(operations(recipe) > 0 for recipe in catalogue().values())

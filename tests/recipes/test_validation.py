@@ -45,7 +45,7 @@ PAIRS_PER_UPDATE = 2200  # of 65,536 tokens at most, sentences of English and Ge
 
 
 def per_update(recipe: Recipe) -> float:
-    """What an update trains on: examples, tokens or pairs."""
+    """Return the number of examples, tokens or pairs of an update."""
     batches = recipe.gpus * recipe.config["optimization"]["update_freq"][0]
     if recipe.evaluate["kind"] == "translation":
         return PAIRS_PER_UPDATE
@@ -82,6 +82,6 @@ def test_validation_takes_little(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, recipe in catalogue().items() if "eval_bleu" in recipe.config["task"]])
 def test_beam_searches_are_few(name: str) -> None:
-    """Where every epoch and every 5,000 updates were validated there were some 330."""
+    """Fewer than 60 beam searches are made; validation at every epoch and every 5,000 updates made some 330."""
     recipe = catalogue()[name]
     assert recipe.updates / updates_between(recipe, SIZES[recipe.data][0]) < 60

@@ -56,7 +56,7 @@ def test_means_take_the_best_reference_of_each_score():
 
 
 def test_geometric_mean_is_that_of_published_scores():
-    """Of the means of ROUGE-1, 2 and L, as a log of SCROLLS's own script for BART on GovReport says it."""
+    """The geometric mean of ROUGE-1, 2 and L is that in a log of SCROLLS's own script for BART on GovReport."""
     assert scores.geometric_mean([14.0551, 1.7036, 7.2567]) == pytest.approx(5.5801, abs=1e-4)
 
 

@@ -224,7 +224,7 @@ def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_symbols_of_any_language_are_drawn(
     known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By a font that has them, or by their numbers; no box in place of a character, and no formula."""
+    """Symbols are drawn by a font that has them, or by their numbers; never as a box or a formula."""
     pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'matplotlib>=3.6'")
     symbols, has = ["日本", "語", "שלום", "$x_$", "न🙂"], fonts.characters_of
     monkeypatch.setattr(fonts, "characters_of", lambda file: has(file) | set(known if "STIXGeneral" in file else ""))

@@ -1,4 +1,4 @@
-"""From the logs of the Long Range Arena to result files, tables and plots."""
+"""Result files, tables and plots from the logs of the Long Range Arena."""
 
 import json
 import re

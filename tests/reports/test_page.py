@@ -128,7 +128,7 @@ def test_the_page_is_whole_and_needs_no_other_file(page: Path, places: List[fill
 
 
 def seen_at(width: int, page: Path, folder: Path, *options: str) -> Dict[str, str]:
-    """What a browser tells of the page in a window of this width."""
+    """Return a browser's measurements of the page in a window of this width."""
     browser()
     text = page.read_text(encoding="utf-8")
     (folder / "looked_at.html").write_text(text.replace("</body>", LOOK), encoding="utf-8")

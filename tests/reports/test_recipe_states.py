@@ -1,4 +1,4 @@
-"""What has become of the recipes: means over seeds, failed seeds, and cells that were not run."""
+"""States of the recipes: means over seeds, failed seeds, and cells that were not run."""
 
 import csv
 import io
@@ -153,7 +153,7 @@ def test_the_newest_of_a_seed_counts(tmp_path: Path) -> None:
 
 
 def test_a_rate_that_was_not_chosen_does_not_count(tmp_path: Path) -> None:
-    """Of recipes with several rates the cell says which was chosen; before there is one, there is no number."""
+    """A cell determines the chosen rate of a recipe with several rates; without a cell there is no number."""
     recipe = "miniature/listops/mega"
     store(tmp_path / "results" / "lr0.002.json", 1, 14.0, recipe=recipe, task="listops", lr=0.002)
     store(tmp_path / "results" / "lr0.006.json", 1, 11.0, recipe=recipe, task="listops", lr=0.006)
@@ -180,7 +180,7 @@ FOREIGN: Dict[str, Tuple[bytes, str]] = {  # a file's content, and what is said 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_files_of_others_are_passed_over(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no result is not read; what should be one and is damaged is named."""
+    """A file that is no result is not read; a damaged result is named."""
     content, said = FOREIGN[name]
     store(tmp_path / "a.json", 1, 90.0)
     (tmp_path / name).parent.mkdir(exist_ok=True)

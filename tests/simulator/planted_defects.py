@@ -44,7 +44,7 @@ DEFECTS: Tuple[Tuple[str, str, str], ...] = (
 
 
 class Operator(NamedTuple):
-    """Which sources are tested by which cases."""
+    """Sources of an operator and the cases that test them."""
 
     name: str  # of its folder under csrc, which with ``common`` is enough for a library, and of its cases
     seconds: int = 120  # of processor time, after which its check is taken not to end

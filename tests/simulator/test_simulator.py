@@ -78,7 +78,7 @@ def test_shared_memory_is_nan_at_the_start_of_a_block(probe):
 
 
 def test_more_shared_memory_has_to_be_allowed_first(sources):
-    """In a process of its own, as a kernel that may have it once may have it again."""
+    """Shared memory above 48 KiB fails until it is allowed; a new process, as a kernel keeps what was allowed."""
     library = build.build(sources)
     lines = [
         f"import torch; torch.ops.load_library({str(library)!r}); probe = torch.ops.{build.NAMESPACE}.probe",

@@ -171,7 +171,7 @@ def module_of(command: Command) -> Tuple[str, List[str]]:
 
 @lru_cache(maxsize=None)
 def help_of(module: str, sub: Tuple[str, ...]) -> str:
-    """What a module prints for --help."""
+    """Return the output of a module for --help."""
     output, before = io.StringIO(), sys.argv
     sys.argv = [module, *sub, "--help"]
     try:
@@ -184,7 +184,7 @@ def help_of(module: str, sub: Tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=None)
 def help_of_script(script: str) -> str:
-    """What a script of this repository prints for --help; it needs no environment for that."""
+    """Return the output of a script of this repository for --help, which requires no environment."""
     command = [sys.executable if script.endswith(".py") else "bash", str(REPOSITORY / "scripts" / script), "--help"]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 

@@ -1,4 +1,4 @@
-"""What the kernels drop, in Python's integers (see csrc/common/random.h)."""
+"""Random numbers by which the kernels drop, in Python's integers (see csrc/common/random.h)."""
 
 import torch
 

@@ -24,7 +24,7 @@ from tests.support.helpers import REPOSITORY, captured_output, forget_earlier_ru
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """Status and output of a command that has ended."""
 
     returncode: int
     stdout: str
@@ -58,7 +58,7 @@ def run_module(words: Sequence[str]) -> int:
 def execute(
     words: Sequence[str], log: Path, variables: Dict[str, str], progress: Any = None, output: Optional[Path] = None
 ) -> None:
-    """As :func:`fairseq_mega.lab.runs.commands.execute`."""
+    """Execute as :func:`fairseq_mega.lab.runs.commands.execute` does, in this process."""
     with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
         status = run_module(words)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def run_command(
     output: Optional[Path] = None,
     own_group: bool = False,
 ) -> None:
-    """As :func:`fairseq_mega.lab.runs.commands.run_command`, with an error for an error."""
+    """Run as :func:`fairseq_mega.lab.runs.commands.run_command` in this process; an exception is status 1."""
     with captured_output() as buffer, contextlib.redirect_stdout(io.StringIO() if output else buffer) as printed:
         try:
             status = run_module(words)
@@ -126,7 +126,7 @@ def call(
 
 
 def reproduce(script: str, *options: object) -> Done:
-    """What scripts/mega_*.sh does with options that fairseq-mega-reproduce has, too."""
+    """Run the recipes of scripts/mega_*.sh in this process, with options of fairseq-mega-reproduce."""
     text = (REPOSITORY / "scripts" / script).read_text(encoding="utf-8")
     (name,) = re.findall(r'^reproduce (\S+) \S+ .*"\$@" 3<<', text, re.MULTILINE)
     return call(reproducing.main, name, "--root", REPOSITORY, *options)

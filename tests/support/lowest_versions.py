@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def lowest_versions() -> Dict[str, str]:
-    """Of the packages that the package is built with and needs on this Python."""
+    """Return the lowest version of each package that the build and this Python require."""
     (assignment,) = (
         node
         for node in ast.parse((ROOT / "setup.py").read_text()).body

@@ -119,7 +119,7 @@ def size(value: Any) -> int:
 
 
 def once(compute: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What ``compute`` returns for these arguments, computed once for all the paths that are compared with it.
+    """Return the result of ``compute`` for these arguments, computed once for all paths that are compared with it.
 
     The arguments may be tensors, dictionaries of them, and values with a short text form. The result is shared: it
     must not be changed, and ``compute`` must depend on nothing but its arguments. The results used longest ago are

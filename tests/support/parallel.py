@@ -1,7 +1,7 @@
-"""How pytest-xdist (pytest -n 2) shares the tests out: what belongs together to one process, slow tests first.
+"""Division of the tests among processes by pytest-xdist (pytest -n 2): related tests to one, slow tests first.
 
-The tests of a file stay together, as they share what takes long to make: a trained model, a built wheel. Those of ops
-are shared out by function, with all its cases: what these have in common is made once (see numerics.once).
+The tests of a file stay together, because they share results that are slow to make: a trained model, a built wheel.
+Tests of ops are divided by function, with all cases of one: their common results are made once (see numerics.once).
 """
 
 from collections import Counter

@@ -14,13 +14,13 @@ from tests.support import helpers
 
 
 class Run(NamedTuple):
-    """How a run ended."""
+    """Status and output of a run that has ended."""
 
     status: int
     output: str
 
     def succeeded(self) -> "Run":
-        """Assert it."""
+        """Assert that the run succeeded and return it."""
         assert self.status == 0, self.output
         return self
 

@@ -39,7 +39,7 @@ for line in sys.stdin:
 
 
 class Ended(NamedTuple):
-    """How a program ended, and all that it printed."""
+    """Status of a program that has ended, and all its output."""
 
     returncode: int
     output: str

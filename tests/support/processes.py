@@ -38,7 +38,7 @@ def start_forked(work: Callable[..., Any], processes: int, folder: Path, *argume
 
 
 def run_forked(work: Callable[..., Any], processes: int, folder: Path, *arguments: Any) -> List[Any]:
-    """As :func:`start_forked`, and wait for what each returned."""
+    """Start processes by :func:`start_forked` and return the result of each."""
     started = start_forked(work, processes, folder, *arguments)
     for process in started:
         process.join(120)

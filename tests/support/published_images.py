@@ -10,7 +10,7 @@ PLACES, SIZE = SIDE**2, SIDE * PATCH
 
 
 def checkpoint(blocks: int = 2, kind: str = "layernorm", **changed: Any) -> Dict[str, Any]:
-    """As the published training leaves it, but for the optimiser's numbers."""
+    """Return a checkpoint as the published training leaves it, but for the optimiser's numbers."""
     shapes: Shapes = {"pos_embed": (1, PLACES, D), "patch_embed.pemb.proj.weight": (D, 3, PATCH, PATCH)}
     shapes["patch_embed.pemb.proj.bias"] = (D,)
     for index in range(blocks):

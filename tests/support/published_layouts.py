@@ -26,7 +26,7 @@ def affine(name: str, rows: int, columns: int) -> Shapes:
 
 
 def bias(prefix: str, positions: Optional[int]) -> Shapes:
-    """Of `positions`, or rotary."""
+    """Return the shapes of a bias of `positions`, or of a rotary one for None."""
     if positions is not None:
         return {f"{prefix}.rel_pos_bias.rel_pos_bias": (2 * positions - 1,)}
     return {f"{prefix}.rel_pos_bias.{name}": (1, Z) for name in ("alpha", "beta")}

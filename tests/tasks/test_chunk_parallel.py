@@ -76,7 +76,7 @@ def share(rank, sizes, kinds):
 
 @pytest.mark.parametrize("processes, sizes, kinds", [(2, [2], list(BUILD)), (4, [4, 2], WHOLE)])
 def test_all_sums_are_those_of_one_process(processes, sizes, kinds, tmp_path):
-    """With groups of 2 among 4 processes, two groups read batches of their own."""
+    """Sums over all processes equal those of one; two groups of 2 among 4 processes read batches of their own."""
     results = run_forked(share, processes, tmp_path, sizes, kinds)
     for size in sizes:
         for kind in kinds:
@@ -92,7 +92,7 @@ def test_all_sums_are_those_of_one_process(processes, sizes, kinds, tmp_path):
 
 
 def wait_for_one_that(how, timeout):
-    """What a process finds out about its neighbour, which dies or sleeps in mid-pass; and after how long."""
+    """Return work whose result is the error about a neighbour that dies or sleeps in mid-pass, and the seconds."""
 
     def work(rank):
         wire = ProcessWire(2, timeout)

@@ -92,7 +92,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("road", ["classify", "folder", "training folder"])
 def test_a_picture_is_seen_as_the_array_of_it(form, road, tmp_path):
-    """By a model that was trained on arrays: whole, as the arrays are, in whatever form the file is."""
+    """A model trained on arrays reads a picture whole, as the arrays are, in whatever form the file is."""
     from PIL import Image
 
     convert, ending, exif = FORMS[form]

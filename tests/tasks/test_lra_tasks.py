@@ -230,7 +230,7 @@ def test_speech_layout(tmp_path):
 
 
 class TestSpeechScale:
-    """How the samples were scaled goes from SOURCE.json into the model, and two scales never meet."""
+    """The scale of the samples goes from SOURCE.json into the model, and two scales never meet."""
 
     @staticmethod
     def model(folder, **options):

@@ -47,7 +47,7 @@ def trained(data: Path, device_flags: List[str], tmp_path_factory: pytest.TempPa
 
 
 def test_resume_in_mid_epoch_is_exact(data: Path, short_spans: None, device_flags: List[str], tmp_path: Path) -> None:
-    """In the second epoch, with fairseq's default of one worker, and with two."""
+    """A run resumes exactly in the second epoch, with fairseq's default of one worker and with two."""
 
     def losses(folder: str, updates: int, *options: object) -> List[Dict[str, Any]]:
         given = ["--max-update", updates, "--save-dir", tmp_path / folder, "--disable-validation", *device_flags]

@@ -14,7 +14,7 @@ PAD = 1  # in every dictionary of fairseq
 
 
 def layer_options(options: Dict[str, Any], side: str, prefix: str) -> Dict[str, Any]:
-    """What the layers of a side need to know; ``prefix`` begins the name of the option for its chunk."""
+    """Return the options of the layers of a side; ``prefix`` begins the name of the option for its chunk."""
     return {
         "activation": options.get("activation_fn", "silu"),
         "function": options.get("attention_activation_fn", "softmax"),
