@@ -30,7 +30,7 @@ class AttentionCache(NamedTuple):
         return AttentionCache(keys.after(done), values.after(done), mask, prepared)
 
     def forgetting(self, documents: Optional[Documents]) -> "AttentionCache":
-        """The cache after a call on ``documents``, without what those that have ended left in it."""
+        """Return the cache after a call on ``documents``, with the steps of ended documents masked as padding."""
         ended = None if documents is None else documents.ended(len(self.keys))
         if ended is None:
             return self

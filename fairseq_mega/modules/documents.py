@@ -44,10 +44,10 @@ class Documents:
         return totals.to(x.dtype).index_select(0, self.numbers).view_as(x)
 
     def parts(self, past: int = 0, chunk_size: int = -1) -> Parts:
-        """The documents, or with a chunk size what lies within one document and one chunk.
+        """Return the documents as parts; with a chunk size, the pieces that lie within one document and one chunk.
 
         Args:
-            past: steps before those of ``begins`` that count as well, the first of them begins a chunk.
+            past: number of steps before ``begins`` that count as well; the first of them begins a chunk.
             chunk_size: -1 for no chunks.
         """
         key = (past, chunk_size)

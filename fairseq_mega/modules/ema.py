@@ -17,7 +17,7 @@ class MultiDimensionalDampedEMA(nn.Module):
     Args:
         embed_dim: width D of input and output.
         ema_dim: N, the dimensions each feature is expanded to; 0 leaves ``SiLU(omega x)`` (the ablation of Figure 4).
-        bidirectional: look into the future too; such an EMA carries no state.
+        bidirectional: look into the future too; a bidirectional EMA carries no state.
         truncation: reach of the kernel in steps, None for no limit. Calls with a state ignore it, see
             :func:`fairseq_mega.ops.ema.damped_ema`.
         shift: bidirectional only, leave the current position out of the future part.

@@ -17,9 +17,9 @@ from .state import LayerCache, LayerMemory
 class LayerContext(NamedTuple):
     """A layer's inputs besides the hidden states, the same for all layers of a trunk.
 
-    With ``return_state`` the memory of each row is that after its last real step, whatever padding follows. Padded
-    steps keep their places in the chunk, so a row that ends in padding within a chunk is read on without its cache:
-    the next step begins a chunk. With the cache it is refused by a ValueError, unless such rows are ``given_up``.
+    With ``return_state`` each row returns its memory after its last real step, whatever padding follows. Padded steps
+    keep their places in the chunk. A row that ends in padding within a chunk therefore goes on without its cache: the
+    next step begins a chunk. With the cache the row raises a ValueError, unless ``given_up`` is True.
     """
 
     padding_mask: Optional[Tensor] = None  # (B, L) bool, True = padding
@@ -58,8 +58,8 @@ class Layer(Protocol):
         """Apply the layer.
 
         Args:
-            x: (B, L, D), the steps that follow those of ``memory`` and ``cache``.
-            context: padding, the encoder's output, and which results are wanted.
+            x: (B, L, D), the steps after ``memory`` and ``cache``.
+            context: padding, the encoder's output, and the results to return.
             memory: of the steps before, None at the beginning of the streams.
             cache: of the unfinished chunk before x, None where x begins a chunk.
         """
@@ -67,7 +67,7 @@ class Layer(Protocol):
 
 
 def is_plain_step(x: Tensor, context: LayerContext, cache: Optional[AttentionCache]) -> bool:
-    """Return whether x (B, L, D) is one step of decoding without padding, as functions of single steps know it."""
+    """Return whether x (B, L, D) is one step of decoding without padding, as functions of single steps require."""
     if x.size(1) != 1 or not context.return_state or context.documents is not None:
         return False
     return context.padding_mask is None and (cache is None or cache.padding_mask is None)
@@ -76,11 +76,11 @@ def is_plain_step(x: Tensor, context: LayerContext, cache: Optional[AttentionCac
 def single_step_of(layer: nn.Module, functions: StepFunctions, dtype: torch.dtype) -> Callable[..., LayerOutput]:
     """Return a function that is called as a layer is, for the single steps of a stream; the layer if it has none.
 
-    The function is for the parameters and settings that the modules have now, and does not call them: a layer is called
-    itself where a module has hooks, or a ``forward`` of another class than its ``single_step``.
+    The function uses the parameters and settings that the modules have now, without a call of the modules. The layer
+    itself is returned where a module has hooks, or a ``forward`` of another class than its ``single_step``.
 
     Args:
-        layer: any layer; those with a method ``single_step`` have such a function.
+        layer: any layer; a layer with a method ``single_step`` has a function of single steps.
         functions: of the steps.
         dtype: of the hidden states.
     """

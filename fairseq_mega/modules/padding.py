@@ -83,7 +83,7 @@ def refuse_to_read_on_after_padding(before: Optional[Tensor], new: Optional[Tens
         new: (B, k) bool, of the steps that follow.
 
     Raises:
-        ValueError: if a row has such steps.
+        ValueError: if a row has real steps after padding.
     """
     if before is None or before.size(1) == 0 or torch.compiler.is_compiling():
         return

@@ -16,7 +16,7 @@ TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modu
 
 
 class _Parts(NamedTuple):
-    """The modules within a module, in the form in which a step looks fastest whether they are the same."""
+    """The modules within a module, in the form in which a step compares them fastest."""
 
     module: nn.Module
     children: List[Dict[str, Any]]  # of each module within it

@@ -20,7 +20,7 @@ Memory = TypeVar("Memory")  # tensors and None in NamedTuples, such as LayerMemo
 
 
 class Wire(Protocol):
-    """Connects a process with those of the pieces before and after its own; messages are bytes, (n,) uint8."""
+    """Connection to the processes with the pieces before and after this one's; messages are bytes, (n,) uint8."""
 
     first: bool  # nothing comes before the piece
     last: bool  # nothing comes after it

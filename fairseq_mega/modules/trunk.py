@@ -24,12 +24,12 @@ class TrunkOutput(NamedTuple):
 
 
 class Trunk:
-    """Layers and a final norm, under those names in the :class:`torch.nn.Module` that inherits from it.
+    """Loop over ``layers`` and ``final_norm``, attributes of the :class:`torch.nn.Module` that inherits from it.
 
-    A final norm that keeps statistics of a stream says so by an attribute ``keeps_statistics = True``; it is called as
+    A final norm that keeps statistics of a stream has an attribute ``keeps_statistics = True``. It is called as
     ``norm(x, padding_mask, statistics)``, with the documents of the rows as a fourth argument where they hold several,
-    and returns its output and the new statistics, batch first, None at the beginning. For a relay it has
-    ``fresh_statistics(x)``, those at the beginning.
+    and returns its output and the new statistics, batch first; the statistics before the first step may be None. For a
+    relay it has a method ``fresh_statistics(x)``, which returns the statistics before the first step.
     """
 
     layers: nn.ModuleList
@@ -61,8 +61,8 @@ class Trunk:
         """Apply all layers and the final norm.
 
         Args:
-            x: (B, L, D), the steps that follow those of ``state``.
-            context: for every layer; weights are asked of the last one alone.
+            x: (B, L, D), the steps after ``state``.
+            context: for every layer; only the last one returns weights.
             state: of the steps before, None at the beginning of the streams. Without its cache x begins a chunk.
             inner_states: also return each layer's output.
         """

@@ -17,7 +17,7 @@ class ComplexEMA(nn.Module):
     Args:
         embed_dim: width D of input and output, at least 2.
         ema_dim: N.
-        bidirectional: look into the future too, the present position left out there; such an EMA carries no state.
+        bidirectional: look into the future too, from the next position on; a bidirectional EMA carries no state.
 
     Source: MEGALODON (Ma et al., NeurIPS 2024), section 3.1; omega and the initialisation are the published code's.
     """

@@ -30,7 +30,7 @@ class MegalodonLayerConfig:
     swiglu: bool = False  # a gate in the feed-forward sub-layer
     layer_scale: bool = False  # a learned scale of its output
     residual_hops: int = 2  # sub-layers that the residual connection around it spans
-    norm_affine: bool = True  # of the norms over features; those over time always are
+    norm_affine: bool = True  # of the norms over features; norms over time always are
     bidirectional: bool = False
     ema_norm: str = "rmsnorm"  # one of EMA_NORMS
     init_mode: str = "he"  # of the matrices

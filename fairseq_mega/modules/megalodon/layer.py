@@ -17,8 +17,9 @@ from .feed_forward import FeedForward
 
 
 class MegalodonLayer(nn.Module):
-    """Normalised gated attention and a feed-forward sub-layer, both added to the layer's input in turn: the two-hop
-    residual. With one hop the latter is added to what the former returns, as in a Transformer with norms first.
+    """Normalised gated attention and a feed-forward sub-layer, both added to the layer's input: the two-hop residual.
+
+    With one hop the feed-forward's output is added to the attention's, as in a Transformer with norms first.
 
     Args:
         config: shape and regularisation.

@@ -95,7 +95,7 @@ class TimestepNorm(ScaledNorm):
         each document has statistics of its own.
 
         Returns:
-            The result and the statistics after the last step; ``statistics`` are those before the first one.
+            The result (B, L, D) and the statistics after the last step; the argument has them before the first one.
         """
         if statistics is not None and padding_mask is None and documents is None and x.size(1) == 1:
             step, norm = step_functions(x), self.of_step()

@@ -43,7 +43,7 @@ def _threads() -> int:
     return torch.get_num_threads()
 
 
-# The compiler takes the number as it finds it, as those of ops/common/gpus.py.
+# The compiler treats the number as a constant, like the obstacles of ops/common/gpus.py.
 _threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

@@ -1,7 +1,7 @@
 """Attention of many short sequences or chunks on a CPU: one kernel for products, weights and products again.
 
-Threads share the groups. The numbers of a block of queries stay in cache; bfloat16 is multiplied as such where the CPU
-can, with sums in float32. Memory for a group is kept by each thread; backward computes the weights again.
+Threads share the groups, and each thread keeps memory for one group. The numbers of a block of queries stay in cache.
+CPUs with instructions for bfloat16 multiply bfloat16 directly, with sums in float32. Backward computes weights again.
 """
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -16,7 +16,7 @@ from .reference import FUNCTIONS
 
 
 def blocks_obstacle(q: Tensor, *call: Any) -> Optional[str]:
-    """The obstacle of this path: its kernels are those of a CPU."""
+    """Return the reason why this path cannot run, for instance a tensor outside a CPU; None if it can."""
     if q.device.type != "cpu":
         return f"it is for tensors on a CPU, found {q.device.type}; use native"
     return kernels_obstacle(q)

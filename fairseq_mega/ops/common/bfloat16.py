@@ -24,7 +24,7 @@ _KEY = torch._C.DispatchKey.AutocastCPU
 
 
 def multiplies_bfloat16() -> bool:
-    """Return whether PyTorch and this processor multiply bfloat16 as such, at the level that the kernels run at."""
+    """Return whether PyTorch and this processor multiply bfloat16 directly, at the level that the kernels run at."""
     by_torch = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if platform.machine().lower() in ("x86_64", "amd64") and native.PROBLEM is None:
         return by_torch and native.cpu_level() == "avx512_bf16"  # with AVX-512 alone PyTorch takes several instructions

@@ -27,8 +27,8 @@ OPERATORS = (
     *("packed_linear", "query_key", "rotary", "timestep_norm"),
 )
 
-# Former names of paths; they are still accepted. So are the former variables, FAIRSEQ_MEGA_<OPERATOR>_PATH, where
-# FAIRSEQ_MEGA_PATHS does not mention the operator; that of the gate is also that of the operators that had its name.
+# Former names of paths, which are still accepted. The former variables, FAIRSEQ_MEGA_<OPERATOR>_PATH, hold where
+# FAIRSEQ_MEGA_PATHS does not mention the operator; the gate's variable also holds for operators that had its name.
 FORMER_NAMES = {
     "fft": "torch_fft",
     "scan": "native",

@@ -109,10 +109,10 @@ _choose_cpu_level()
 
 
 class Operators:
-    """The operators of a library, ``operators.ema_scan(...)``; those with gradients by the shortest way.
+    """The operators of a library, ``operators.ema_scan(...)``; gradients are called by the shortest way.
 
-    Where torch's dispatcher takes a call with gradients to the Python function that was registered for it, a call costs
-    more than the kernel of a small tensor does. So eager calls go to a function of autograd at once.
+    A call through torch's dispatcher to the Python function that was registered for gradients costs more than the
+    kernel of a small tensor. Eager calls therefore go to a function of autograd at once.
 
     Args:
         namespace: of the library.
@@ -141,7 +141,7 @@ def _shortest(operator: Callable[..., Any], function: Type[torch.autograd.Functi
     return call
 
 
-# By "namespace::operator", of those with gradients.
+# Functions of operators with gradients, by "namespace::operator".
 _FUNCTIONS: Dict[str, Type[torch.autograd.Function]] = {}
 
 operators = Operators(NAMESPACE)

@@ -59,13 +59,13 @@ def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function whose backward pass computes cheap arguments again in place of saving them.
 
-    Cheap are results of an operator that :func:`keep_operator` registers: it computes them from the inputs that its own
-    backward pass needs in any case. All other saved tensors go through the hooks around the call, such as those of
-    activation checkpointing.
+    Cheap arguments are results of operators that :func:`keep_operator` registers. An operator computes its result again
+    from the inputs that its own backward pass needs in any case. All other saved tensors go through the hooks around
+    the call, for instance activation checkpointing's.
 
     Args:
         function: whose backward pass needs some of the arguments.
-        arguments: of any kind; results of such operators have to be contiguous, as they are.
+        arguments: of any kind; results of registered operators must be contiguous, as they are.
     """
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return function(*arguments)

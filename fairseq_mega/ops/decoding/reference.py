@@ -89,7 +89,7 @@ def mix_step(residual: Tensor, gates: Tensor, projected: Tensor) -> Tensor:
 
 
 class StepParts(NamedTuple):
-    """Functions between the linear maps of a gated attention; those above document arguments and results."""
+    """Functions between a gated attention's linear maps; the functions above document arguments and results."""
 
     ema: Callable[..., Tuple[Tensor, Tensor]]
     attention: Callable[..., Tuple[Tensor, TimeBuffer, TimeBuffer]]

@@ -40,7 +40,7 @@ class StepCoefficients(NamedTuple):
 
 
 def step_coefficients(coefficients: EMACoefficients, omega: Tensor) -> StepCoefficients:
-    """Coefficients for single steps from those of the recurrence, in their precision (float32 or float64)."""
+    """Return the recurrence's coefficients in the form for single steps, in their precision (float32 or float64)."""
     dtype = coefficients.log_decay.dtype
     exact = torch.exp(coefficients.log_decay.double())
     high = exact.to(dtype)
@@ -61,7 +61,7 @@ class ComplexStepCoefficients(NamedTuple):
 def complex_step_coefficients(
     coefficients: EMACoefficients, omega: Tensor, *, norm_scale: Optional[Tensor] = None, rms: bool = False
 ) -> ComplexStepCoefficients:
-    """Coefficients for single steps from those of the recurrence, in their precision."""
+    """Return the recurrence's coefficients in the form for single steps, in their precision."""
     log_decay, expansion, projection = coefficients
     return ComplexStepCoefficients(
         torch.view_as_real(torch.exp(log_decay.to(torch.complex128))).contiguous(),

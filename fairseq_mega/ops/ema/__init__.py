@@ -83,7 +83,7 @@ def damped_ema(
     Args:
         x: (B, L, D), any floating dtype; computed in float32 (float64 for float64), B and L may be 0.
         coefficients: each (D, N), or (2D, N) if bidirectional, real or complex; N = 0 gives zeros.
-        padding_mask: (B, L) bool, True = padding: such inputs count as zero.
+        padding_mask: (B, L) bool, True = padding; padded inputs count as zero.
         reset_mask: (B, L) bool, True at the first step of a document: nothing passes between it and the step before,
             in either direction. A document that begins at step 0 discards ``state``.
         bidirectional: add a second EMA that runs from the future to the past.

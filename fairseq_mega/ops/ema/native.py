@@ -1,7 +1,7 @@
 """The damped EMA as a scan over time by the compiled kernels: the Python half of the operators.
 
-The kernels work on real tensors; complex numbers travel as a last axis of two. They return the gradient as a few sums
-over time ("moments", see csrc/ema/ema_scan.h); :func:`_coefficient_gradients` makes those of the coefficients of them.
+The kernels work on real tensors; complex numbers are a last axis of two. The kernels return the gradient as a few sums
+over time ("moments", see csrc/ema/ema_scan.h), from which :func:`_coefficient_gradients` computes the coefficients'.
 """
 
 from typing import Any, Optional, Tuple

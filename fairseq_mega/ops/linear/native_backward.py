@@ -27,7 +27,7 @@ def _gradients_of_a_map(
 
 
 def register_linear(namespace: str, keep: Keep) -> None:
-    """Register those of linear maps."""
+    """Register shapes and gradients of linear maps."""
     operators = getattr(torch.ops, namespace)
 
     def fake(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
@@ -69,7 +69,7 @@ def register_linear(namespace: str, keep: Keep) -> None:
 
 
 def _register_silu_linear(namespace: str, keep: Keep) -> None:
-    """Register that of linear maps whose input goes through a SiLU."""
+    """Register shapes and gradients of linear maps whose input goes through a SiLU."""
     operators = getattr(torch.ops, namespace)
 
     def fake(x: Tensor, factor: Optional[Tensor], weight: Tensor, bias: Optional[Tensor]) -> Tensor:

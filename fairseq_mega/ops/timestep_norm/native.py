@@ -15,7 +15,7 @@ def timestep_norm_native(
 ) -> Tuple[Tensor, TimestepNormState]:
     """The norm by the compiled kernels; gradients save the inputs only.
 
-    Arguments and result as those of the reference, weight and bias in float32; x and y may also be bfloat16 or float16.
+    Arguments and result are the reference's, with weight and bias in float32; x and y may also be bfloat16 or float16.
     """
     y, mean, variance = native.operators.timestep_norm(
         x, weight, bias, state.count, state.mean, state.variance, padding_mask, eps

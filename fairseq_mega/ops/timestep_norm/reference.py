@@ -9,7 +9,8 @@ from torch import Tensor
 class TimestepNormState(NamedTuple):
     """Statistics of the steps seen so far, per sequence; ``count`` is in steps, not in elements.
 
-    In float64 for x of any precision: rounded to float32 after every call, those of a long stream would drift.
+    Mean and variance are float64 for x of any precision: statistics of a long stream would drift if each call rounded
+    them to float32.
     """
 
     count: Tensor  # type: ignore[assignment]  # (B,) int64; it hides tuple.count

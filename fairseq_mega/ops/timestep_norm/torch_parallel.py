@@ -57,7 +57,7 @@ def prefixes(steps: Statistics) -> Statistics:
 def timestep_norm_torch(
     x: Tensor, weight: Tensor, bias: Tensor, state: TimestepNormState, padding_mask: Optional[Tensor], eps: float
 ) -> Tuple[Tensor, TimestepNormState]:
-    """The norm of all steps at once; arguments and result as those of the reference, L at least 1, x 0 where padded."""
+    """Compute all steps of the norm at once; arguments and result are the reference's, L at least 1, padded x 0."""
     groups = state.mean.size(-1)
     present = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     if padding_mask is not None:
