@@ -46,9 +46,9 @@ PICTURES = Wanted("images", ENDINGS, _is_readable)
 
 
 def read_image(path: Path) -> Any:
-    """Read a file as an image of PIL, in RGB, upright as its EXIF orientation says.
+    """Read a file as an image of PIL, in RGB, turned upright by its EXIF orientation.
 
-    Numbers of 16 bits are scaled to 8. What is transparent is laid over white. Of several frames the first is taken.
+    Numbers of 16 bits are scaled to 8. Transparent pixels are laid over white. The first of several frames is read.
 
     Raises:
         ValueError: that names the file, if it cannot be decoded, or if its numbers have no known range.
@@ -231,7 +231,7 @@ def _end_of(content: bytes) -> int:
 
 
 def _upright(source: Any, image: Any) -> Any:
-    """The image, turned as the EXIF orientation of its source says."""
+    """Return the image, turned by the EXIF orientation of its source."""
     from PIL import Image
 
     orientation = 1

@@ -91,7 +91,7 @@ class ByteUnit(TextUnit):
 
 
 class SubwordUnit(TextUnit):
-    """Pieces of a sentencepiece model, of text that is cleaned as the model says.
+    """Pieces of a sentencepiece model, of text that is cleaned by the model's rules.
 
     Args:
         model: its file.

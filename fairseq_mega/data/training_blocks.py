@@ -23,7 +23,7 @@ class TrainingBlockDataset(SizedDataset):
         chunk: tokens of a chunk.
         low, high: chunks of the shortest and longest block.
         seed: of the cuts.
-        longest: tokens that a block may have at most, and the option that says so, for the message.
+        longest: tokens that a block may have at most, and the option that sets it, for the message.
         chunk_option: the one that gives the chunk, for the message.
 
     Raises:

@@ -74,7 +74,7 @@ def encoder_of(
 
 
 def log_padding(encoder: SequenceEncoder) -> None:
-    """Log why an encoder of texts computes padding in training, if it does and nobody asked for it."""
+    """Log why an encoder of texts computes padding in training, if it does and no option required it."""
     if encoder.padding_idx is not None and encoder.needs_padding is not None and not encoder.pad:
         logger.info(f"padding is computed in training, since {encoder.needs_padding}")
 
@@ -158,7 +158,7 @@ class SequenceClassifier(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that says why.
+        """Refuse checkpoints that do not fit, with a message that names the reason.
 
         Raises:
             ValueError: if the tensors are not this model's, or the scale of its data was another.

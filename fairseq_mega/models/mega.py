@@ -101,7 +101,7 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
         return self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints of other code with a message that says what they are.
+        """Refuse checkpoints of other code with a message that names their origin.
 
         Raises:
             ValueError: if the tensors are not this model's.

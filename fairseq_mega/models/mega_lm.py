@@ -81,7 +81,7 @@ class MegaLanguageModel(DecodesPacked, FairseqLanguageModel):
         return TextGenerator(hub.cfg, hub.task, hub.models)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Fit a checkpoint to a smaller chunk or refuse it, with a message that says what is wrong.
+        """Fit a checkpoint to a smaller chunk or refuse it, with a message that names the fault.
 
         Raises:
             ValueError: if it is of another model, or its simple bias is too short for the chunk.

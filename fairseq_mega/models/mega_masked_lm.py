@@ -99,10 +99,10 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         Args:
             src_tokens: (B, L) long, padded on the right.
             src_lengths: (B,), not needed.
-            masked_tokens: (B, L) bool, the places asked for; None for all.
+            masked_tokens: (B, L) bool, the requested places; None for all.
 
         Returns:
-            (B, L, V), or (N, V) of N places asked for; and an empty dictionary, as fairseq's encoders have it.
+            (B, L, V), or (N, V) of N requested places; and an empty dictionary, as fairseq's encoders have it.
 
         Raises:
             ValueError: if the simple relative bias does not cover the length.
@@ -123,7 +123,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Refuse checkpoints that do not fit, with a message that says why.
+        """Refuse checkpoints that do not fit, with a message that names the reason.
 
         Raises:
             ValueError: if the tensors are not this model's.

@@ -32,7 +32,7 @@ def preset(name: str) -> Dict[str, Any]:
 
 
 def register_presets() -> None:
-    """Register every preset as an architecture of its model, which must be registered; `--arch` then knows it."""
+    """Register every preset as an architecture of its model, which must be registered; `--arch` then accepts it."""
     for name, text in _texts().items():
         register_model_architecture(_model(text), name)(partial(_fill, name))
 

@@ -15,7 +15,7 @@ class LostNeighbour(RuntimeError):
 
 
 class ProcessWire:
-    """Connects the processes that share sequences, as :class:`fairseq_mega.modules.relay.Wire` asks.
+    """Connection of the processes that share sequences, a :class:`fairseq_mega.modules.relay.Wire`.
 
     Groups are of ``size`` processes of consecutive ranks: rank r holds piece r % size. All processes have to make
     theirs at the same time.

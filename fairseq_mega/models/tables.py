@@ -92,7 +92,7 @@ def decoder_table(cfg: DictConfig, dictionary: Dictionary, first: int, width: in
 def adaptive_softmax(
     cfg: DictConfig, dictionary: Dictionary, width: int, tokens: nn.Module
 ) -> Optional[AdaptiveSoftmax]:
-    """The adaptive softmax of features (..., d) that a completed configuration asks for, or None.
+    """Return the adaptive softmax of features (..., d) of a completed configuration; None where it has none.
 
     ``tokens`` is the decoder's input table, for ``--tie-adaptive-weights``.
 

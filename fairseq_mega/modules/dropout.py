@@ -56,7 +56,7 @@ class Dropout(nn.Module):
         retain_dropout_modules: Optional[Sequence[str]] = None,
         **options: object,
     ) -> None:
-        """Drop in evaluation too, if ``retain_dropout`` says so; fairseq calls it before it generates.
+        """Drop in evaluation too, if ``retain_dropout`` is True; fairseq calls this method before it generates.
 
         Args:
             name: of this module in the model, such as decoder.layers.0.attention.dropout.

@@ -50,7 +50,7 @@ class AttentionStep(Protocol):
 class GatedAttention(nn.Module):
     """Single-head attention on an EMA of the input, with a reset gate inside and an update gate around it.
 
-    Bidirectional (encoder) or causal (decoder) as the configuration says. A causal one can run over a stream in
+    Bidirectional (encoder) or causal (decoder), by the configuration. A causal one can run over a stream in
     pieces of any lengths, with the same result as in one call.
 
     Args:

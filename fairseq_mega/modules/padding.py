@@ -49,7 +49,7 @@ def state_at_last_step(
     """State (B, D, N) of a causal EMA after the last step of each row that is no padding.
 
     Each row is turned so that it ends with that step: what then stands before it is padding, and padding before the
-    first step leaves a state of zeros as it is. What is left of ``state`` is added.
+    first step leaves a state of zeros as it is. The remainder of ``state`` is added.
 
     Args:
         x: (B, L, D), L at least 1.

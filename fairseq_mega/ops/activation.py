@@ -30,7 +30,7 @@ def silu(
 
     Args:
         x: (..., D).
-        factor: (..., D), what a reset gate with the logits x lets through.
+        factor: (..., D), the input of a reset gate with the logits x.
         skip: (..., D), what the EMA's output x is of.
         omega: (D,), the skip's weight.
         path: as in :func:`.gate.gated_residual`; the kernels are for CPUs, "native" means PyTorch's on other devices.

@@ -45,7 +45,7 @@ def gated_residual(
 
     Raises:
         ValueError: for an unknown path.
-        RuntimeError, TypeError: where "native" is forced and cannot run (the message says how to build it), or for
+        RuntimeError, TypeError: where "native" is forced and cannot run (the message names the remedy), or for
             tensors on several devices.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 13 to 15.

@@ -36,7 +36,7 @@ class ScaledNorm(nn.Module):
 
     @property
     def scale(self) -> Optional[Tensor]:
-        """``weight + 1`` (D,), in float32 at least: near one bfloat16 knows three digits."""
+        """``weight + 1`` (D,), in float32 at least: bfloat16 has three digits near one."""
         return None if self.weight is None else at_least_float32(self.weight) + 1
 
     def of_step(self) -> Optional[StepNorm]:

@@ -156,7 +156,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
 
 
 def _of_groups(run: Callable[[Arguments], Tensor], q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor:
-    """Call compiled kernels, which know one axis of groups, with tensors of the type that autocast asks for."""
+    """Call compiled kernels, which accept one axis of groups, with tensors of autocast's type."""
     function, bias, causal, padding_mask, dropout, drop_key, scale = options
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)

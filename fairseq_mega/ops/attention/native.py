@@ -158,7 +158,7 @@ native.register(_register)
 def native_attention(a: Arguments) -> Tensor:
     """Attention (G, n, v) by the compiled kernels.
 
-    Memory grows with n + m, in training too. What is dropped follows torch's seed, but differs from the torch paths.
+    Memory grows with n + m, in training too. Dropped weights follow torch's seed, but differ from the torch paths'.
     """
     if not torch.compiler.is_compiling() and not torch.is_grad_enabled():
         return _forward(a)[0]  # decoding makes many small calls: the dispatcher costs as much as they do

@@ -48,7 +48,7 @@ class Arguments(NamedTuple):
 def blocks_attention(a: Arguments) -> Tensor:
     """Attention (G, n, v), group by group.
 
-    What is dropped is what the path "native" drops. Results do not depend on the number of threads.
+    Dropped weights are those of the path "native". Results do not depend on the number of threads.
     """
     dtype = torch.promote_types(torch.promote_types(a.q.dtype, a.k.dtype), a.v.dtype)
     out, _ = torch.ops.fairseq_mega.attention_groups(

@@ -44,7 +44,7 @@ def through_float32(name: str) -> Callable[..., Any]:
     """Return an operator that rounds its tensors as autocast does, and computes with them in float32.
 
     Args:
-        name: of an operator of PyTorch that autocast knows.
+        name: of an operator of PyTorch that autocast casts.
     """
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet), overload or "default")

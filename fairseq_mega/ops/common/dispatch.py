@@ -76,7 +76,7 @@ class Operator:
         self._fastest_first = paths[::-1]
 
     def forced(self, path: Optional[str] = None) -> str:
-        """Name of the path that the argument asks for or, where it is None, the environment; else "auto".
+        """Return the name of the path in the argument or, where it is None, in the environment; else "auto".
 
         Raises:
             ValueError: for an unknown name, or a variable that cannot be read.
@@ -128,7 +128,7 @@ def _computes(path: Path, tensor: Tensor) -> bool:
 
 
 def _from_environment(operator: str, former_variable: str) -> Tuple[str, str]:
-    """The path that the environment asks for, or "auto", and where that stands."""
+    """Return the environment's path, or "auto", and the variable that sets it."""
     text = os.environ.get(VARIABLE)
     if text:
         entries = _entries(text)

@@ -78,7 +78,7 @@ def _try_to_load() -> Optional[str]:
 
 
 def _choose_cpu_level() -> None:
-    """Let the kernels for CPUs run at the level that the environment asks for; without it that is the highest."""
+    """Run the kernels for CPUs at the level that the environment sets, by default the highest."""
     wanted, levels = os.environ.get(LEVEL_VARIABLE), cpu_levels() or LEVELS
     if wanted and wanted not in levels:
         which = ", all that this machine has" if PROBLEM is None else ""

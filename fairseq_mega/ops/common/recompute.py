@@ -30,7 +30,7 @@ def _same_numbers(a: Tensor, b: Tensor) -> bool:
 
 
 class _Again:
-    """One output of an operator, by the node that knows its inputs."""
+    """One output of an operator, with the node that holds the operator's inputs."""
 
     def __init__(self, output: Tensor) -> None:
         self.node: Any = output.grad_fn

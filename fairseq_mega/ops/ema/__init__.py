@@ -103,7 +103,7 @@ def damped_ema(
     Raises:
         ValueError: for a state with a bidirectional EMA, a truncation below 1, an unknown path, or coefficients
             that do not fit x.
-        RuntimeError, TypeError: where a forced path cannot run (the message says how to get it), or for tensors on
+        RuntimeError, TypeError: where a forced path cannot run (the message names the remedy), or for tensors on
             several devices.
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 5 and Appendix A; MEGALODON (Ma et al., NeurIPS 2024), Eq. 2;

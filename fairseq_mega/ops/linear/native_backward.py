@@ -1,6 +1,6 @@
 """Shapes and gradients of the compiled linear maps, as torch.library takes them.
 
-What a map keeps for its backward pass is a part of the forward pass (``keep``).
+The forward pass decides what a map keeps for its backward pass (``keep``).
 """
 
 from typing import Any, Callable, Optional, Tuple
