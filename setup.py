@@ -58,7 +58,7 @@ def long_description() -> str:
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
 
-# What each is used for is in the README. NVIDIA's apex is not among them: nothing needs it, where it is installed it is
+# CONTRIBUTING.md says what each is used for. NVIDIA's apex is not among them: nothing needs it, where it is installed it is
 # used, and the package named apex on the Python index is another one. scripts/setup.sh --apex FOLDER builds it.
 INSTALL_REQUIRES = [
     # fairseq 0.12.2 and its main branch cannot be imported by Python >= 3.11: mutable dataclass defaults.

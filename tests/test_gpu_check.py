@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documented_commands import help_of
+
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
 
@@ -156,7 +158,22 @@ def test_the_sanitizer_has_tests_to_run(modules, monkeypatch):
     assert sum(count for name, count in counts.items() if "-ema-" in name) >= 140
 
 
+@pytest.mark.parametrize("smoke", [False, True])
+def test_the_programs_have_the_options_of_the_stages(smoke, modules, monkeypatch):
+    """Benchmarks and plots; with --exhaustive they run, too."""
+    gpu_check, _ = modules
+    arguments = arguments_of(gpu_check, monkeypatch, *(["--smoke", "--device", "cpu"] if smoke else []))
+    stages = [*gpu_check.benchmark_stages(arguments), *gpu_check.plot_stages(arguments)]
+    assert len(stages) == 8
+    for command in (command for stage in stages for command in stage.commands):
+        module, program, *words = command[command.index("-m") + 1 :]
+        known = help_of(module, (program,))
+        given = {word for word in words if word.startswith("--")}
+        assert given and all(f"{option} " in known or f"{option}]" in known for option in given), command
+
+
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_stage_works(tmp_path):
     """The whole program in smoke form, with folders given relative to where it is called."""
     pytest.importorskip("matplotlib", reason="the plots need matplotlib: pip install 'matplotlib>=3.6'")

@@ -1,6 +1,7 @@
 """Recipes in their tiny form, from the data to a result file and a row of their table or a point of their figure.
 
-With --exhaustive every recipe runs, else some that hold each task and each model of a table once.
+With --exhaustive every recipe runs, else some that hold each task and each model of a table once, but for those
+that tests of scripts run from the data to the table.
 """
 
 from pathlib import Path
@@ -31,6 +32,7 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     "comparison of language models": ["comparison/wikitext2", "comparison/bytes"],
     "comparison of classifiers": ["comparison/text", "comparison/image", "comparison/listops"],
 }
+BY_SCRIPTS = ("table4", "table7", "comparison of language models", "comparison of classifiers")  # tests/end_to_end
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,9 @@ def few(recipes: List[Recipe]) -> List[Recipe]:
     return [recipe for recipe in recipes if recipe.name in chosen]
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "group", [pytest.param(group, marks=[pytest.mark.exhaustive] * (group in BY_SCRIPTS)) for group in GROUPS]
+)
 def test_from_the_data_to_the_table(
     out: Path, group: str, capsys: pytest.CaptureFixture[str], exhaustive: bool
 ) -> None:
