@@ -58,8 +58,8 @@ def long_description() -> str:
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
 
-# CONTRIBUTING.md says what each is used for. NVIDIA's apex is not among them: nothing needs it, where it is installed it is
-# used, and the package named apex on the Python index is another one. scripts/setup.sh --apex FOLDER builds it.
+# CONTRIBUTING.md lists their uses. NVIDIA's apex is optional and not among them; the package named apex on the Python
+# index is another one. scripts/setup.sh --apex FOLDER builds NVIDIA's.
 INSTALL_REQUIRES = [
     # fairseq 0.12.2 and its main branch cannot be imported by Python >= 3.11: mutable dataclass defaults.
     'fairseq>=0.12.2; python_version < "3.11"',
