@@ -41,8 +41,9 @@ FREE = {"mega", "mega_lm"}  # whose sizes are no architecture's: fairseq's names
 
 @lru_cache(maxsize=None)
 def parse(*arguments):
-    """A configuration of fairseq-train, with a criterion that adaptive tables can have; nobody changes it."""
-    given = ["data", "--criterion", "adaptive_loss", *arguments]
+    """A configuration of fairseq-train, with a criterion that the task, and adaptive tables, can have."""
+    of_classes = {"lra-text", "lra-image", "speech_commands"} & set(arguments)
+    given = ["data", "--criterion", "lra_cross_entropy" if of_classes else "adaptive_loss", *arguments]
     return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), given))
 
 
