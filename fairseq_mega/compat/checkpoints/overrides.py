@@ -4,8 +4,6 @@ import difflib
 import logging
 import typing
 
-from omegaconf import OmegaConf, open_dict
-
 from fairseq_mega.compat.features import decode_weights
 from fairseq_mega.compat.patching import wrap
 
@@ -49,6 +47,7 @@ def _load_with_known(
 def _replace_criterion(settings: typing.Any, path: str) -> None:
     """Replace the criterion of a checkpoint by the one of its task, where a task scores with its own alone."""
     from fairseq.tasks import TASK_REGISTRY
+    from omegaconf import OmegaConf, open_dict
 
     task, trained = (getattr(settings.get(group), "_name", None) for group in ("task", "criterion"))
     own = getattr(TASK_REGISTRY.get(task), "criterions", None)
