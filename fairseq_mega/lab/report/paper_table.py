@@ -107,12 +107,13 @@ class PaperTable:
     def of(self, results: Sequence[Result], **settings: Any) -> Table:
         """Return the table with the measured rows under each trained one; ``measured`` gets the settings, too."""
         rows: Rows = []
-        trained = [result for result in results if is_trained_here(result) and not changes_of(result)]
         scored = by_weights([result for result in results if not is_trained_here(result)])
+        trained: List[Result] = []
         titles = {f"{title}, scored here": found for title, found in scored.items()}
         for result in filter(is_trained_here, results):
-            if changes_of(result):
-                titles.setdefault(f"measured, with {changes_of(result)}", []).append(result)
+            changes = changes_of(result)
+            of_row = titles.setdefault(f"measured, with {changes}", []) if changes else trained
+            of_row.append(result)
         for name, cells in self.rows.items():
             rows.append([row_title(name, name in self.trained, self.values_from.get(name, "")), *cells])
             key = self.trained.get(name)

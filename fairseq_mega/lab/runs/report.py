@@ -50,8 +50,9 @@ def other_settings(results: Sequence[Dict[str, Any]]) -> List[str]:
     told = [
         f"{about['source']}, {recipe}: {'; '.join(about['differs'])}" for recipe, about in given if about.get("differs")
     ]
-    changed = [(result["settings"].get("recipe", result["label"]), changes_of(result)) for result in results]
-    told += [f"{recipe}: trained with {changes}" for recipe, changes in changed if changes]
+    for result in filter(changes_of, results):
+        done = "trained" if is_trained_here(result) else "scored"
+        told.append(f"{result['settings'].get('recipe', result['label'])}: {done} with {changes_of(result)}")
     return list(dict.fromkeys(told))
 
 

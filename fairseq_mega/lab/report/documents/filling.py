@@ -86,7 +86,7 @@ def places_of(root: Path) -> List[Place]:
 
 def write(root: Path) -> List[Path]:
     """Make all tables and numbers anew, or none where one cannot be made; returns the documents that have changed."""
-    changed = [filled for filled in [fill(document) for document in documents(root)] if filled.new != filled.old]
+    changed = [filled for filled in map(fill, documents(root)) if filled.new != filled.old]
     for filled in changed:
         filled.document.write_text(filled.new, encoding="utf-8")
     return [filled.document for filled in changed]
