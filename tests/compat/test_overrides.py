@@ -61,9 +61,10 @@ def test_a_classifier_is_scored_by_the_criterion_of_its_task(trainings, tmp_path
     given = [data, "--task", "lra-text", "--cpu", "--batch-size", 8, "--path"]
     wanted = [line for line in helpers.run_fairseq("validate", [*given, first]).splitlines() if " correct " in line]
     checkpoint = torch.load(first, weights_only=False)
-    checkpoint["cfg"]["criterion"] = OmegaConf.create({"_name": "cross_entropy", "sentence_avg": False})
-    torch.save(checkpoint, tmp_path / "earlier.pt")
-    found = helpers.run_fairseq("validate", [*given, tmp_path / "earlier.pt"])
-    scores = [line.split(" | ", 1)[1] for line in found.splitlines() if " correct " in line]
-    assert scores == [line.split(" | ", 1)[1] for line in wanted] and scores
-    assert "--task lra-text scores it with lra_cross_entropy" in found
+    for criterion in (OmegaConf.create({"_name": "cross_entropy", "sentence_avg": False}), None):
+        checkpoint["cfg"]["criterion"] = criterion
+        torch.save(checkpoint, tmp_path / "earlier.pt")
+        found = helpers.run_fairseq("validate", [*given, tmp_path / "earlier.pt"])
+        scores = [line.split(" | ", 1)[1] for line in found.splitlines() if " correct " in line]
+        assert scores == [line.split(" | ", 1)[1] for line in wanted] and scores
+        assert ("--task lra-text scores it with lra_cross_entropy" in found) == (criterion is not None)

@@ -12,7 +12,7 @@ BESIDES = ("generation_args", "is_vocoder", "load_checkpoint_heads", decode_weig
 
 
 def refuse_unknown_overrides() -> None:
-    """Refuse an option that no part of a checkpoint's settings has, before its model is built."""
+    """Refuse an option that no part of a checkpoint's settings has, before its model is built; mend its criterion."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_with_known)
@@ -45,14 +45,15 @@ def _load_with_known(
 
 
 def _replace_criterion(settings: typing.Any, path: str) -> None:
-    """Replace the criterion of a checkpoint by the one of its task, where a task scores with its own alone."""
+    """Replace another or a missing criterion of a checkpoint by that of its task, where the task has its own alone."""
     from fairseq.tasks import TASK_REGISTRY
     from omegaconf import OmegaConf, open_dict
 
     task, trained = (getattr(settings.get(group), "_name", None) for group in ("task", "criterion"))
     own = getattr(TASK_REGISTRY.get(task), "criterions", None)
-    if own is not None and trained is not None and trained not in own:
-        logger.warning(f"{path} was trained with --criterion {trained}; --task {task} scores it with {own[0]}")
+    if own is not None and trained not in own:
+        if trained is not None:  # a converted checkpoint may name none
+            logger.warning(f"{path} was trained with --criterion {trained}; --task {task} scores it with {own[0]}")
         with open_dict(settings):
             settings.criterion = OmegaConf.create({"_name": own[0]})
 
