@@ -23,6 +23,7 @@ OF_HYDRA = (  # words of its errors, and ours in their place
     (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is no value for this --{0}: give another one"),
 )
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
+ONE_LIMIT = re.compile(r"max_positions=\d")
 NOT_UTF8 = (  # what a file is that begins so
     (b"\x1f\x8b", "it is packed with gzip: unpack it with gunzip"),
     (b"PK\x03\x04", "it is packed with zip: unpack it, or save the document as plain text"),
@@ -92,10 +93,18 @@ def remedy(error: BaseException, text: str) -> str:
     if isinstance(error, FileNotFoundError):
         return "check the path; relative paths start from the folder that the command is called in"
     if "max_positions=" in text:
+        one_side = ONE_LIMIT.search(text) is not None  # a limit of sequences that are no pairs
+        options = "--tokens-per-sample" if one_side else "--max-source-positions / --max-target-positions"
         return (
-            "sentences beyond --max-source-positions / --max-target-positions (given in training) cannot be taken: "
-            "shorten or split them (fairseq-mega-generate and -validate leave them out with "
-            "--skip-invalid-size-inputs-valid-test)"
+            f"sequences beyond {options} (given in training) cannot be taken: shorten or split them "
+            f"(fairseq-mega-generate and -validate leave them out with --skip-invalid-size-inputs-valid-test)"
+        )
+    if "Optimizer does not match" in text:
+        if "FP16Optimizer" not in text:
+            return "give the --optimizer of the checkpoint, or --reset-optimizer"
+        return (
+            "only one of the two trainings has --fp16 or --bf16: give what the checkpoint was trained with, or "
+            "--precision bf16, which goes on from float32"
         )
     if "Cannot load model parameters" in text:
         return "take the model options that the checkpoint was trained with, or another --save-dir"

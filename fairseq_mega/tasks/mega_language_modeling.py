@@ -75,6 +75,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
 
     default_tokens_per_sample = MegaLanguageModelingConfig.tokens_per_sample
     training_dataset: type = TrainingBlockDataset  # that load_dataset makes to train on
+    training_options = ("max_target_positions", "variant_block_multiple_min", "variant_block_multiple_max")
     prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to go on from
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:

@@ -143,7 +143,7 @@ TRANSLATORS = [
     (
         "interactive",
         ["--max-source-positions", 2],
-        r"Size of sample #0 .* max_positions=\(2, 1024\)\. Sentences beyond",
+        r"Size of sample #0 .* max_positions=\(2, 1024\)\. Sequences beyond --max-source-positions",
     ),
 ]
 

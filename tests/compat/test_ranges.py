@@ -69,7 +69,7 @@ def test_numbers_that_contradict_each_other(given: Dict[str, Any], words: str) -
         ("generation", ["--distributed-world-size", "2"], "--distributed-world-size 2: this command works in one"),
         ("generation", ["--diverse-beam-strength", "2"], "--diverse-beam-strength 2: add --diverse-beam-groups"),
         ("generation", ["--tokenizer", "moses"], "--tokenizer moses needs both languages: give --source-lang and"),
-        ("generation", ["--num-shards", "2"], "--num-shards 2: fairseq reads it past here"),
+        ("generation", ["--num-shards", "2"], "--num-shards 2: this command uses all of the data"),
         ("generation", ["--max-tokens", "0"], "--max-tokens 0: give a whole number above 0"),
         ("generation", ["--retain-iter-history"], "--retain-iter-history is for models that refine"),
         ("interactive_generation", ["--prefix-size", "3"], "--prefix-size: prefixes are those of references"),

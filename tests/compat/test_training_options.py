@@ -11,6 +11,7 @@ from fairseq.options import get_validation_parser, parse_args_and_arch
 from fairseq.registry import REGISTRIES
 
 from fairseq_mega.cli import console
+from fairseq_mega.compat.errors import describe
 from fairseq_mega.compat.patches import training_options
 from tests.support import helpers, tiny_trainings
 
@@ -247,6 +248,32 @@ def test_options_of_a_checkpoints_optimizer(overrides, change, told: str, caplog
     assert told in caplog.text and bool(told) == bool(caplog.text)
     with pytest.raises(ValueError, match="--optimizer-overrides .*: momentum is no option of this optimizer: give"):
         optimizer.load_state_dict(saved.state_dict(), {"momentum": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (["--bf16"], "--precision bf16, which goes on from float32"),
+        (["--optimizer", "nag"], "the --optimizer of the checkpoint"),
+    ],
+)
+def test_another_optimizer_than_the_checkpoints(change: List[str], remedy: str, tiny_corpus, tmp_path, capsys) -> None:
+    given = [str(tiny_corpus), *map(str, helpers.TINY_TRAINING), "--cpu", "--save-dir", str(tmp_path)]
+    helpers.run_fairseq("train", [*given, "--max-update", 1])
+    assert console.run("train", [*given, "--max-update", "2", *change]) != 0
+    assert remedy in capsys.readouterr().err
+    if change == ["--bf16"]:
+        assert "done training" in helpers.run_fairseq("train", [*given, "--max-update", 2, "--precision", "bf16"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "option"),
+    [("64", "--tokens-per-sample"), ("(64, 1024)", "--max-source-positions / --max-target-positions")],
+)
+def test_a_sequence_beyond_the_limit(limit: str, option: str) -> None:
+    """Sequences that are no pairs have one limit; fairseq's message names none of the options."""
+    error = Exception(f"Size of sample #5 is invalid (=66) since max_positions={limit}, skip this example with --x")
+    assert f"beyond {option} (given in training)" in describe(error)
 
 
 @pytest.mark.parametrize("task", ["lra-text", "lra-image", "image-classification", "speech_commands"])

@@ -124,12 +124,15 @@ def test_options_of_other_tasks(task: str, words: str, tmp_path: Path, capsys: p
         ("image-classification", "--no-shuffle"),
         ("lra-text", "--no-shuffle"),
         ("speech_commands", "--no-shuffle"),
+        ("mega_language_modeling", "--max-target-positions=9"),
+        ("mega_language_modeling", "--variant-block-multiple-max=9"),
     ],
 )
 def test_options_of_trainings(task: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A training takes what its task reads in training alone; no other command does."""
     place = [str(tmp_path), "--task", task, words]
-    own = ["--arch", "mega_tiny", "--criterion", "lra_cross_entropy"]
+    criterion = "cross_entropy" if task == "mega_language_modeling" else "lra_cross_entropy"
+    own = ["--arch", "mega_tiny", "--criterion", criterion]
     training = options.parse_args_and_arch(options.get_training_parser(), [*place, *own])
     assert training.task == task
     with pytest.raises(SystemExit):

@@ -190,7 +190,7 @@ def contradiction(given):
     if problem is not None:
         return problem
     if given.get("num_shards", 1) > 1 and "context_window" not in given:
-        return f"--num-shards {given['num_shards']}: fairseq reads it past here and takes all of the data; leave it out"
+        return f"--num-shards {given['num_shards']}: this command uses all of the data; leave it out"
     return None
 
 

@@ -88,6 +88,42 @@ def _group_some(
     original(self, iterable, chunk_size, skip_remainder_batch)
 
 
+def name_shards_without_a_batch() -> None:
+    """Refuse a shard of fairseq-eval-lm that has no batch, of which fairseq prints a perplexity of 1."""
+    from fairseq.tasks.language_modeling import LanguageModelingTask
+
+    wrap(LanguageModelingTask, "eval_lm_dataloader", _load_some)
+
+
+def _load_some(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    return _SomeBatches(original(self, *args, **kwargs), kwargs.get("shard_id", 0), kwargs.get("num_shards", 1))
+
+
+class _SomeBatches:
+    """Batches of which one at least is not empty.
+
+    Args:
+        batches: of a shard, which fairseq fills up with empty ones.
+        shard: its number.
+        shards: number of them.
+    """
+
+    def __init__(self, batches: typing.Any, shard: int, shards: int) -> None:
+        self.batches, self.shard, self.shards = batches, shard, shards
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> typing.Iterator[typing.Any]:
+        found = False
+        for batch in self.batches:
+            found = found or bool(batch)
+            yield batch
+        if not found:
+            advice = f"--shard-id {self.shard} of --num-shards {self.shards}: give fewer shards, or smaller batches"
+            raise ValueError(f"no batch to score in {advice}" if self.shards > 1 else "no sequence to score: give text")
+
+
 def redraw_batches_each_epoch() -> None:
     """Make a resumed run repeat the uninterrupted one exactly, in every epoch.
 
