@@ -214,11 +214,11 @@ def activations(
     if precision is not FLOAT32 and any(adaptive):
         raise ValueError(f"{precision.option}: adaptive tables are in float32, give fp32")
     given, others = {**options, "checkpoint_activations": recomputed}, len(decoder.layers) - 1
-    one = _bytes_of_token(language_model({**given, "decoder_layers": 1}, symbols), precision)
+    one = _bytes_of_token(given, 1, symbols, precision)
     if recomputed:
         kept = float((NARROW if precision is ROUNDED else WIDE) * _width(decoder))  # the input of a layer
     else:
-        kept = _bytes_of_token(language_model({**given, "decoder_layers": 2}, symbols), precision).output - one.output
+        kept = _bytes_of_token(given, 2, symbols, precision).output - one.output
     output, layers = (first + others * kept for first in one)
     inputs = _adaptive_input_bytes(decoder.embedding.tokens, shares) if adaptive[0] else 0.0
     outputs = _adaptive_softmax_bytes(decoder.adaptive_softmax, shares) if adaptive[1] else 0.0
@@ -254,12 +254,16 @@ class _Living(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        result = function(*args, **(kwargs or {}))
+        if function is torch.ops.prim.device.default:  # most calls; those of the fake tensors are slow
+            return args[0].fake_device
+        result, grown = function(*args, **(kwargs or {})), False
         for value in (result,) if isinstance(result, Tensor) else result if isinstance(result, (tuple, list)) else ():
             if isinstance(value, Tensor):
                 storage = value.untyped_storage()
-                self.storages[StorageWeakRef(storage)] = storage.nbytes()
-        if self.watched:
+                known, size = StorageWeakRef(storage), storage.nbytes()
+                grown = grown or self.storages.get(known) != size
+                self.storages[known] = size
+        if grown and self.watched:
             self.most = max(self.most, self.now())
         return result
 
@@ -268,8 +272,20 @@ class _Living(TorchDispatchMode):
         return sum(self.storages.values())
 
 
-def _bytes_of_token(decoder: LanguageModelDecoder, precision: Precision) -> Activations:
+_MEASURED: Dict[Tuple[str, ...], Activations] = {}  # a second each, and tables ask for the same ones
+
+
+def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, precision: Precision) -> Activations:
     """Bytes that the backward pass on one sequence holds for each token; without adaptive tables."""
+    given = {**options, "decoder_layers": layers}
+    key = (repr(sorted(given.items())), repr((symbols, precision)), os.environ.get(native.PATHS_VARIABLE, ""))
+    if key not in _MEASURED:
+        _MEASURED[key] = _measure(language_model(given, symbols), precision)
+    return _MEASURED[key]
+
+
+def _measure(decoder: LanguageModelDecoder, precision: Precision) -> Activations:
+    """Run :func:`_bytes_of_token` on a model."""
     short, long = 32 * decoder.chunk_size, 48 * decoder.chunk_size
     if decoder.chunk_size < 0:
         # Tables of rotations, which have the next power of two of positions, are one for all layers, but not here.

@@ -9,7 +9,7 @@ from typing import List
 import pytest
 
 from fairseq_mega.compat.patches.one_line_errors import command_of
-from tests.support import helpers, hydra_runs
+from tests.support import grids, helpers, hydra_runs
 
 TRAINING = ["--arch", "mega_tiny", "--optimizer", "adam"]
 PLUGIN = ["--user-dir", str(helpers.REPOSITORY / "fairseq_mega"), "--cpu"]
@@ -23,16 +23,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [
-        (["task.data=/nowhere"], "/nowhere/dict.en.txt does not exist"),
-        (["+model.encoder_chunk_size=0"], "--encoder-chunk-size"),
-        (["lr_scheduler.warmup_updates=9"], "--total-num-update 3 must be above --warmup-updates 9"),
-        (["checkpoint.restore_file=none.pt"], "--restore-file none.pt does not exist"),
-        (["dataset.max_tokens=2"], "--max-tokens 2"),
-        (["optimizer._name=adan"], "'adan' is no name of"),
-        (["optimizer.adam_betas='(1,2)'"], "--adam-betas"),
-        (["task.target_lang=null"], "--target-lang"),
-    ],
+    grids.mostly_exhaustive(
+        [
+            (["task.data=/nowhere"], "/nowhere/dict.en.txt does not exist"),
+            (["+model.encoder_chunk_size=0"], "--encoder-chunk-size"),
+            (["optimizer._name=adan"], "'adan' is no name of"),
+            (["lr_scheduler.warmup_updates=9"], "--total-num-update 3 must be above --warmup-updates 9"),
+            (["checkpoint.restore_file=none.pt"], "--restore-file none.pt does not exist"),
+            (["dataset.max_tokens=2"], "--max-tokens 2"),
+            (["optimizer.adam_betas='(1,2)'"], "--adam-betas"),
+            (["task.target_lang=null"], "--target-lang"),
+        ],
+        kept=3,
+    ),
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_an_error_of_the_users_takes_one_line(settings: List[str], said: str, folder: Path, tiny_corpus: Path) -> None:
@@ -43,7 +46,7 @@ def test_an_error_of_the_users_takes_one_line(settings: List[str], said: str, fo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variable", ["FAIRSEQ_MEGA_TRACEBACK", "HYDRA_FULL_ERROR"])
+@pytest.mark.parametrize("variable", grids.mostly_exhaustive(["FAIRSEQ_MEGA_TRACEBACK", "HYDRA_FULL_ERROR"], kept=1))
 def test_the_traceback_is_kept_on_request(variable: str, folder: Path, tiny_corpus: Path) -> None:
     done = hydra_runs.run(folder, tiny_corpus, ["task.data=/nowhere"], **{variable: "1"})
     assert done.returncode != 0 and "Traceback" in done.stderr
@@ -52,13 +55,16 @@ def test_the_traceback_is_kept_on_request(variable: str, folder: Path, tiny_corp
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "arguments", "said"),
-    [
-        ("fairseq-train", [*TRAINING, "--max-tokens", "100"], "/nowhere"),
-        ("fairseq_cli.train", TRAINING, "--max-tokens or --batch-size"),
-        ("fairseq-generate", ["--path", "none.pt"], "/nowhere does not exist"),
-        ("fairseq-validate", ["--path", "none.pt", "--max-tokens", "9"], "--task is missing"),
-        ("fairseq-eval-lm", ["--path", "none.pt"], "/nowhere/dict.txt does not exist"),
-    ],
+    grids.mostly_exhaustive(
+        [
+            ("fairseq-train", [*TRAINING, "--max-tokens", "100"], "/nowhere"),
+            ("fairseq-generate", ["--path", "none.pt"], "/nowhere does not exist"),
+            ("fairseq_cli.train", TRAINING, "--max-tokens or --batch-size"),
+            ("fairseq-validate", ["--path", "none.pt", "--max-tokens", "9"], "--task is missing"),
+            ("fairseq-eval-lm", ["--path", "none.pt"], "/nowhere/dict.txt does not exist"),
+        ],
+        kept=3,
+    ),
 )
 def test_a_command_of_fairseq_with_the_plugin(command: str, arguments: List[str], said: str, tmp_path: Path) -> None:
     script = Path(sys.executable).parent / command

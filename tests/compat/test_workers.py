@@ -18,7 +18,7 @@ from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBa
 
 from fairseq_mega.compat.patches import workers as workers_module
 from fairseq_mega.compat.patches.workers import end_background_loading, workers_are_asked_for
-from tests.support import helpers, tiny_trainings
+from tests.support import grids, helpers, tiny_trainings
 
 BATCHES = 12
 BY_ITSELF = 2.0  # seconds; the garbage collector would take 5 per worker
@@ -156,7 +156,9 @@ def test_who_asks_for_workers(arguments: List[str], expected: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["language model", "image", "translation", "transformer"])
+@pytest.mark.parametrize(
+    "kind", grids.mostly_exhaustive(["language model", "image", "translation", "transformer"], kept=3)
+)
 def test_training_is_the_same_with_workers(
     kind: str, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests.support import helpers, tiny_trainings
+from tests.support import grids, helpers, tiny_trainings
 
 WAYS = {"autocast": ["--precision", "bf16"], "weights too": ["--bf16"]}
 KINDS = ["language model", "megalodon", "text", "image", "speech", "translation"]
@@ -31,8 +31,12 @@ def is_rounded(weight: torch.Tensor) -> bool:
     return torch.equal(weight, weight.bfloat16().float())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    grids.mostly_exhaustive(
+        [*(("autocast", kind) for kind in KINDS), *(("weights too", kind) for kind in KINDS)], kept=len(KINDS) + 2
+    ),
+)
 def test_training(
     way: str, kind: str, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
 ) -> None:

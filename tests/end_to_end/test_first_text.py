@@ -10,7 +10,7 @@ import torch
 
 from fairseq_mega.lab.prepare import binarised, command
 from fairseq_mega.models.mega_lm import MegaLanguageModel
-from tests.support import helpers, in_process
+from tests.support import grids, helpers, in_process
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
 MODEL: List[object] = ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-layers", 2]
@@ -31,7 +31,7 @@ class Trained(NamedTuple):
     model: Any
 
 
-@pytest.fixture(scope="module", params=["words", "subwords", "bytes"])
+@pytest.fixture(scope="module", params=grids.mostly_exhaustive(["subwords", "bytes", "words"], kept=2))
 def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp(request.param)
     text = folder / "my text.txt"

@@ -9,7 +9,7 @@ import pytest
 from fairseq_mega.lab.report import command
 from fairseq_mega.lab.reproduce import command as reproducing
 from fairseq_mega.lab.runs.results import make_result, read_results, write_result
-from tests.support import in_process
+from tests.support import grids, in_process
 from tests.support.helpers import REPOSITORY, random_sentences, run_fairseq
 from tests.support.in_process import in_process as no_processes  # noqa: F401
 
@@ -115,16 +115,19 @@ def test_compare(tmp_path):
 
 @pytest.mark.parametrize(
     "script, options, message",
-    [
-        (
-            "mega_table5_lm.sh",
-            ["--where", "task=pg19"],
-            "no recipe has the task 'pg19': choose from wikitext103, enwik8",
-        ),
-        ("mega_table5_lm.sh", ["--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
-        ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
-        ("megalodon_table6_lra.sh", ["--where", "name=mega"], "choose from megalodon, megalodon_chunk"),
-    ],
+    grids.mostly_exhaustive(
+        [
+            (
+                "mega_table5_lm.sh",
+                ["--where", "task=pg19"],
+                "no recipe has the task 'pg19': choose from wikitext103, enwik8",
+            ),
+            ("mega_table5_lm.sh", ["--gpus", "x"], "--gpus is 'x': a whole number of at least 0 is needed"),
+            ("mega_figure6_context.sh", ["--path", "/no/file"], "/no/file does not exist"),
+            ("megalodon_table6_lra.sh", ["--where", "name=mega"], "choose from megalodon, megalodon_chunk"),
+        ],
+        kept=1,
+    ),
 )
 def test_bad_options(script, options, message):
     for run_it in (run, run_by_bash):
@@ -133,11 +136,14 @@ def test_bad_options(script, options, message):
 
 @pytest.mark.parametrize(
     "options, message",
-    [
-        (["--unit", "letters"], "--unit is 'letters': choose from words, bytes"),
-        (["--models", "mega"], "--models is no option any more: give --where name=LIST"),
-        (["--where", "name=lstm"], "no recipe has the name 'lstm': choose from mega, "),
-    ],
+    grids.mostly_exhaustive(
+        [
+            (["--unit", "letters"], "--unit is 'letters': choose from words, bytes"),
+            (["--models", "mega"], "--models is no option any more: give --where name=LIST"),
+            (["--where", "name=lstm"], "no recipe has the name 'lstm': choose from mega, "),
+        ],
+        kept=1,
+    ),
 )
 def test_bad_options_of_comparisons(options, message):
     assert message in run_by_bash("compare_language_models.sh", *options, status=1)

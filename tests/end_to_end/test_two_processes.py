@@ -8,13 +8,13 @@ from typing import List
 import pytest
 import torch
 
-from tests.support import helpers, tiny_trainings
+from tests.support import grids, helpers, tiny_trainings
 
 BACKENDS = ["pytorch_ddp", "legacy_ddp"]  # fairseq's default, and that of scripts/
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", grids.mostly_exhaustive(BACKENDS, kept=1))
 @pytest.mark.parametrize(
     "kind, without_average",
     [
@@ -31,7 +31,7 @@ def test_without_the_moving_average(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", grids.mostly_exhaustive(BACKENDS, kept=1))
 def test_logged_validation_is_that_of_the_checkpoint(
     backend: str, trainings: tiny_trainings.Trainings, tmp_path: Path
 ) -> None:

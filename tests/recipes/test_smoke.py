@@ -27,7 +27,7 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     "megalodon, losses": ["megalodon/figure1"],
     "megalodon, speed": ["megalodon/figure4"],
     "megalodon, images": ["megalodon/table4"],
-    "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],
+    "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],  # of tasks that table2 has
     "quick start": ["quickstart"],
     "comparison of language models": ["comparison/wikitext2", "comparison/bytes"],
     "comparison of classifiers": ["comparison/text", "comparison/image", "comparison/listops"],
@@ -64,7 +64,9 @@ def test_from_the_data_to_the_table(
     out: Path, group: str, capsys: pytest.CaptureFixture[str], exhaustive: bool
 ) -> None:
     recipes = find_all(GROUPS[group])
-    if not exhaustive:
+    if not exhaustive and group == "megalodon, classifiers":
+        recipes = find_all(["megalodon/table6/listops", "megalodon/table7"])
+    elif not exhaustive:
         recipes = few(recipes)
     status = main(
         [*(recipe.name for recipe in recipes), "--smoke", "--seeds", "1", "--workers", "1", "--out", str(out)]

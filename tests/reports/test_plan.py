@@ -42,6 +42,7 @@ def test_processes_hold_and_send_what_is_on_paper(model: str, processes: int, ca
             assert found[f"{case} {kind}"] == pytest.approx(paper, rel=0.1), f"{case}, {kind}"
 
 
+@pytest.mark.exhaustive
 def test_gloo_writes_what_rings_send() -> None:
     """And no other bytes than those of tensors: headers are a small part of them."""
     arguments = command.parse(["sharing", "--smoke", "--cases", "copies,copies in pieces", "--width", "64"])

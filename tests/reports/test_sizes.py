@@ -72,9 +72,8 @@ def test_nothing_is_drawn() -> None:
 
 def test_table() -> None:
     """Rows grow with the model; recomputation keeps less than half."""
-    rows = [sizes.row(size, symbols) for size, symbols in sizes.SIZES.items()]
-    assert [row[""] for row in rows] == list(sizes.SIZES)
-    assert rows[1]["parameters"] == "220,627,968" and rows[4]["parameters"] == "7,385,817,088"
+    rows = [sizes.row(size, sizes.SIZES[size]) for size in ("200m", "7b")]
+    assert [row["parameters"] for row in rows] == ["220,627,968", "7,385,817,088"]
     for row in rows:
         kept, less, operations, speed = (
             float(row[column].split()[0].replace(",", ""))

@@ -38,6 +38,7 @@ def test_every_survivor_is_listed():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_defect_is_noticed():
     if build.cuda_home() is None:
         pytest.skip("the simulator needs the CUDA toolkit's headers: set CUDA_HOME")

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Sequence, Set, Tuple
 
 import pytest
 
@@ -28,6 +28,14 @@ def covering(cases: Sequence[Dict[str, int]]) -> List[int]:
         chosen.append(best)
         missing -= held[best]
     return sorted(chosen)
+
+
+def mostly_exhaustive(cases: Sequence[Any], kept: int) -> List[Any]:
+    """Return cases for parametrize of which all but the first ``kept`` run with --exhaustive alone."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[pytest.mark.exhaustive] * (number >= kept))
+        for number, case in enumerate(cases)
+    ]
 
 
 def thin(items: Sequence[pytest.Item]) -> Tuple[List[pytest.Item], List[pytest.Item]]:
