@@ -21,8 +21,8 @@ from fairseq_mega.tasks.chunk_parallel import bounds
 DESCRIPTION = """\
 Memory of each process, and time, where several processes share one sequence (--chunk-parallel-size).
 
-One forward and backward pass of a language model over one sequence: the peak memory of the process that needs most, on
-top of the model, falls towards 1/N of that of one process. The time means something only with a core or GPU for each.
+One forward and backward pass of a language model over one sequence. The largest peak memory of a process, without the
+model, should fall towards 1/N of that of one process. The time is meaningful only with a core or GPU for each process.
 """
 MODELS = {"mega": "mega_lm", "megalodon": "megalodon_lm"}
 SMOKE = ("--length=64", "--width=32", "--layers=1", "--chunk=16", "--repeat=1", "--sizes=1,2")
@@ -32,13 +32,13 @@ PATIENCE = 3600.0  # seconds for a message
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``chunk-parallel``."""
     add = parser.add_argument
-    add("--length", type=int, default=65536, help="of the sequence (default: %(default)s)")
-    add("--sizes", default="1,2,4", help="processes N, comma separated (default: %(default)s)")
-    add("--models", default=",".join(MODELS), help="comma separated (default: %(default)s)")
-    add("--width", type=int, default=128, help="d (default: %(default)s)")
-    add("--layers", type=int, default=4, help="(default: %(default)s)")
-    add("--chunk", type=int, default=128, help="(default: %(default)s)")
-    add("--symbols", type=int, default=256, help="of the dictionary (default: %(default)s)")
+    add("--length", type=int, default=65536, help="tokens of the sequence (default: %(default)s)")
+    add("--sizes", default="1,2,4", help="numbers of processes N, comma separated (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help="models, comma separated (default: %(default)s)")
+    add("--width", type=int, default=128, help="width d (default: %(default)s)")
+    add("--layers", type=int, default=4, help="number of layers (default: %(default)s)")
+    add("--chunk", type=int, default=128, help="attention chunk (default: %(default)s)")
+    add("--symbols", type=int, default=256, help="size of the dictionary (default: %(default)s)")
     add_common_options(parser, repeat=3)
 
 

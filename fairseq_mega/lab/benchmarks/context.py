@@ -18,7 +18,7 @@ Seconds to read a long text once, and bytes to keep it.
 
 Models with random weights read random tokens, write the file of --save-context and load it again. A Transformer of
 their size is not run: its bytes are those of its cache, 2 d numbers of float32 for each layer and token. The default
-number of tokens leaves one token to the end of a chunk, so that the file is as large as it gets.
+number of tokens leaves one token to the end of a chunk, so that the file has its largest size.
 """
 MODELS = ("mega", "megalodon")
 SMOKE = ("--tokens=63", "--width=32", "--layers=1", "--chunk=16", "--symbols=50")
@@ -27,12 +27,16 @@ SMOKE = ("--tokens=63", "--width=32", "--layers=1", "--chunk=16", "--symbols=50"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``context``."""
     add = parser.add_argument
-    add("--models", default=",".join(MODELS), help=f"comma separated, of {', '.join(MODELS)} (default: %(default)s)")
-    add("--tokens", type=int, default=2**20 - 1, help="of the text (default: %(default)s)")
-    add("--width", type=int, default=128, help="d (default: %(default)s)")
-    add("--layers", type=int, default=4, help="(default: %(default)s)")
-    add("--chunk", type=int, default=128, help="(default: %(default)s)")
-    add("--symbols", type=int, default=256, help="of the dictionary (default: %(default)s)")
+    add(
+        "--models",
+        default=",".join(MODELS),
+        help=f"models, comma separated, of: {', '.join(MODELS)} (default: %(default)s)",
+    )
+    add("--tokens", type=int, default=2**20 - 1, help="tokens of the text (default: %(default)s)")
+    add("--width", type=int, default=128, help="width d (default: %(default)s)")
+    add("--layers", type=int, default=4, help="number of layers (default: %(default)s)")
+    add("--chunk", type=int, default=128, help="attention chunk (default: %(default)s)")
+    add("--symbols", type=int, default=256, help="size of the dictionary (default: %(default)s)")
     add_common_options(parser, repeat=None)
 
 

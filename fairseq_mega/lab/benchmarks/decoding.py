@@ -19,8 +19,8 @@ Speed of decoding at several positions of a text: MEGA's language model beside f
 Both have equally many parameters and random weights. MEGA reads a text up to a position in one call; the Transformer,
 which fairseq would feed token by token, gets random keys and values for it, as the time does not depend on them. Then
 both decode token by token, greedily, and the median time per step is reported; with --beam, each step first reorders
-the memory of the hypotheses, as beam search does. First it is checked that decoding step by step gives the logits of
-one call over the whole text; nothing is measured if it does not.
+the memory of the hypotheses, as beam search does. First the logits of step-by-step
+decoding are compared with those of one call over the whole text; nothing is measured if they differ.
 
 Beside each time stands its limit: the bytes of weights and state that a step reads, divided by the bandwidth of reading
 that the same process measures with as many threads; the share is the part of this bandwidth that a step reaches. What
@@ -39,15 +39,20 @@ SMOKE = ("--positions=10,90", "--width=32", "--layers=1", "--chunk=16", "--symbo
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``decoding``."""
     add = parser.add_argument
-    add("--positions", default="100,1000,10000", help="comma separated, 0 the start (default: %(default)s)")
-    models = f"comma separated, also {', '.join(lm_pair.OTHERS)}; all: those in chunks (default: %(default)s)"
+    add("--positions", default="100,1000,10000", help="positions, comma separated, from 0 (default: %(default)s)")
+    models = f"models, comma separated, also {', '.join(lm_pair.OTHERS)}; all: those in chunks (default: %(default)s)"
     add("--models", default=",".join(lm_pair.MODELS), help=models)
-    add("--width", type=int, default=256, help="d (default: %(default)s)")
-    add("--layers", type=int, default=6, help="(default: %(default)s)")
+    add("--width", type=int, default=256, help="width d (default: %(default)s)")
+    add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
     add("--chunk", default="256", help="MEGA's chunk, or several, comma separated (default: %(default)s)")
-    add("--symbols", type=int, default=10000, help="of the dictionary (default: %(default)s)")
+    add("--symbols", type=int, default=10000, help="size of the dictionary (default: %(default)s)")
     add("--batch", type=int, default=1, help="texts side by side (default: %(default)s)")
-    add("--beam", type=int, default=1, help="hypotheses of each text, reordered at each step (default: 1, none)")
+    add(
+        "--beam",
+        type=int,
+        default=1,
+        help="hypotheses of each text, reordered at each step (default: 1, no reordering)",
+    )
     add("--tokens", type=int, default=30, help="tokens decoded at each position (default: %(default)s)")
     add_common_options(parser, repeat=None)
 

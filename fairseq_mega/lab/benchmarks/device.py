@@ -39,7 +39,7 @@ def describe(device: str) -> Dict[str, Any]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``device``."""
     parser.add_argument("output", type=Path, help="file to write")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda", help="cpu: leave the GPU out")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda", help="cpu: do not describe the GPU")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ Time and peak memory of one MEGA layer against a Transformer layer of the same w
 
 "kept" is what the forward pass leaves allocated for the backward pass, its result included; it needs no idle machine.
 Every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one. With --rows every
-measurement is kept as a line of JSON at once, and the same command goes on from there. Before anything is timed, the
+measurement is kept as a line of JSON at once, and the same command continues. Before anything is timed, the
 measured paths of the MEGA layer are compared in float32 with the reference paths, outputs and gradients; nothing is
 printed if they differ. The models:
 
@@ -32,15 +32,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``layer``."""
     add = parser.add_argument
     add("--lengths", default="512,1024,2048,4096,8192", help="lengths L, comma separated (default: %(default)s)")
-    add("--tokens", type=int, default=8192, help="per batch: the batch size is this over L (default: %(default)s)")
+    add(
+        "--tokens",
+        type=int,
+        default=8192,
+        help="tokens of a batch, whose size is this number over L (default: %(default)s)",
+    )
     add("--embed-dim", type=int, default=128, help="width d of both layers (default: %(default)s)")
     add("--hidden-dim", type=int, default=256, help="MEGA: width v of values and FFN (default: %(default)s)")
     add("--z-dim", type=int, default=64, help="MEGA: width z of queries and keys (default: %(default)s)")
     add("--n-dim", type=int, default=16, help="MEGA: EMA dimensions N (default: %(default)s)")
     add("--chunk-size", type=int, default=128, help="MEGA-chunk: attention chunk C (default: %(default)s)")
     add("--heads", type=int, default=4, help="Transformer: heads; its FFN is 4 d wide (default: %(default)s)")
-    add("--models", default=",".join(MODELS), help="comma separated (default: all)")
-    add("--causal", action="store_true", help="MEGA: look into the past only")
+    add("--models", default=",".join(MODELS), help="models, comma separated (default: all)")
+    add("--causal", action="store_true", help="MEGA: attend to past positions only")
     add("--attention", default="softmax", help="MEGA: attention function (default: %(default)s)")
     add_sweep_options(parser, autocast=True)
     add_common_options(parser, repeat=5)

@@ -13,7 +13,7 @@ from fairseq_mega.lab.benchmarks.recipe_model import build_recipe
 from fairseq_mega.lab.recipes.catalogue import catalogue
 
 DESCRIPTION = """\
-Training speed and peak memory of language models over the length of their blocks: those with chunks, and others.
+Training speed and peak memory of language models over the length of their blocks, with and without chunks.
 
 One update's forward and backward pass over one block, tokens per second and peak memory on top of the model. MEGA and
 MEGALODON in chunks should take the same time per token from 4,096 on. Lengths that would take longer than --time-limit
@@ -28,14 +28,23 @@ SMOKE = ("--lengths=32,64", "--width=32", "--layers=1", "--chunk=16", "--repeat=
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lm-length``."""
     add = parser.add_argument
-    add("--lengths", default="1024,4096,16384,65536", help="comma separated (default: %(default)s)")
-    add("--models", default="mega,transformer", help=f"recipes, or of: {', '.join(MODELS)} (default: %(default)s)")
-    add("--width", type=int, default=128, help="d (default: %(default)s)")
-    add("--layers", type=int, default=4, help="(default: %(default)s)")
-    add("--chunk", type=int, default=128, help="of MEGA and MEGALODON (default: %(default)s)")
-    add("--symbols", type=int, default=256, help="of the dictionary (default: %(default)s)")
-    add("--time-limit", type=float, default=60.0, help="seconds that one run may take (default: %(default)s)")
-    add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of weights (default: %(default)s)")
+    add("--lengths", default="1024,4096,16384,65536", help="tokens of a block, comma separated (default: %(default)s)")
+    add(
+        "--models",
+        default="mega,transformer",
+        help=f"models, or recipes; models: {', '.join(MODELS)} (default: %(default)s)",
+    )
+    add("--width", type=int, default=128, help="width d (default: %(default)s)")
+    add("--layers", type=int, default=4, help="number of layers (default: %(default)s)")
+    add("--chunk", type=int, default=128, help="attention chunk of MEGA and MEGALODON (default: %(default)s)")
+    add("--symbols", type=int, default=256, help="size of the dictionary (default: %(default)s)")
+    add("--time-limit", type=float, default=60.0, help="maximum seconds of one run (default: %(default)s)")
+    add(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="dtype of the weights (default: %(default)s)",
+    )
     add_common_options(parser, repeat=3)
 
 

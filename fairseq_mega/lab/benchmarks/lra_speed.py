@@ -34,8 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--length", type=int, default=4096, help="tokens of a text (default: %(default)s)")
     add("--batch", type=int, default=2, help="texts per update (default: %(default)s; the recipe has 25)")
-    add("--chunk", type=int, default=128, help="of mega-chunk (default: %(default)s)")
-    add("--models", default=",".join(MODELS), help=f"of: {', '.join(MODELS)} (default: all)")
+    add("--chunk", type=int, default=128, help="attention chunk of mega-chunk (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help=f"models, comma separated, of: {', '.join(MODELS)} (default: all)")
     add_common_options(parser, repeat=3)
 
 

@@ -31,20 +31,20 @@ def add_common_options(parser: argparse.ArgumentParser, repeat: Optional[int]) -
     if repeat is not None:
         add("--repeat", type=int, default=repeat, help="timed runs; the median is reported (default: %(default)s)")
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    add("--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="device to measure on (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="also write the measurements to this file")
-    add("--smoke", action="store_true", help="tiny sizes, to see that it works")
+    add("--smoke", action="store_true", help="measure tiny sizes, as a quick check")
 
 
 def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -> None:
     """Add the options of benchmarks with many measurements, which go on where they stopped.
 
     Args:
-        parser: that gets them.
-        autocast: whether the benchmark also knows weights of float32 under bfloat16's autocast.
+        parser: parser to extend.
+        autocast: whether the benchmark also has weights of float32 under bfloat16's autocast.
     """
     add = parser.add_argument
-    types, of = ["float32", "bfloat16"], "of all tensors"
+    types, of = ["float32", "bfloat16"], "dtype of all tensors"
     if autocast:
         types, of = [*types, "autocast"], f"{of}; autocast: float32 under autocast to bfloat16"
     add("--dtype", choices=types, default="float32", help=f"{of} (default: %(default)s)")
@@ -55,8 +55,10 @@ def add_sweep_options(parser: argparse.ArgumentParser, autocast: bool = False) -
 def add_rows_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of benchmarks whose measurements are kept in ``Rows``."""
     add = parser.add_argument
-    add("--rows", type=Path, metavar="FILE", help="keep every measurement here at once; those there are not repeated")
-    add("--stop-after", type=float, metavar="SECONDS", help="measure nothing more after this time and exit with 75")
+    add(
+        "--rows", type=Path, metavar="FILE", help="record each measurement here at once, and skip those recorded before"
+    )
+    add("--stop-after", type=float, metavar="SECONDS", help="start no measurement after this time; exit with status 75")
 
 
 def chosen_of(given: str, option: str, known: Sequence[str]) -> Sequence[str]:

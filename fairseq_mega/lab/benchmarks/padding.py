@@ -34,13 +34,18 @@ SMOKE = ("--longest=1500", "--batch=3", "--batches=1", "--repeat=1", "--models=m
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``padding``."""
     add = parser.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="take the lengths of its training texts (default: as IMDb's)")
+    add(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="data folder with the lengths of training texts (default: drawn as IMDb's)",
+    )
     add("--longest", type=int, default=4000, help="tokens to which texts are cut (default: %(default)s)")
     add("--batch", type=int, default=25, help="texts of a batch (default: %(default)s, as in the recipe of Text)")
     add("--batches", type=int, default=4, help="batches of a timed run (default: %(default)s)")
-    add("--chunk", type=int, default=128, help="of mega-chunk (default: %(default)s)")
-    add("--seed", type=int, default=1, help="of the lengths and the symbols (default: %(default)s)")
-    add("--models", default=",".join(MODELS), help=f"of: {', '.join(MODELS)} (default: all)")
+    add("--chunk", type=int, default=128, help="attention chunk of mega-chunk (default: %(default)s)")
+    add("--seed", type=int, default=1, help="seed of the lengths and the symbols (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help=f"models, comma separated, of: {', '.join(MODELS)} (default: all)")
     add_common_options(parser, repeat=3)
 
 

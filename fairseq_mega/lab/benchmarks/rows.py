@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-NOT_YET = 75  # exit status: something is left to measure, the same command goes on (EX_TEMPFAIL)
+NOT_YET = 75  # exit status: something is left to measure, the same command continues (EX_TEMPFAIL)
 
 
 class Rows:
@@ -42,7 +42,8 @@ class Rows:
         found = self.known.get(self._key(self.settings, what))
         if found is None and self.end is not None and time.monotonic() > self.end:
             print(
-                f"the time is up: {len(self.known)} rows are in {self.path}, the same command goes on", file=sys.stderr
+                f"the time is up: {len(self.known)} rows are in {self.path}, the same command continues",
+                file=sys.stderr,
             )
             sys.exit(NOT_YET)
         return found

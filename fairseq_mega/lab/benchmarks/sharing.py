@@ -23,11 +23,11 @@ from fairseq_mega.models.on_paper import stand_in
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 DESCRIPTION = """\
-What each process of a training holds and sends, beside what fairseq-mega-inspect --plan says of it.
+Bytes that each training process holds and sends, beside the estimate of fairseq-mega-inspect --plan.
 
-Updates of two batches by fairseq's trainer in processes on this CPU. Living tensors are counted after every operator,
-and what is sent by the tensors that go into collectives, as rings would send them. Written: what the process wrote into
-sockets, with gloo, which adds up and shares out by two rings in place of one.
+Updates of two batches by fairseq's trainer in processes on this CPU. Held: living tensors, counted after each operator.
+Sent: tensors given to collectives, as rings would send them. Written: bytes that the process wrote into sockets with
+gloo, which uses two rings instead of one.
 """
 SMOKE = ("--length=256", "--width=32", "--layers=2", "--chunk=32", "--symbols=100", "--models=mega", "--sizes=2")
 PASSES = 2  # for an update
@@ -60,14 +60,14 @@ def cases_of(processes: int, chosen: str = "") -> Dict[str, Case]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``sharing``."""
     add = parser.add_argument
-    add("--length", type=int, default=1024, help="of a sequence (default: %(default)s)")
-    add("--sizes", default="2,4", help="processes N, comma separated (default: %(default)s)")
-    add("--models", default=",".join(MODELS), help="comma separated (default: %(default)s)")
-    add("--cases", default=",".join(cases_of(2)), help="comma separated (default: %(default)s)")
-    add("--width", type=int, default=128, help="d (default: %(default)s)")
-    add("--layers", type=int, default=4, help="(default: %(default)s)")
-    add("--chunk", type=int, default=128, help="(default: %(default)s)")
-    add("--symbols", type=int, default=1000, help="of the dictionary (default: %(default)s)")
+    add("--length", type=int, default=1024, help="tokens of a sequence (default: %(default)s)")
+    add("--sizes", default="2,4", help="numbers of processes N, comma separated (default: %(default)s)")
+    add("--models", default=",".join(MODELS), help="models, comma separated (default: %(default)s)")
+    add("--cases", default=",".join(cases_of(2)), help="cases, comma separated (default: %(default)s)")
+    add("--width", type=int, default=128, help="width d (default: %(default)s)")
+    add("--layers", type=int, default=4, help="number of layers (default: %(default)s)")
+    add("--chunk", type=int, default=128, help="attention chunk (default: %(default)s)")
+    add("--symbols", type=int, default=1000, help="size of the dictionary (default: %(default)s)")
     add_common_options(parser, repeat=None)
 
 

@@ -24,7 +24,7 @@ Time and peak memory of every path of the operators: EMA, attention, linear maps
 
 First every path is compared with the plain reference, outputs and all gradients; nothing is measured or printed if one
 differs. Then every measurement runs in a process of its own; on a GPU, whose allocator counts exactly, in this one.
-With --rows every measurement is kept as a line of JSON at once, and the same command goes on from there. The EMA's
+With --rows every measurement is kept as a line of JSON at once, and the same command continues. The EMA's
 paths stand beside "DxNxL", the arrangement of the published code; attention beside explicit weights and torch's SDPA.
 
 The column "of limit" is the time that moving the operator's inputs, outputs and gradients once would take, over the
@@ -45,7 +45,7 @@ LENGTHS = ",".join(str(2**k) for k in range(8, 17))
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``kernels``."""
     add = parser.add_argument
-    add("--ops", help=f"comma separated, of: {', '.join(OPS)} (default: all)")
+    add("--ops", help=f"operators, comma separated, of: {', '.join(OPS)} (default: all)")
     add("--lengths", default=LENGTHS, help="sequence lengths L, comma separated (default: %(default)s)")
     add(
         "--shape", default="4,128,16", help="B,D,N, or B,D,N,L[,z,v,chunk] in place of --lengths (default: %(default)s)"
@@ -57,14 +57,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and 1024; linear: the projections of those layers; paper: operators and shapes of MEGA's tables",
     )
     add("--shrink", type=int, default=1, help="divide lengths and chunks of a preset by this, with a batch of 1")
-    add("--memory-limit", type=float, help="GiB that one measurement may take (default: 0.7 of the free memory)")
-    add("--time-limit", type=float, default=60.0, help="skip longer runs, in seconds (default: %(default)s)")
+    add("--memory-limit", type=float, help="maximum GiB of one measurement (default: 0.7 of the free memory)")
+    add(
+        "--time-limit",
+        type=float,
+        default=60.0,
+        help="maximum seconds of a run; longer runs are skipped (default: %(default)s)",
+    )
     add("--bandwidth-mib", type=int, default=512, help="size of the copied tensor (default: %(default)s)")
     add("--plot", type=Path, help="also plot the time per token over L to this file (needs matplotlib)")
     add(
         "--in-process",
         action="store_true",
-        help="measure in this process: quicker, but memory is unreliable (not on a GPU)",
+        help="measure in this process: faster, but peak memory is unreliable on a CPU",
     )
     add_sweep_options(parser)
     add_common_options(parser, repeat=5)

@@ -54,21 +54,30 @@ SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``peers``."""
     add = parser.add_argument
-    add("--peers", default=",".join(PEERS), help=f"of: {', '.join(PEERS)} (default: all)")
+    add("--peers", default=",".join(PEERS), help=f"peers, comma separated, of: {', '.join(PEERS)} (default: all)")
     add(
         "--python",
         action="append",
         default=[],
         metavar="PEER=PATH",
-        help=f"interpreter of the environment that has {', '.join(INSTALLED)}; once for each (default: this one)",
+        help=f"Python of the environment of {', '.join(INSTALLED)}; may be repeated (default: this Python)",
     )
-    add("--keep-freed-memory", action="store_true", help="let glibc keep it in peers, too, as fairseq-mega-train does")
+    add(
+        "--keep-freed-memory",
+        action="store_true",
+        help="make glibc keep freed memory in peers, too, as fairseq-mega-train does",
+    )
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
-    add("--width", type=int, default=384, help="d (default: %(default)s)")
-    add("--layers", type=int, default=6, help="(default: %(default)s)")
-    add("--chunk", type=int, default=512, help="of all but mega-full and mega-pytorch (default: %(default)s)")
-    add("--symbols", type=int, default=260, help="of the dictionary (default: %(default)s)")
-    add("--seed", type=int, default=1, help="of the symbols (default: %(default)s)")
+    add("--width", type=int, default=384, help="width d (default: %(default)s)")
+    add("--layers", type=int, default=6, help="number of layers (default: %(default)s)")
+    add(
+        "--chunk",
+        type=int,
+        default=512,
+        help="attention chunk of all but mega-full and mega-pytorch (default: %(default)s)",
+    )
+    add("--symbols", type=int, default=260, help="size of the dictionary (default: %(default)s)")
+    add("--seed", type=int, default=1, help="seed of the symbols (default: %(default)s)")
     add_rows_options(parser)
     add_common_options(parser, repeat=5)
 
