@@ -302,7 +302,7 @@ def test_a_second_process_is_kept_out(toy: Toy, tmp_path: Path) -> None:
         [sys.executable, "-c", program, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == "locked\n"
-        assert "another process is at work there" in refusal("toy", "--out", tmp_path)
+        assert "another process is writing there" in refusal("toy", "--out", tmp_path)
         assert lock.exists()
         other.communicate()
     prepare("toy", "--out", tmp_path).succeeded()

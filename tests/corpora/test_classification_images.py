@@ -320,7 +320,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path:
     options = ("pathfinder32", "--count", 45, "--out")
     drawing.breaks_at = 30
     run = prepare(*options, tmp_path / "a")
-    assert run.status == 130 and "start it again to go on" in run.output
+    assert run.status == 130 and "start it again to continue" in run.output
     assert not (tmp_path / "a" / "SOURCE.json").exists()
     drawn = tmp_path / "a" / "unfinished" / "parts" / "images"
     drawn.write_bytes(drawn.read_bytes()[:-5])  # what a kill amidst an image leaves
@@ -383,7 +383,7 @@ def test_released_images_come_in_the_order_of_their_tables(tmp_path: Path) -> No
 def test_released_images_take_no_options_of_drawn_ones(tmp_path: Path, option: str, value: int) -> None:
     write_released(tmp_path)
     options = ("pathfinder32", "--out", tmp_path / "out", "--archive-dir", tmp_path, option, value)
-    assert f"{option} {value}: says how data are generated" in refusal(*options)
+    assert f"{option} {value}: is for generated data" in refusal(*options)
     assert not (tmp_path / "out").exists()
 
 

@@ -162,10 +162,10 @@ def test_released_trees_of_another_form_are_refused(tmp_path: Path, row: str, me
         (("--min-length", 100, "--max-length", 101), "--min-length 100 and --max-length 101"),
         (("--seed", -1), "--seed is -1"),
         (("--tsv-dir", "nowhere"), "--tsv-dir: nowhere/basic_train.tsv does not exist"),
-        (("--released", "--count", 77), "--count 77: says how data are generated"),
-        (("--released", "--seed", 5), "--seed 5: says how data are generated"),
-        (("--released", "--min-length", 9), "--min-length 9: says how data are generated"),
-        (("--released", "--max-length", 99), "--max-length 99: says how data are generated"),
+        (("--released", "--count", 77), "--count 77: is for generated data"),
+        (("--released", "--seed", 5), "--seed 5: is for generated data"),
+        (("--released", "--min-length", 9), "--min-length 9: is for generated data"),
+        (("--released", "--max-length", 99), "--max-length 99: is for generated data"),
     ],
 )
 def test_impossible_options_of_listops_are_refused(tmp_path: Path, options: tuple, message: str) -> None:

@@ -162,4 +162,4 @@ def test_images_without_class(archives: Path, tmp_path: Path) -> None:
     with tarfile.open(archives / "ILSVRC2012_img_val.tar", "a") as archive:
         toy_data.add_file(archive, "ILSVRC2012_val_00000099.JPEG", b"")
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives, ANY)
-    assert "holds 17 images, its development kit knows 16" in message
+    assert "holds 17 images, its development kit lists 16" in message

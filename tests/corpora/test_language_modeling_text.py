@@ -209,7 +209,7 @@ class TestCheck:
             (b"", "words", "bad.txt is empty"),
             (b"", "bytes", "bad.txt is empty"),
             (b" \n\n", "words", "white space only"),
-            (b"a <pad>\n", "words", "line 1: the word '<pad>' has a meaning of its own"),
+            (b"a <pad>\n", "words", "line 1: the word '<pad>' is reserved"),
         ],
     )
     def test_bad_files_are_named(

@@ -221,7 +221,7 @@ def test_trees_are_distinct_where_few_are_possible() -> None:
 
 
 def test_too_few_possible_trees_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"count is 11, but ListOpsRules.* after 10; ask for fewer"):
+    with pytest.raises(ValueError, match=r"count is 11, but ListOpsRules.* after 10; generate fewer"):
         list(generate_listops(11, 1, ListOpsRules(min_length=0, max_length=2)))
 
 

@@ -234,9 +234,7 @@ def test_new_texts_are_bytes_as_those_of_training(texts: Tuple[str, str], tmp_pa
 def test_a_line_for_spreadsheets_is_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text(f"{line}\n" + comma("text;label\n", ";"))
-    assert "line 1 tells a spreadsheet what separates columns" in refusal(
-        "own-texts", "--train", path, "--out", tmp_path / "out"
-    )
+    assert "line 1 declares the separator" in refusal("own-texts", "--train", path, "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])

@@ -266,7 +266,7 @@ def test_bad_files_are_refused_with_file_line_and_remedy(tmp_path: Path) -> None
         with pytest.raises(ValueError, match=rf"t\.en: it is .*{kind}"):
             read_sentences(tmp_path / "t.en")
     for text, kind in (
-        ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and a sentence a line is needed: .*jq -r .text .*t\.en"),
+        ('{"text": "a"}\n{"text": "b"}\n', r"JSON, and one sentence per line is needed: .*jq -r .text .*t\.en"),
         ("a\rb\rc\r", r"its lines end in carriage returns.*tr '.r' '.n' <.*t\.en"),
         ("a\rb\rc\rd\ne", "its lines end in carriage returns"),
     ):

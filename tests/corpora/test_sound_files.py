@@ -220,10 +220,10 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
         lambda: riff(PCM, before=b"LIST\xff\xff\0\0INFO"),
         "is cut off or damaged: its chunk b'LIST' has 65535 bytes",
     ),
-    "two files in one": (lambda: riff(PCM) + riff(PCM), "holds several recordings, one behind the other"),
+    "two files in one": (lambda: riff(PCM) + riff(PCM), "holds several recordings, one after the other"),
     "two files with chunks behind": (
         lambda: riff(PCM, behind=INFO) + riff(PCM, behind=INFO),
-        "holds several recordings, one behind the other",
+        "holds several recordings, one after the other",
     ),
     "two files through a pipe": (lambda: riff(PCM, size=0) + riff(PCM, size=0), "holds several recordings"),
     "samples in two chunks": (lambda: riff(PCM, behind=INFO + chunk(b"data", PCM)), "holds several recordings"),
@@ -264,7 +264,7 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
         "contradicts itself: 1 channels of 16 bits in frames of 4 bytes",
     ),
     "no samples": (lambda: riff(PCM)[:36], "has no samples"),
-    "no form": (lambda: b"RIFF\0\0\0\0WAVE" + chunk(b"data", PCM), "says nothing about its samples"),
+    "no form": (lambda: b"RIFF\0\0\0\0WAVE" + chunk(b"data", PCM), "has no description of its samples"),
     "floats of another range": (lambda: riff(TONE.astype("<f4").tobytes(), FLOAT, 32), "of up to 9000.*not known"),
     "no numbers": (lambda: riff(np.full(9, np.nan, "<f4").tobytes(), FLOAT, 32), "NaN"),
     "two channels": (lambda: riff(PCM, channels=2), "found 2 of 16 bits at 16000 Hz; convert it.*ffmpeg"),
@@ -312,7 +312,7 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     **{
         f"{form}, {subtype}, two in one": (
             partial(twice, form, subtype),
-            f"{said}, and it holds several recordings, one behind",
+            f"{said}, and it holds several recordings",
         )
         for form, subtype, said in (
             ("FLAC", "PCM_16", "sound in FLAC"),

@@ -84,7 +84,7 @@ def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(
 def test_what_is_no_plain_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     """Words of such a file are refused; with bytes as units a note names the kind of file."""
     path = write(tmp_path / "text", content)
-    with pytest.raises(ValueError, match=rf"text: it is {message}.*, or take it as bytes with --unit bytes"):
+    with pytest.raises(ValueError, match=rf"text: it is {message}.*, or read it as bytes with --unit bytes"):
         check_words(path)
     with helpers.captured_output() as told:
         check_files([path], "bytes", False)
@@ -102,7 +102,7 @@ def test_json_as_text_is_told(content: bytes, unit: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("word", ["<s>", "<pad>", "</s>"])
 def test_words_that_fairseq_reserves_are_refused(word: str, tmp_path: Path) -> None:
     path = write(tmp_path / "text", f"a {word}b <unk>\nc {word} d\n".encode())
-    with pytest.raises(ValueError, match=f"text, line 2: the word '{word}' has a meaning of its own in fairseq"):
+    with pytest.raises(ValueError, match=f"text, line 2: the word '{word}' is reserved by fairseq"):
         check_words(path)
 
 

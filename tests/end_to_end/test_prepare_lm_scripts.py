@@ -101,7 +101,7 @@ def test_enwik8_has_a_token_per_byte(tmp_path: Path) -> None:
     (tmp_path / "data-bin" / "test.bin").write_bytes(b"\2\0\2\0")  # two </s>
     refused = run("prepare_enwik8", "--skip-setup", "--out", tmp_path, "--smoke", "--workers", 1)
     assert refused.returncode == 1
-    assert re.search(r"data-bin/test\.bin: expected \d+ bytes, as SOURCE.json says, found 4", refused.stderr)
+    assert re.search(r"data-bin/test\.bin: expected \d+ bytes as in SOURCE.json, found 4", refused.stderr)
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(binarised, "run_command", interrupt)
     stopped = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--smoke")
-    assert stopped.returncode == 130 and "start it again to go on" in stopped.stderr
+    assert stopped.returncode == 130 and "start it again to continue" in stopped.stderr
     assert not (tmp_path / "out" / "data-bin").exists()
     other = run("prepare_gcide", "--skip-setup", "--out", tmp_path / "out", "--smoke", "--blocks", 4)
     assert other.returncode == 1 and "blocks was 20 and is 4 now" in other.stderr

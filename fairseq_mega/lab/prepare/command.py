@@ -1,8 +1,8 @@
-"""Prepare a data set: those of the papers, real stand-ins for them, and your own.
+"""Prepare a data set: of the papers, a real stand-in for one, or your own.
 
-Generates, fetches or takes the raw data, checks them, and leaves in --out the files that a task reads, and SOURCE.json:
-origin, options, counts and checksums. Progress goes to stderr. The same command given again goes on where it was
-interrupted, and does nothing where all is done.
+Generates, downloads or reads the raw data and checks them. Writes into --out the files that a task reads, and
+SOURCE.json: origin, options, counts and checksums. Progress goes to stderr. The same command continues an interrupted
+run, and does nothing where the data set is complete.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=PROGRAM, description=description, formatter_class=form, epilog="sizes, times and options: DATASET --help"
     )
-    commands = parser.add_subparsers(dest="dataset", required=True, metavar="DATASET", help="one of those above")
+    commands = parser.add_subparsers(dest="dataset", required=True, metavar="DATASET", help="name of a data set above")
     for dataset in DATASETS.values():
         description = f"{dataset.name}: {dataset.summary}.\n\n{dataset.details}"
         command = commands.add_parser(dataset.name, description=description, formatter_class=form, allow_abbrev=False)
@@ -99,7 +99,7 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
         try:
             make(replace(dataset, leaves=leaves) if leaves else dataset, args, provenance, toy)
         except BrokenProcessPool:
-            raise ValueError("a process died, for want of memory perhaps; give fewer --workers") from None
+            raise ValueError("a process died, possibly for lack of memory; give fewer --workers") from None
         if smoke:
             print("SMOKE RUN on made-up data: the numbers mean nothing", file=sys.stderr)
 

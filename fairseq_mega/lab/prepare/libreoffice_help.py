@@ -27,8 +27,10 @@ _VOID_TAGS = frozenset(
 
 def add_packages(parser: argparse.ArgumentParser) -> None:
     """Add the options of the packages' copies."""
-    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="own copies of the packages")
-    parser.add_argument("--packages", type=Path, metavar="DIR", help="folder that they are unpacked in (holds usr/)")
+    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help="your copies of the packages")
+    parser.add_argument(
+        "--packages", type=Path, metavar="DIR", help="folder with the unpacked packages (it holds usr/)"
+    )
 
 
 def check_packages(args: argparse.Namespace) -> None:

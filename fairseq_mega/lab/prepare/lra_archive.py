@@ -32,11 +32,13 @@ HARD = "curv_contour_length_14"  # the hard variant of Pathfinder, the only one 
 
 def add_released(parser: argparse.ArgumentParser) -> None:
     """Add the options that take the files of the archive; --released is None where it is not given."""
-    released = "take the files of the released archive, a packed tar of 8 GB, which is fetched"
+    released = "use the files of the released archive; downloads 8 GB"
     parser.add_argument("--released", action="store_const", const=True, help=released)
-    archives = "folder that holds, or gets, this archive (default: raw in --out)"
+    archives = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"
     parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
-    parser.add_argument("--no-download", action="store_true", help="take the archive that is there, or refuse")
+    parser.add_argument(
+        "--no-download", action="store_true", help="fail if the archive is missing, instead of downloading it"
+    )
 
 
 def released_files(args: argparse.Namespace, work: WorkFolder, dataset: str) -> Path:

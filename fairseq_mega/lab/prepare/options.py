@@ -21,7 +21,7 @@ from fairseq_mega.lab.runs.options import add_environment, for_script
 
 HELD_OUT_SHARE, BLOCKS = 0.05, 20
 WIKITEXT_FILES = "wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"
-DATA_BIN = "Makes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
+DATA_BIN = "Writes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
 
 
 class TextOptions(NamedTuple):
@@ -36,14 +36,13 @@ class TextOptions(NamedTuple):
 ENWIK8 = f"""\
 {DATA_BIN} of the first 90, next 5 and last 5 million bytes
 of enwik8. Every byte is a token, its decimal number; the line feed ends a line and becomes </s>. So a split has as
-many tokens as bytes, and bits per token are bits per character. A split that does not end in a line feed gets one
-token more, the </s> that fairseq appends to its unfinished last line: this is counted, and checked, as bytes + 1.
-Should take a quarter of an hour on 2 cores, and 800 MB."""
+many tokens as bytes, and bits per token are bits per character. A split that does not end in a line feed has one
+token more: fairseq appends </s> to its unfinished last line. Estimated: a quarter of an hour on 2 cores, 800 MB."""
 
 
 def add_enwik8(parser: argparse.ArgumentParser) -> None:
     """Add the options of enwik8."""
-    copy = "an own copy of enwik8.zip, or of enwik8 itself; its checksums are checked"
+    copy = "your copy of enwik8.zip or of enwik8; its checksum is compared (default: download it)"
     parser.add_argument("--archive", type=Path, metavar="FILE", help=copy)
 
 
@@ -54,11 +53,11 @@ def check_enwik8(args: argparse.Namespace) -> None:
 
 WIKITEXT = f"""\
 {DATA_BIN} of WikiText, for fairseq's language modelling.
-Lines, tokens and the size of the dictionary must be the published ones. WikiText-103 should take 20 minutes on 2 cores,
-and 2 GB in DIR.
+Lines, tokens and the size of the dictionary must be the published ones. Estimated for WikiText-103:
+20 minutes on 2 cores, 2 GB in DIR.
 
-The archives come from wikitext.smerity.com. Where it cannot be reached: the same text is mirrored as
-Salesforce/wikitext on Hugging Face; this makes the files for --text of it (pip install datasets):
+The archives are downloaded from wikitext.smerity.com. If you cannot reach it, this writes the files for --text from
+Salesforce/wikitext on Hugging Face (pip install datasets):
 
   import datasets
   for split, part in (("train", "train"), ("valid", "validation"), ("test", "test")):
@@ -69,10 +68,12 @@ Salesforce/wikitext on Hugging Face; this makes the files for --text of it (pip 
 
 def add_wikitext(parser: argparse.ArgumentParser) -> None:
     """Add the options of WikiText."""
-    parser.add_argument("--version", choices=("103", "2"), default="103", help="(default: %(default)s)")
+    parser.add_argument(
+        "--version", choices=("103", "2"), default="103", help="WikiText-103 or WikiText-2 (default: %(default)s)"
+    )
     archives = "wikitext-103-v1.zip or wikitext-2-v1.zip"
-    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {archives}; its MD5 is checked")
-    texts = f"instead: a folder with {WIKITEXT_FILES}, plain or .gz"
+    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"your copy of {archives}; its MD5 is compared")
+    texts = f"folder with {WIKITEXT_FILES}, plain or .gz, instead of an archive"
     parser.add_argument("--text", type=Path, metavar="DIR", help=texts)
 
 
@@ -86,9 +87,9 @@ def check_wikitext(args: argparse.Namespace) -> None:
 
 GCIDE = f"""\
 {DATA_BIN} of the Collaborative International Dictionary of
-English, which the Debian package dict-gcide holds (GPL-2+). It stands in for enwik8 and WikiText-103 where these
-cannot be had. The text is alphabetical, so valid and test are taken from 20 evenly spaced blocks of it (90, 5 and 5 %
-of every block). Takes about six minutes on 2 cores, and 400 MB."""
+English, from the Debian package dict-gcide (GPL-2+): a stand-in for enwik8 and WikiText-103 where you cannot download
+them. The text is alphabetical, so valid and test are drawn from 20 evenly spaced blocks of it (90, 5 and 5 % of every
+block). About six minutes on 2 cores, 400 MB."""
 
 
 def add_gcide(parser: argparse.ArgumentParser) -> None:
@@ -98,12 +99,12 @@ def add_gcide(parser: argparse.ArgumentParser) -> None:
     add_threshold(parser, 5)
     blocks = "number of blocks (default: %(default)s)"
     parser.add_argument("--blocks", type=at_least(1), default=BLOCKS, metavar="N", help=blocks)
-    share = f"of the text for valid and for test (default: {HELD_OUT_SHARE})"
+    share = f"share of the text for valid, and for test (default: {HELD_OUT_SHARE})"
     parser.add_argument("--held-out", type=float, metavar="SHARE", help=share)
     add_limit(parser)
-    deb = "an own copy of the package (default: fetched with apt-get download)"
+    deb = "your copy of the package (default: apt-get download fetches it)"
     parser.add_argument("--deb", type=Path, metavar="FILE", help=deb)
-    dictionary = "instead: the dictionary in the package, gcide.dict.dz"
+    dictionary = "gcide.dict.dz from the package, instead of --deb"
     parser.add_argument("--dictionary", type=Path, metavar="FILE", help=dictionary)
 
 
@@ -118,25 +119,25 @@ def check_gcide(args: argparse.Namespace) -> None:
 
 TEXT_LM = f"""\
 {DATA_BIN} of your own text, for fairseq's language
-modelling. As bytes a text of 1 MB takes 2 MB there."""
+modelling. A text of 1 MB becomes 2 MB as bytes."""
 
 
 def add_text_lm(parser: argparse.ArgumentParser) -> None:
     """Add the options of a text of one's own."""
-    parser.add_argument("--train", type=Path, metavar="FILE", help="the text to learn from")
+    parser.add_argument("--train", type=Path, metavar="FILE", help="text to train on")
     held_out = "validation text (default: evenly spaced blocks of lines held out of --train)"
     parser.add_argument("--valid", type=Path, metavar="FILE", help=held_out)
-    parser.add_argument("--test", type=Path, metavar="FILE", help="test text (default: the same)")
-    units = "words (UTF-8, cut at white space), subwords (pieces of words, learnt from train) or bytes (any file)"
+    parser.add_argument("--test", type=Path, metavar="FILE", help="test text (default: other such blocks)")
+    units = "words (UTF-8, split at white space), subwords (pieces of words, learnt from train) or bytes (any file)"
     choices = ("words", "subwords", "bytes")
     parser.add_argument("--unit", choices=choices, default="words", help=f"{units} (default: %(default)s)")
-    size = "subwords: how many to learn (default: 8000)"
+    size = "number of subwords to learn (default: 8000)"
     parser.add_argument("--vocab-size", type=at_least(1), metavar="N", help=size)
     add_threshold(parser, 2)
-    share = "of --train for valid and for test (default: %(default)s)"
+    share = "share of --train for valid, and for test (default: %(default)s)"
     parser.add_argument("--held-out", type=float, default=HELD_OUT_SHARE, metavar="SHARE", help=share)
     add_limit(parser)
-    blocks = "number of blocks that give a part of each (default: %(default)s; 1: the end of the text)"
+    blocks = "number of blocks of --train, whose ends are held out (default: %(default)s; 1: the end of the text)"
     parser.add_argument("--blocks", type=at_least(1), default=BLOCKS, metavar="N", help=blocks)
 
 
@@ -163,7 +164,7 @@ TEXTS: Dict[str, TextOptions] = {
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add --limit, in bytes."""
-    limit = "use so many bytes only, in equal parts from all blocks (default: all)"
+    limit = "use this many bytes only, in equal parts from all blocks (default: all)"
     parser.add_argument("--limit", type=at_least(1), metavar="BYTES", help=limit)
 
 
@@ -175,7 +176,7 @@ def check_held_out(args: argparse.Namespace) -> None:
 
 def add_threshold(parser: argparse.ArgumentParser, usual: int) -> None:
     """Add --threshold, for words."""
-    seen = f"words: those seen fewer than N times in train become <unk> (default: {usual})"
+    seen = f"replace words that occur fewer than N times in train by <unk> (default: {usual})"
     parser.add_argument("--threshold", type=at_least(0), metavar="N", help=seen)
 
 

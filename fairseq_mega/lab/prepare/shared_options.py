@@ -8,19 +8,21 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 def add_out(parser: argparse.ArgumentParser, required: bool) -> None:
     """Add --out."""
-    usual = "" if required else " (default: one in outputs of the checkout, after the data set)"
-    parser.add_argument("--out", type=Path, required=required, metavar="DIR", help=f"folder for everything made{usual}")
+    usual = "" if required else " (default: a folder in outputs of the checkout, named after the data)"
+    parser.add_argument("--out", type=Path, required=required, metavar="DIR", help=f"folder to write{usual}")
 
 
 def add_smoke(parser: argparse.ArgumentParser) -> None:
     """Add --smoke; its value is None where it is not given."""
-    toy = "take a little made-up data instead, in seconds"
+    toy = "make a little invented data instead, in seconds"
     parser.add_argument("--smoke", action="store_const", const=True, help=toy)
 
 
 def add_length(parser: argparse.ArgumentParser) -> None:
     """Add --length, for texts as bytes."""
-    parser.add_argument("--length", type=int, default=4000, metavar="N", help="bytes (default: %(default)s)")
+    parser.add_argument(
+        "--length", type=int, default=4000, metavar="N", help="bytes of a text to keep (default: %(default)s)"
+    )
 
 
 def check_length(args: argparse.Namespace) -> None:
@@ -56,7 +58,7 @@ def parse_limit(text: str) -> List[int]:
 
 def add_archive(parser: argparse.ArgumentParser, name: str) -> None:
     """Add --archive, for a published archive of this name."""
-    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"an own copy of {name}, not downloaded")
+    parser.add_argument("--archive", type=Path, metavar="FILE", help=f"your copy of {name}, instead of a download")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -65,14 +67,16 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
         "--limit",
         type=parse_limit,
         metavar="N[,N,N]",
-        help="keep so many examples of each split (or of train, valid and test), drawn with a fixed seed",
+        help="keep this many examples of each split (or of train, valid and test), drawn with a fixed seed",
     )
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add --workers, by default one process per usable core; the result does not depend on it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser.add_argument("--workers", type=at_least(1), default=cores, metavar="N", help="processes (default: cores)")
+    parser.add_argument(
+        "--workers", type=at_least(1), default=cores, metavar="N", help="number of processes (default: cores)"
+    )
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -144,8 +148,8 @@ def check_generated_alone(
     for option in options:
         if value_of(args, option) != value_of(defaults, option):
             raise ValueError(
-                f"{option} {value_of(args, option)}: says how data are generated, and these are released ones; leave "
-                "it out"
+                f"{option} {value_of(args, option)}: is for generated data, and these are the released data; leave it "
+                f"out"
             )
 
 

@@ -39,7 +39,7 @@ def not_utf8(path: object, mixed: bool = False) -> str:
     """The remedy for a plain text that is no UTF-8, whatever else it is; ``mixed`` where a part of it is UTF-8."""
     if mixed:
         return (
-            f"other lines are UTF-8, which a conversion of the whole file would damage: mend those that are not "
+            f"other lines are UTF-8, which a conversion of the whole file would damage: correct the others "
             f"(`LC_ALL=C.UTF-8 grep -naxv '.*' {path}` lists them)"
         )
     return (

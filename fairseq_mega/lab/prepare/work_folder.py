@@ -81,7 +81,7 @@ class WorkFolder:
             self._lock = acquire(str(self._unfinished / "lock"), f"--out {self.out}", "command")
         except InUse as holder:
             raise ValueError(
-                f"--out {self.out}: another process is at work there ({str(holder) or 'it just began'}); wait for it"
+                f"--out {self.out}: another process is writing there ({str(holder) or 'it just began'}); wait for it"
             ) from None
 
     def _release_lock(self) -> None:
@@ -193,7 +193,7 @@ class WorkFolder:
             found = path.stat().st_size if path.is_file() else None
             if found != record["bytes"]:
                 raise ValueError(
-                    f"{path}: expected {record['bytes']} bytes, as {SOURCE} says, found {found or 'none'}: remove "
+                    f"{path}: expected {record['bytes']} bytes as in {SOURCE}, found {found or 'none'}: remove "
                     f"{self.out} to have the data made anew"
                 )
         of_classes = sorted({name.partition("/")[0] for name in files if name.count("/") > 1})

@@ -28,15 +28,15 @@ PUBLISHED = {"train": 147_086, "valid": 18_090, "test": 17_437}
 LABELS = {b"0": "0", b"0.0": "0", b"1": "1", b"1.0": "1"}
 
 DETAILS = f"""\
-{PUBLISHED["train"]}, {PUBLISHED["valid"]} and {PUBLISHED["test"]} pairs, out of the folder tsv_data of
+{PUBLISHED["train"]}, {PUBLISHED["valid"]} and {PUBLISHED["test"]} pairs from the folder tsv_data of
 https://storage.googleapis.com/long-range-arena/lra_release.gz (8 GB), whose checksum is not published.
-Every byte of the tables' texts is a symbol, and of every text the first 4000 are taken; the first text of a pair goes
-to src-bin, the second to src1-bin. 3 GB made, about ten minutes on one core. Label 1: one paper cites the other."""
+Every byte of a text is a symbol; the first 4000 (--length) are kept. The first text of a pair is written to src-bin,
+the second to src1-bin. 3 GB, about ten minutes on one core. Label 1: one paper cites the other."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Retrieval."""
-    parser.add_argument("--tsv-dir", type=Path, metavar="DIR", help=f"folder that holds {', '.join(FILES.values())}")
+    parser.add_argument("--tsv-dir", type=Path, metavar="DIR", help=f"folder with {', '.join(FILES.values())}")
     add_released(parser)
     add_length(parser)
     add_limit(parser)

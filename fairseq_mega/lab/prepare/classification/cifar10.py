@@ -30,7 +30,7 @@ Images = Tuple[np.ndarray, np.ndarray]
 
 DETAILS = """\
 45000, 5000 and 10000 images of 32 x 32 pixels in grey. The 50000 of training are split by torch's random permutation of
-seed 42, as the authors do. 170 MB to download, 220 MB made, under a minute on one core. Labels 0 to 9 in CIFAR's order:
+seed 42, as the authors do. Download 170 MB, result 220 MB, under a minute on one core. Labels 0 to 9 in CIFAR's order:
 airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
 
 
@@ -42,10 +42,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             f"--npz-{split}",
             type=Path,
             metavar="FILE",
-            help="grey images instead, as numpy's arrays x (n, 32, 32) uint8 and y (n,); a tenth of train is valid",
+            help="grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid",
         )
     parser.add_argument(
-        "--side", type=int, default=SIDE, metavar="N", help="pixels a side, means of blocks (default: %(default)s)"
+        "--side",
+        type=int,
+        default=SIDE,
+        metavar="N",
+        help="height and width in pixels; smaller images are means of blocks (default: %(default)s)",
     )
     add_limit(parser)
 

@@ -29,14 +29,14 @@ _UNSIGNED_BYTES = 8  # the type code in the head of an idx file
 DETAILS = """\
 55000, 5000 and 10000 images of clothes in grey, 28 x 28 pixels in a black border of 2, which makes 32 x 32 = 1024 of
 them. The published training set has 60000; its last 5000 are valid here. The package (31 MB, MIT licence) is fetched
-with apt-get download and not installed; 190 MB made, under a minute on one core. Labels 0 to 9: T-shirt, trouser,
+with apt-get download and not installed; result 190 MB, under a minute on one core. Labels 0 to 9: T-shirt, trouser,
 pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Fashion-MNIST."""
-    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help=f"an own copy of the package {PACKAGE}")
-    parser.add_argument("--dir", type=Path, metavar="DIR", help=f"folder that holds {', '.join(FILES.values())}")
+    parser.add_argument("--deb", type=Path, nargs="+", metavar="FILE", help=f"your copy of the package {PACKAGE}")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help=f"folder with {', '.join(FILES.values())}")
     add_limit(parser)
 
 

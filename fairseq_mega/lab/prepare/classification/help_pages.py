@@ -36,17 +36,22 @@ Pages = Dict[str, bytes]
 Pairs = List[Tuple[Tuple[bytes, ...], str]]
 
 DETAILS = """\
---task class: the module of a page (swriter, scalc, ...; the first folder of its path) out of its English text; about
-2500 pages and nine classes, modules of fewer than 20 pages left out. --task retrieval: an English page with its German
+--task class: predict the module of a page (swriter, scalc, ...; the first folder of its path) from its English text;
+about 2500 pages, nine classes, no modules of fewer than 20 pages. --task retrieval: an English page with its German
 translation (label 1) or the translation of another page (label 0), about 2500 of each; every page is in one split only,
 once with each label on either side. 80, 10 and 10 % of the pages, drawn with --seed. The Debian packages
-libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with apt-get download and not installed; 30 MB made, about a
-minute on one core. Every UTF-8 byte is a symbol, and of every text the first 4000 are taken."""
+libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with apt-get download and not installed. Result 30 MB, about
+a minute on one core. Every UTF-8 byte is a symbol; the first 4000 (--length) of a text are kept."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the help pages."""
-    parser.add_argument("--task", choices=("class", "retrieval"), required=True, help="the meaning of the labels")
+    parser.add_argument(
+        "--task",
+        choices=("class", "retrieval"),
+        required=True,
+        help="label: the module of a page, or whether two pages are translations",
+    )
     add_seed(parser, "splits")
     add_length(parser)
     add_packages(parser)

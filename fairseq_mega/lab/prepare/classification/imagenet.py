@@ -45,15 +45,15 @@ DETAILS = f"""\
 train/CLASS/FILE and val/CLASS/FILE for --task image-classification. The archives are not downloaded:
 {WHERE}.
 {", ".join(archive.name for archive in ARCHIVES.values())} are read where they are,
-155 GB made beside them. Unpacking that was interrupted goes on with the classes that are missing. A folder that is
-unpacked already needs no preparation."""
+the result has 155 GB. An interrupted run continues with the missing classes. A folder that is already unpacked needs
+no preparation."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ImageNet."""
     parser.add_argument("--archives", type=Path, required=True, metavar="DIR", help="folder with the three archives")
     parser.add_argument(
-        "--any-archives", action="store_true", help="accept archives with other checksums than ImageNet's"
+        "--any-archives", action="store_true", help="accept archives with other checksums than the published"
     )
 
 
@@ -126,8 +126,8 @@ def numbers_of(archive: Path, names: Sequence[str]) -> List[int]:
         if not 1 <= number <= len(names) or number in found:
             problem = f"the number of {found[number]}" if number in found else f"no number from 1 to {len(names):,}"
             raise DownloadError(
-                f"{archive}: {name} has {problem} in its name, as ILSVRC2012_val_00000001.JPEG has, which "
-                f"says the class of the image: get the archive of image-net.org"
+                f"{archive}: {name} has {problem} in its name, as in ILSVRC2012_val_00000001.JPEG, to find the class "
+                f"of the image: get the archive of image-net.org"
             )
         found[number] = name
     return list(found)
@@ -146,7 +146,7 @@ def unpack_validation(archive: Path, classes: List[str], output: Path) -> None:
     with tarfile.open(archive) as container:
         members = [member for member in container if member.isfile()]
         if len(members) != len(classes):
-            raise DownloadError(f"{archive} holds {len(members):,} images, its development kit knows {len(classes):,}")
+            raise DownloadError(f"{archive} holds {len(members):,} images, its development kit lists {len(classes):,}")
         numbered = list(zip(members, numbers_of(archive, [member.name for member in members])))
         for member, number in Progress("val", "images", len(members)).follow(numbered):
             extract_file(container, member, output / classes[number - 1])

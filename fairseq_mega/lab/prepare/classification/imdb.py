@@ -33,9 +33,9 @@ _MEMBER = re.compile(r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
 Review = Tuple[bytes, str]
 
 DETAILS = """\
-25000 reviews to train on and 25000 to test on; the benchmark has no validation part and takes the test reviews for it,
-so valid and test are the same. 84 MB to download, 200 MB made, about a minute on one core. Label 0 is bad, 1 is good.
-Every UTF-8 byte is a symbol, and of every review the first 4000 are taken, or with --end the last ones."""
+25000 reviews to train on and 25000 to test on; the benchmark validates with the test reviews, so valid and test are the
+same. Download 84 MB, result 200 MB, a minute on one core. Label 0 is bad, 1 is good. Every UTF-8 byte is a symbol;
+the first 4000 (--length) of a review are kept, with --end the last."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,10 +53,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="take N reviews of train for valid (default: valid is test)",
+        help="hold N reviews of train out for valid (default: valid is test)",
     )
     add_length(parser)
-    parser.add_argument("--end", action="store_true", help="take the last bytes of each review, not the first")
+    parser.add_argument("--end", action="store_true", help="keep the last bytes of each review, not the first")
     add_limit(parser)
 
 

@@ -14,8 +14,8 @@ from fairseq_mega.lab.runs.files import returns_end_no_line
 
 FIRST_LINES = ("auto", "names", "example")
 FIRST_LINE = (
-    "what the first line of each table is: names of its columns, or an example; auto: names where it has one for the "
-    "labels (label, class, ...) and one for the texts (text, sentence, ...) (default: %(default)s)"
+    "the first line of each table has names of columns, or an example; auto: names if it has one for the labels "
+    "(label, class, ...) and one for the texts (text, sentence, ...) (default: %(default)s)"
 )
 LABELS = frozenset(
     ("label", "labels", "class", "category", "target", "tag", "sentiment", "topic", "intent", "language")
@@ -86,7 +86,7 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
         raise ValueError(f"{path}: {returns_end_no_line(path)}")
     if re.fullmatch(rb'(?i)"?sep=.?"?\s*', line):
         raise ValueError(
-            f"{path}: line 1 tells a spreadsheet what separates columns, and is none of the table: take it out, for "
+            f"{path}: line 1 declares the separator for a spreadsheet and is not part of the table: remove it, for "
             f"example with `sed -i 1d {path}`"
         )
     header = None if first_line == "example" else header_of(line)
@@ -193,7 +193,7 @@ def _unquoted(path: Path, label: int, skipped: int) -> Callable[[bytes], bytes]:
 def _check_row(path: Path, number: int, label: bytes, text: bytes, first_line: str = "auto") -> None:
     """Raise ValueError for a row in the midst of a table that names the columns again, as where files were joined."""
     if first_line != "example" and number > 1 and header_of(label + b"\t" + text) is not None:
-        raise ValueError(f"{path}: line {number} names the columns again: take it out of the midst of the table")
+        raise ValueError(f"{path}: line {number} names the columns again: remove this line")
 
 
 def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
@@ -215,7 +215,7 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
                 if fields:
                     yield reader.line_num, [field.encode("utf-8", "surrogateescape") for field in fields]
         except csv.Error as error:
-            raise ValueError(f"{path}: line {reader.line_num} is no CSV ({error}): mend it") from error
+            raise ValueError(f"{path}: line {reader.line_num} is no CSV ({error}): correct it") from error
     if len(several) > 1:
         lines, end = max(several)
         say(f"{path}: {len(several) - 1:,} rows have several lines, the longest one {lines:,}, up to line {end:,}")

@@ -36,19 +36,28 @@ Tree = Tuple[np.ndarray, str]
 DETAILS = """\
 Without --released and --tsv-dir trees are generated: 96, 2 and 2 % are train, valid and test. The benchmark has 100000
 trees of more than 500 and fewer than 2000 tokens: 200 MB, one to three minutes on 2 cores, 1.2 GB of memory. Its rules
-leave the seed open: ours is fixed and stated in SOURCE.json. The model reads digits, operators and X (for the closing
+fix no seed; SOURCE.json has the seed of this run. The model reads digits, operators and X (for the closing
 bracket) only. Classes 0 to 9; a class number in training is the label's rank in label-bin/dict.txt."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ListOps."""
-    parser.add_argument("--count", type=int, default=100_000, metavar="N", help="trees (default: %(default)s)")
+    parser.add_argument(
+        "--count", type=int, default=100_000, metavar="N", help="number of trees (default: %(default)s)"
+    )
     add_seed(parser, "trees")
-    parser.add_argument("--min-length", type=int, default=500, metavar="N", help="more tokens (default: %(default)s)")
-    parser.add_argument("--max-length", type=int, default=2000, metavar="N", help="fewer tokens (default: %(default)s)")
+    parser.add_argument(
+        "--min-length", type=int, default=500, metavar="N", help="trees have more tokens (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-length", type=int, default=2000, metavar="N", help="trees have fewer tokens (default: %(default)s)"
+    )
     add_workers(parser)
     parser.add_argument(
-        "--tsv-dir", type=Path, metavar="DIR", help=f"take the released files instead: {', '.join(RELEASED.values())}"
+        "--tsv-dir",
+        type=Path,
+        metavar="DIR",
+        help=f"folder with the released files, instead of new trees: {', '.join(RELEASED.values())}",
     )
     add_released(parser)
     add_limit(parser)

@@ -30,16 +30,18 @@ Texts = List[Tuple[bytes, str]]
 
 DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word, a text any bytes without a line feed. A first line
-that names the columns, such as label TAB text or text TAB label, is left out; with such a line CSV is read, too. Of
---train a tenth of every label is held out for each of --valid and --test that is not given. 1 MB of text makes 2 MB of
-data. Classify new texts with fairseq-mega-classify."""
+that names the columns, such as label TAB text or text TAB label, is no example; a table with such a line may also be
+CSV. Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes
+2 MB of data. Classify new texts with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of own texts."""
-    parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="table to learn from, plain or gzip")
+    parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="table to train on, plain or gzip")
     for split in ("valid", "test"):
-        parser.add_argument(f"--{split}", type=Path, metavar="FILE", help="default: held out of --train")
+        parser.add_argument(
+            f"--{split}", type=Path, metavar="FILE", help=f"{split} table (default: held out of --train)"
+        )
     parser.add_argument("--first-line", choices=FIRST_LINES, default="auto", help=FIRST_LINE)
     add_length(parser)
     add_limit(parser)
@@ -67,7 +69,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
         if b"\0" in text:
-            raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: mend the file")
+            raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: correct the file")
         if not holds_text(text.decode("utf-8", "replace")):
             raise ValueError(f"{path}: line {number} has no text")
         found.append((text, label))
@@ -77,8 +79,8 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
         raise ValueError(f"{path} is empty: give lines of label TAB text")
     if all(len(label) > 2 and label[0] == label[-1] == "'" for _, label in found):
         raise ValueError(
-            f"{path}: its labels stand in single quotes, which are taken as part of them, and of texts: take them out, "
-            f"or write double ones"
+            f"{path}: its labels stand in single quotes, which count as part of labels and texts: remove them, or "
+            f"write double quotes"
         )
     readable = [text.decode("utf-8", "replace") for text, _ in found]
     for note in told_marks(path, readable):
@@ -126,7 +128,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         check_first_row(args.train, parts["train"], [parts[split] for split in files if split != "train"])
     labels = sorted({label for _, label in parts["train"]})
     if len(labels) < 2:
-        raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: there is nothing to tell apart")
+        raise ValueError(f"--train {args.train} has one label only, {labels[0]!r}: give at least two")
     if told_alike(labels):
         say(f"--train {args.train}: {told_alike(labels)}")
     missing = [split for split in SPLITS if split not in files]

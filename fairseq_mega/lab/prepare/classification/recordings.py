@@ -30,20 +30,26 @@ HELD_OUT = {"valid": 0.15, "test": 0.15}
 
 DETAILS = f"""\
 --dir holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, of 8 to 32 bits, floats, mu-law or A-law.
-FLAC, Ogg, MP3, AIFF, SPHERE and their like are read where soundfile is installed (pip install soundfile). What lies in
-the folders beside is counted; a label without recordings is an error. The clips are filled up with silence to the
-longest one's length, rounded up to {STEP} samples, or cut to --samples. Of every label 15 per cent of the clips, one at
-least, are held out for each of valid and test. The samples are standardised with one mean and deviation, those of
-train, or as --like has them: a classifier is used with recordings of the scale, length and labels that it was trained
-on. A clip of one second makes 64 kB of data, 1000 of them 64 MB. Classify new recordings with
-fairseq-mega-classify."""
+FLAC, Ogg, MP3, AIFF, SPHERE and similar files need soundfile (pip install soundfile). Other files in the folders are
+counted and ignored; a label without recordings is an error. Clips are filled with silence to the length of the longest,
+rounded up to {STEP} samples, or to --samples; longer clips are cut. 15 % of the clips of every label, at least one, are
+held out for valid, and as many for test. The samples are standardised with one mean and deviation, those of train or of
+--like: a classifier needs recordings of the scale, length and labels that it was trained on. 1000 clips of one second
+become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of own recordings."""
-    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="folder of the folders LABEL/NAME.wav")
-    parser.add_argument("--samples", type=int, metavar="N", help=f"length of all clips, a multiple of {STEP}")
-    like = "data of this command, whose labels, length and scale are taken: those that a classifier was trained on"
+    parser.add_argument(
+        "--dir", type=Path, required=True, metavar="DIR", help="folder with the recordings as LABEL/NAME.wav"
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        metavar="N",
+        help=f"samples of every clip, a multiple of {STEP} (default: those of the longest)",
+    )
+    like = "earlier output of this command, the data of a classifier: use its labels, length and scale"
     parser.add_argument("--like", type=_clips_of, metavar="DATA", help=like)
     add_limit(parser)
 

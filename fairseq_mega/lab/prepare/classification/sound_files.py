@@ -112,7 +112,7 @@ def _by_soundfile(name: str, content: bytes, kind: FileKind, described: str) -> 
         ) from error
     if _holds_several(content, kind):
         raise ValueError(
-            f"{name}: {described}, and it holds several recordings, one behind the other, of which only the first "
+            f"{name}: {described}, and it holds several recordings, one after the other, of which only the first "
             f"would be read: cut it into files of one each, with {CONVERT} for the first"
         )
     beyond = bytes_beyond(content)

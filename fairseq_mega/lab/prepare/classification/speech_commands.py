@@ -36,23 +36,25 @@ _MEMBER = re.compile(rf"({'|'.join(WORDS)})/[^/]+\.wav")
 
 DETAILS = f"""\
 24482, 5246 and 5247 clips of {SAMPLES} samples: all of that length among the recordings of ten words, {CLIPS} of them.
-They are taken in the order of the words and, within a word, of the sorted file names (the authors' order is that of
-their disk, so their split is another one), and split as scikit-learn does, 70 / 15 / 15 % of every word. 2.4 GB to
-download, 2.3 GB made, 4 GB of memory, about five minutes on one core. Labels 0 to 9:
+They are ordered by word and file name and split as scikit-learn does, 70 / 15 / 15 % of every word. The authors' split
+is another one, as their order is that of their disk. Download 2.4 GB, result 2.3 GB, 4 GB of memory, about five minutes
+on one core. Labels 0 to 9:
 {", ".join(WORDS)}.
 The samples are divided by 32768 twice, and every time position is standardised with mean and standard deviation
-(+ 1e-5) of that position in train. So does the published code: it divides what torchaudio.load returns, which is in
-[-1, 1] already. The 1e-5 then outweighs the deviation, and values stay near 0.2. --scaling once divides once: values
-near 1."""
+(+ 1e-5) of that position in train. The published code does the same: it divides the result of torchaudio.load, which
+is in [-1, 1] already. The 1e-5 then outweighs the deviation: values near 0.2. --scaling once: values near 1."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of Speech Commands."""
     add_archive(parser, ARCHIVE.name)
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of the unpacked archive: WORD/NAME.wav")
-    parser.add_argument("--any-count", action="store_true", help=f"accept another number of clips than {CLIPS}")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of the unpacked archive, with WORD/NAME.wav")
+    parser.add_argument("--any-count", action="store_true", help=f"accept a number of clips other than {CLIPS}")
     parser.add_argument(
-        "--scaling", choices=SCALINGS, default="twice", help="divisions by 32768 (default: %(default)s)"
+        "--scaling",
+        choices=SCALINGS,
+        default="twice",
+        help="divide samples by 32768 once or twice (default: %(default)s)",
     )
     add_limit(parser)
 

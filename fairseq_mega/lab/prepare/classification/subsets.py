@@ -61,7 +61,7 @@ def stratified_split(
     if few:
         raise ValueError(
             f"labels with too few examples: {listed(few)}; {len(held_out) + 1} of each are needed to hold one out for "
-            f"{' and '.join(held_out)}: give more of them, or take the label out"
+            f"{' and '.join(held_out)}: give more of them, or remove the label"
         )
     for label in np.unique(labels):
         rows = draw.permutation(np.flatnonzero(labels == label))

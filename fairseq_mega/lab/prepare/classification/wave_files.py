@@ -65,7 +65,7 @@ def parse_wave(content: bytes) -> Wave:
             form = _form(content[begin:end])
         elif name == b"data":
             if form is None:
-                raise WaveError("says nothing about its samples before they begin (no chunk 'fmt ')")
+                raise WaveError("has no description of its samples before them (no chunk 'fmt ')")
             return Wave(form.rate, *_samples(form, content[begin:end]))
     raise WaveError("has no samples (no chunk 'data')")
 
@@ -141,7 +141,7 @@ def _are_notes(rest: bytes, whole: bool = False) -> bool:
 
 
 def _several() -> WaveError:
-    return WaveError("holds several recordings, one behind the other, of which only the first would be read")
+    return WaveError("holds several recordings, one after the other, of which only the first would be read")
 
 
 def _form(chunk: bytes) -> _Form:

@@ -41,22 +41,34 @@ LEARNT_FROM, TRIED = 20_000_000, 500_000  # characters, from the beginning of th
 
 DETAILS = f"""\
 A file holds JSON lines, an object with a field "text" in each; or a JSON array of such objects or of texts; or plain
-text, in which blank lines part documents: what is in it counts, not its name. UTF-8, UTF-16 and UTF-32 with a
-byte-order mark, and gzip are read. Leaves train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
-megalodon_pretrain. One document of {HELD_OUT} is held out for each of valid and test. The vocabulary, which has a piece
-for every byte, is learnt from the first 20 MB, which takes a minute or two; with --vocabulary it is yours. Texts too
-large to be copied can be laid into such a folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
+text, whose documents are separated by blank lines. The content decides, not the name. UTF-8, UTF-16 and UTF-32 with a
+byte-order mark, and gzip are read. Writes train.jsonl, valid.jsonl, test.jsonl and {MODEL_FILE} for --task
+megalodon_pretrain. One document of {HELD_OUT} is held out for valid, and one for test. The vocabulary has a piece for
+every byte; it is learnt from the first 20 MB in a minute or two, unless --vocabulary is given. For texts too large to
+copy, make the folder by hand: train/*.jsonl, valid.jsonl and {MODEL_FILE}."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of own documents."""
-    parser.add_argument("--texts", type=Path, nargs="+", required=True, metavar="FILE", help="JSON lines or plain text")
-    parser.add_argument("--text-field", default="text", metavar="NAME", help="field of the text (default: %(default)s)")
-    bad = "what becomes of a line of JSON without a text (default: %(default)s)"
+    parser.add_argument(
+        "--texts", type=Path, nargs="+", required=True, metavar="FILE", help="files of JSON lines or of plain text"
+    )
+    parser.add_argument(
+        "--text-field", default="text", metavar="NAME", help="JSON field that holds the text (default: %(default)s)"
+    )
+    bad = "fail at a line of JSON without a text, or skip the line (default: %(default)s)"
     parser.add_argument("--bad-lines", choices=BAD_LINES, default="error", help=bad)
-    parser.add_argument("--vocab-size", type=int, default=8000, metavar="N", help="pieces (default: %(default)s)")
-    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="a sentencepiece model in place of a new one")
-    parser.add_argument("--limit", type=int, metavar="N", help="take the first N documents only")
+    parser.add_argument(
+        "--vocab-size",
+        type=int,
+        default=8000,
+        metavar="N",
+        help="number of pieces of the vocabulary (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--vocabulary", type=Path, metavar="FILE", help="use this sentencepiece model instead of a new one"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="use the first N documents only")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -135,11 +147,11 @@ class DocumentFile:
             try:
                 content = json.load(file, object_pairs_hook=without_repeats)
             except Repeated as error:
-                raise ValueError(f"{path}: it {error}, of which only the last would be read: mend it") from error
+                raise ValueError(f"{path}: it {error}; only the last one would be read: correct it") from error
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(
-                    f"{path}: it begins as JSON, and is not ({error}); mend it, or write one object a line: `jq -c . "
-                    f"{path} >OUT.jsonl`"
+                    f"{path}: it begins as JSON, and is not ({error}); correct it, or write one object a line: `jq -c "
+                    f". {path} >OUT.jsonl`"
                 ) from error
         for number, entry in enumerate(content if isinstance(content, list) else [content], start=1):
             found = text_of(json.dumps({field: entry} if isinstance(entry, str) else entry).encode(), field)
@@ -150,7 +162,7 @@ class DocumentFile:
             else:
                 raise ValueError(
                     f"{path}, entry {number}: it {found}; a list of texts, or of objects such as "
-                    f'{{"{field}": "..."}}, is needed: mend it, or give --bad-lines skip to leave such entries out'
+                    f'{{"{field}": "..."}}, is needed: correct it, or give --bad-lines skip to skip such entries'
                 )
 
     def _paragraphs(self) -> Iterator[str]:
@@ -159,7 +171,9 @@ class DocumentFile:
         with open_text(path) as file:
             for number, line in enumerate(file, start=1):
                 if "\0" in line:
-                    raise ValueError(f"{path}, line {number}: it holds a NUL byte, which no text does: mend the file")
+                    raise ValueError(
+                        f"{path}, line {number}: it holds a NUL byte, which no text does: correct the file"
+                    )
                 if line.strip():
                     lines.append(line)
                 elif lines:
@@ -280,8 +294,8 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     if not all(part["documents"] for part in counts.values()):
         found = sum(part["documents"] for part in counts.values())
         raise ValueError(
-            f"--texts hold {found} documents: three at least are needed, to train, validate and test; blank lines "
-            f"part those of plain text"
+            f"--texts hold {found} documents: at least three are needed, to train, validate and test; in plain text, "
+            f"blank lines separate documents"
         )
     trained = set(hashes["train"])
     if len(trained) < len(hashes["train"]):

@@ -31,12 +31,12 @@ VOCABULARY = "t5-data/vocabs/cc_all.32000/sentencepiece.model"
 DETAILS = f"""\
 {BOOKS["train"]}, {BOOKS["valid"]} and {BOOKS["test"]} books of the public bucket {BUCKET} (11.7 GB), with the
 sentencepiece vocabulary of T5 (792 KB): train.jsonl, valid.jsonl and test.jsonl for --task megalodon_pretrain, a book
-in a line, {MODEL_FILE}, and {WORDS_FILE} with the published numbers of words, by which evaluations divide for
-perplexities per word. 12 GB made beside the download, about ten minutes on one core. A download that was interrupted
-goes on with the books that are missing."""
+in a line, {MODEL_FILE}, and {WORDS_FILE} with the published numbers of words, from which evaluations compute
+perplexities per word. 12 GB beside the download, about ten minutes on one core. An interrupted download continues with
+the missing books."""
 REMEDY = (
-    "The same command goes on where it was; or fetch the folders train, validation and test of the bucket by other "
-    "means (gsutil -m cp -r gs://deepmind-gutenberg/...) and name the folder above them with --books DIR"
+    "The same command continues the download; or download the folders train, validation and test of the bucket by "
+    "other means (gsutil -m cp -r gs://deepmind-gutenberg/...) and name the folder above them with --books DIR"
 )
 VOCABULARY_REMEDY = "T5's sentencepiece model, which any copy of T5 comes with, can be given with --vocabulary FILE"
 
@@ -47,12 +47,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--books",
         type=Path,
         metavar="DIR",
-        help="folder with train, validation and test, each with books as NUMBER.txt or NUMBER.txt.gz, not downloaded",
+        help="folder with train, validation and test, with books as NUMBER.txt or NUMBER.txt.gz, instead of a download",
     )
-    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="sentencepiece model, not downloaded")
-    parser.add_argument("--host", default=HOST, metavar="URL", help="storage with the buckets (default: %(default)s)")
-    parser.add_argument("--limit", type=int, metavar="N", help="take N books of each split only, the first by name")
-    parser.add_argument("--any-count", action="store_true", help="accept other numbers of books than the published")
+    parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="sentencepiece model, instead of a download")
+    parser.add_argument("--host", default=HOST, metavar="URL", help="server with the buckets (default: %(default)s)")
+    parser.add_argument("--limit", type=int, metavar="N", help="use the first N books of each split, by name")
+    parser.add_argument("--any-count", action="store_true", help="accept numbers of books other than the published")
 
 
 def check(args: argparse.Namespace) -> None:

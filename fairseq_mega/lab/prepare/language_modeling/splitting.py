@@ -154,7 +154,7 @@ def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
         except NothingLeft as error:
             raise ValueError(
                 f"{cut.train} {few_line_ends(cut.train)}, nor is there white space enough: end its sentences with "
-                f"line feeds, or take it as --unit bytes ({error})"
+                f"line feeds, or read it with --unit bytes ({error})"
             ) from error
         say(f"{cut.train} {few_line_ends(cut.train)}: its parts are cut {name}")
     return {split: (given.get(split, cut.train), found.get(split) or whole(given[split])) for split in SPLITS}

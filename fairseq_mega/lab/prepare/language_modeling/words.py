@@ -43,19 +43,19 @@ def _words(stream: BinaryIO, line: bytes, offset: int, replace_invalid: bool) ->
         start = skipped + error.start
         raise ValueError(
             f"{_place(stream, offset)}: byte 0x{line[start]:02x} at byte offset {offset + start} of the file (column "
-            f"{start + 1}) is no UTF-8; {not_utf8(stream.name)}, or take it as bytes with --unit bytes"
+            f"{start + 1}) is no UTF-8; {not_utf8(stream.name)}, or read it as bytes with --unit bytes"
         ) from None
     if "\0" in text:
         at = offset + skipped + line[skipped:].index(b"\0")
         raise ValueError(
-            f"{_place(stream, offset)}: NUL byte at byte offset {at} of the file: this is no text; take these bytes "
-            "out, or take the file as bytes with --unit bytes"
+            f"{_place(stream, offset)}: NUL byte at byte offset {at} of the file: this is no text; remove these "
+            f"bytes, or read the file as bytes with --unit bytes"
         )
     words = text.split()
     if not RESERVED.isdisjoint(words):
         word = next(word for word in words if word in RESERVED)
         raise ValueError(
-            f"{_place(stream, offset)}: the word {word!r} has a meaning of its own in fairseq; replace or remove it "
+            f"{_place(stream, offset)}: the word {word!r} is reserved by fairseq; replace or remove it "
             "(the end of a line becomes </s> by itself)"
         )
     return words
@@ -82,7 +82,7 @@ def check_words(path: Path, replace_invalid: bool = False) -> None:
     check_not_empty(path)
     kind = kind_of_file(path)
     if kind is not None:
-        raise ValueError(f"{kind.told(path)}, or take it as bytes with --unit bytes")
+        raise ValueError(f"{kind.told(path)}, or read it as bytes with --unit bytes")
     found = False
     for words in read_words(path, whole(path), replace_invalid):
         found = found or bool(words)

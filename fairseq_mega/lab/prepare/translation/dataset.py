@@ -26,17 +26,16 @@ from fairseq_mega.lab.runs.files import count_lines
 Languages = Tuple[str, str]  # source and target
 
 LAYOUT = """\
-Makes text (cleaned, without repeats; cleaning.json says how), pieces (of joint.model, which is learnt from both
+Writes text (cleaned, without repeats; cleaning.json has the counts), pieces (of joint.model, learnt from both
 languages) and data-bin, with the model as subwords.model."""
 OWN = f"""\
 {LAYOUT}
 Line n of PREFIX.SOURCE is translated by line n of PREFIX.TARGET. Pairs with an empty side and repeated ones are
-dropped; those of a --valid or --test of your own are kept line by line. DIR gets four times the size of the text, 4 MB
-of 1 MB."""
+dropped, except in a --valid or --test of your own. DIR needs four times the size of the text: 4 MB for 1 MB."""
 PAGES = f"""\
 {LAYOUT}
-The paragraphs that English and German pages of the help have in common, by sentences. The Debian packages
-libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with apt-get download and not installed."""
+The text is the paragraphs that English and German pages of the help have in common, split into sentences. The
+Debian packages libreoffice-help-en-us and -de (5 MB, MPL-2.0) are fetched with apt-get download and not installed."""
 
 
 def write_help_pairs(
@@ -138,16 +137,16 @@ def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
         usual = languages.get(side)
         ending = f"ending of the {side} files" + (" (default: %(default)s)" if usual else "")
         add(f"--{side}-lang", default=usual, required=usual is None, metavar="LANG", help=ending)
-    keep = "keep so many training pairs only (a twentieth of it held out)"
+    keep = "maximum number of training pairs; a twentieth of it in valid, and in test"
     add("--limit", type=at_least(1), metavar="N", help=keep)
     size = "number of pieces, fewer for a small text (default: %(default)s)"
     pieces = parser.add_mutually_exclusive_group()
     pieces.add_argument("--vocab-size", type=at_least(1), default=8000, metavar="N", help=size)
-    model = "a sentencepiece model in place of a new one"
+    model = "use this sentencepiece model instead of a new one"
     pieces.add_argument("--model", type=Path, metavar="FILE", help=model)
-    longest = "leave training pairs of more pieces out (default: %(default)s)"
+    longest = "drop training pairs with more pieces (default: %(default)s)"
     add("--max-train-pieces", type=at_least(1), default=250, metavar="N", help=longest)
-    held_out = "longest line of valid and test (default: %(default)s)"
+    held_out = "maximum pieces of a line of valid and test (default: %(default)s)"
     add("--max-pieces", type=at_least(1), default=1000, metavar="N", help=held_out)
     add_workers(parser)
 
@@ -155,7 +154,7 @@ def add_shared(parser: argparse.ArgumentParser, **languages: str) -> None:
 def add_own(parser: argparse.ArgumentParser) -> None:
     """Add the options of own pairs."""
     add = parser.add_argument
-    add("--text", required=True, metavar="PREFIX", help="text to learn from, one sentence per line")
+    add("--text", required=True, metavar="PREFIX", help="text to train on, one sentence per line")
     add("--valid", metavar="PREFIX", help="validation text (default: held out from the end of --text)")
     add("--test", metavar="PREFIX", help="test text (default: held out from the end of --text)")
     held_out = "pairs held out per split (default: a twentieth, 1000 at most)"

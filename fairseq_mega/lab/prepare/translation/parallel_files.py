@@ -37,7 +37,8 @@ def read_sentences(path: Path) -> List[str]:
             ) from None
     if begins_object(raw[0] if raw else b""):
         raise ValueError(
-            f"{path}: it is JSON, and a sentence a line is needed: take it out, such as `jq -r .text {path}`"
+            f"{path}: it is JSON, and one sentence per line is needed: extract the texts, for example with `jq -r "
+            f".text {path}`"
         )
     if sum(line.count("\r") for line in lines) > len(lines):
         raise ValueError(f"{path}: {returns_end_no_line(path)}")

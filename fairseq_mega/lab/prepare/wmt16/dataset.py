@@ -37,15 +37,17 @@ PARTS = ("raw", "tokenized", "bpe", "data-bin")
 DETAILS = """\
 4.5 million pairs of Europarl, Common Crawl and News Commentary to train on, newstest2013 to validate with, 2014, 2015
 and 2016 to test: raw, tokenized, bpe (32,000 joint merges) and data-bin, whose one dictionary serves both directions.
-40 GB in DIR, and hours on 2 cores. The five archives of statmt.org are read to their end once, and compared with that
-first time by DIR/checksums.json afterwards."""
+40 GB in DIR, hours on 2 cores. The checksums of the five archives of statmt.org are recorded in DIR/checksums.json
+and compared in later runs."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of WMT'16."""
-    archives = "folder that holds, or gets, the five archives (default: archives in --out)"
+    archives = "folder of the five archives; missing ones are downloaded into it (default: archives in --out)"
     parser.add_argument("--archives", type=Path, metavar="DIR", help=archives)
-    parser.add_argument("--no-download", action="store_true", help="use only archives that are there")
+    parser.add_argument(
+        "--no-download", action="store_true", help="fail if an archive is missing, instead of downloading it"
+    )
     add_workers(parser)
 
 

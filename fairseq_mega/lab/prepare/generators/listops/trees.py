@@ -98,7 +98,7 @@ def generate_listops(
         if fruitless == FRUITLESS_BLOCKS:
             raise ValueError(
                 f"count is {count}, but {rules} gave no new tree in {FRUITLESS_BLOCKS * ROOTS_PER_BLOCK} draws after "
-                f"{before}; ask for fewer trees or widen min_length and max_length"
+                f"{before}; generate fewer trees, or widen min_length and max_length"
             )
 
 
