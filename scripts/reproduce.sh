@@ -33,22 +33,23 @@ reproduce_help() {
   cat <<'HELP'
 
   --out DIR         folder of runs, results and tables
-  --data DIR        folder of the data, with several data sets one DIR/NAME each; what is not there is made
+  --data DIR        data folder, one DIR/NAME for each of several data sets; missing data are prepared
   --seeds LIST      seeds of the training, separated by commas (default: the recipe's)
-  --gpus N          GPUs that the runs share, 0 for the CPU (default: all that are visible); an update always sees the
-                    published batch
-  --max-update N    fewer updates than the paper's, to which the rate decays
-  --keep-schedule   with --max-update: the paper's schedule, stopped after N updates; a higher N goes on from there
-  --precision P     fp32, tf32, bf16 or fp16 (default: tf32 on GPUs, as when the paper's were trained, else fp32)
+  --gpus N          number of GPUs for all runs together, 0 for the CPU (default: all visible); the batch of an update
+                    is the published one in any case
+  --max-update N    fewer updates than the paper's, with a schedule of this length
+  --keep-schedule   with --max-update: the paper's schedule, stopped after N updates; a later run with a higher N continues
+  --precision P     fp32, tf32, bf16 or fp16 (default: tf32 on GPUs, as in the paper's trainings, else fp32)
   --list | --print  list the recipes with their state, or print them as lines of fairseq-train
   --set GROUP.OPTION=VALUE
-                    another value of an option that the recipes have, for instance optimization.lr=0.002; NAME: in front
-                    is for the recipes of that name alone
+                    set an option of the recipes, for instance optimization.lr=0.002; NAME:GROUP.OPTION=VALUE sets it in
+                    the recipes of this name only
   --venv DIR        virtual environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
-  --skip-setup      take that environment as it is, instead of bringing it up to date with scripts/setup.sh
-  --smoke           toy models, a few updates, a little made-up data, on the CPU
+  --skip-setup      use the environment as it is, without scripts/setup.sh
+  --smoke           train toy models for a few updates on a little invented data, on the CPU
   --help            this text; fairseq-mega-reproduce --help lists every option
 
-Options after -- are added to fairseq-train; for those that a recipe sets there is --set. The same command given again goes on where it was stopped.
+Options after -- are passed to fairseq-train; --set changes those that a recipe sets. The same command continues an
+interrupted run.
 HELP
 }

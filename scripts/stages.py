@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 PASSED, FAILED, UNFINISHED, LEFT_OUT = "passed", "failed", "unfinished", "left out"
-NOT_YET = 75  # exit status of a command that is to be started again to go on (EX_TEMPFAIL)
+NOT_YET = 75  # exit status of a command that is to be started again to continue (EX_TEMPFAIL)
 SLACK = 30  # seconds in which a command that watches its time can finish its work
 
 
@@ -107,7 +107,7 @@ class Job:
             code = self.execute(stage, filled, last)
             seconds = round(time.monotonic() - started, 1)
             if code == NOT_YET or (code is None and last < limit):
-                return Outcome(UNFINISHED, "(the same command goes on)", seconds)
+                return Outcome(UNFINISHED, "(the same command continues)", seconds)
             if code is None:
                 return Outcome(FAILED, f"(did not end within {stage.seconds} s)", seconds)
             if code != 0:

@@ -1,4 +1,4 @@
-"""Options behind --: those that recipes set are refused with the setting to give, others stand in the results."""
+"""Options after --: those that recipes set are refused with the setting to give, others stand in the results."""
 
 from pathlib import Path
 from typing import List
@@ -39,7 +39,7 @@ def check(wishes: Wishes) -> None:
 def test_what_a_recipe_sets_is_refused(words: List[str], remedy: str) -> None:
     with pytest.raises(RecipeError) as error:
         check(Wishes(Path("out"), extra=tuple(words)))
-    assert " behind --: " in str(error.value) and remedy in str(error.value)
+    assert " after --: " in str(error.value) and remedy in str(error.value)
     if "'" not in remedy and remedy.startswith("--set"):
         revise(TEXT, [parse_setting(remedy.split()[1])])
 
@@ -47,7 +47,7 @@ def test_what_a_recipe_sets_is_refused(words: List[str], remedy: str) -> None:
 def test_it_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main(["mega/table2/text/mega", "--smoke", "--out", str(out), "--", "--lr", "1e-9"]) == 1
-    assert "--lr 1e-9 behind --" in capsys.readouterr().err and not out.exists()
+    assert "--lr 1e-9 after --" in capsys.readouterr().err and not out.exists()
 
 
 def test_what_changes_numbers_stands_in_the_result(tmp_path: Path) -> None:

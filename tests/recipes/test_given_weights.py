@@ -224,7 +224,7 @@ def test_a_damaged_or_changed_archive(
         (["--launcher", "print"], "--launcher is for a training"),
         (["--precision", "bf16"], "--precision bf16 is for a training"),
         (["--set", "optimization.lr=[0.1]"], "--set optimization.lr=[0.1] is for a training"),
-        (["--", "--lr", "0.1"], "--lr behind -- is for a training"),
+        (["--", "--lr", "0.1"], "--lr after -- is for a training"),
     ],
 )
 def test_options_of_trainings_are_refused(

@@ -253,7 +253,7 @@ def test_names_of_both_papers_are_megas() -> None:
         (["--smoke"], "--smoke"),
         (["--out", "x"], "--out"),
         (["--gpus", "nosuch"], "--gpus"),
-        (["--", "--lr", "0.1"], "--lr behind --"),
+        (["--", "--lr", "0.1"], "--lr after --"),
     ],
 )
 def test_what_changes_a_run_is_not_shown(shown, options, named, capsys) -> None:

@@ -155,7 +155,7 @@ def test_translation(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / ".done" / "evaluate.table7").unlink()
     reproduce(out, *chosen, status=1)
     said = capsys.readouterr().err
-    assert "44 H- lines found, --expect says 45: 1 missing (first: 44)" in said and ".train: done before" in said
+    assert "44 H- lines found, --expect is 45: 1 missing (first: 44)" in said and ".train: done before" in said
 
 
 def test_the_list_knows_what_was_done(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,10 +62,10 @@ def test_a_wrong_order_would_lower_the_score(tmp_path: Path, capsys: Any) -> Non
 @pytest.mark.parametrize(
     ("ids", "expect", "message"),
     [
-        (range(8), 11, "8 H- lines found, --expect says 11: 3 missing (first: 8)"),
+        (range(8), 11, "8 H- lines found, --expect is 11: 3 missing (first: 8)"),
         ([*range(4), *range(5, 12)], 11, "1 missing (first: 4), 1 beyond the last id 10 (first: 11)"),
         (range(11), 10, "1 beyond the last id 9 (first: 10)"),
-        ([], 11, "0 H- lines found, --expect says 11"),
+        ([], 11, "0 H- lines found, --expect is 11"),
         ([], 0, "--expect 0: the number of sentences must be positive"),
     ],
 )
@@ -88,13 +88,13 @@ def test_a_second_hypothesis_of_a_sentence_is_refused(tmp_path: Path, capsys: An
 def test_a_missing_detokenised_line_is_refused_too(tmp_path: Path, capsys: Any) -> None:
     lines = [line for line in generation(dict(enumerate(REFERENCES))) if not line.startswith("D-7\t")]
     assert run(tmp_path, lines) == 1
-    assert "10 D- lines found, --expect says 11: 1 missing (first: 7)" in capsys.readouterr().err
+    assert "10 D- lines found, --expect is 11: 1 missing (first: 7)" in capsys.readouterr().err
 
 
 def test_a_reference_of_another_length_or_a_missing_file_is_refused(tmp_path: Path, capsys: Any) -> None:
     lines = generation(dict(enumerate(REFERENCES)))
     assert run(tmp_path, lines, references=REFERENCES[:-1]) == 1
-    assert "has 10 lines, --expect says 11" in capsys.readouterr().err
+    assert "has 10 lines, --expect is 11" in capsys.readouterr().err
     assert run(tmp_path, lines, "--source", str(tmp_path / "absent")) == 1
     assert "source" in capsys.readouterr().err
     (tmp_path / "latin").write_bytes("Größe\n".encode("latin-1") * 11)

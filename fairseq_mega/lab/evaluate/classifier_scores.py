@@ -47,23 +47,23 @@ def typed_setting(text: str) -> Tuple[str, Any]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of :func:`write_scores`."""
     add = parser.add_argument
-    add("data", help="folder of the data")
+    add("data", help="data folder")
     add("--task", required=True, help="fairseq's task")
     add("--path", required=True, help="checkpoint")
-    add("--split", default="test", help="that is scored (default: %(default)s)")
+    add("--split", default="test", help="split to score (default: %(default)s)")
     add("--score", default="test_accuracy", help="name of the accuracy in the result file (default: %(default)s)")
     add("--json", type=Path, required=True, help="result file to write")
     add("--benchmark", default=BENCHMARK, help="name in the result file (default: %(default)s)")
     add("--label", required=True, help="name of the run")
-    add("--command", required=True, help="command that started all")
-    add("--test-batch", type=int, required=True, help="examples that are scored at a time")
-    add("--log", type=Path, help="log of the training, beside which test.log is written; no training without it")
+    add("--command", required=True, help="command that started the run")
+    add("--test-batch", type=int, required=True, help="examples of a batch")
+    add("--log", type=Path, help="log of the training; test.log is written beside it (default: there was no training)")
     add("--train-command", type=Path, help="file that holds the command of the training")
-    add("--seed", type=int, help="of the training")
+    add("--seed", type=int, help="seed of the training")
     add("--batch", type=int, help="examples of an update")
-    add("--early-epoch", type=int, help="epoch whose validation accuracy is reported too")
+    add("--early-epoch", type=int, help="epoch whose validation accuracy is reported, too")
     add("--cpu", action="store_true", help="score on the CPU")
-    add("--setting", type=typed_setting, action="append", default=[], help="NAME=VALUE to keep in the result file")
+    add("--setting", type=typed_setting, action="append", default=[], help="NAME=VALUE to record in the result file")
 
 
 def write_scores(options: argparse.Namespace, validate: Validate) -> None:

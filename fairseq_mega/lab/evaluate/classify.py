@@ -1,4 +1,4 @@
-"""Tell the class of new texts, recordings or images with a trained classifier.
+"""Classify new texts, recordings or images with a trained classifier.
 
     fairseq-mega-classify DATA --path CHECKPOINT <TEXTS        # a text per line
     fairseq-mega-classify DATA --path CHECKPOINT FILE...       # a text, a recording or a colour image per file
@@ -31,8 +31,14 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("data", type=Path, metavar="DATA", help="folder of the data it was trained on")
-    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="default: the lines of stdin")
+    parser.add_argument("data", type=Path, metavar="DATA", help="data folder of the training")
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help="texts, recordings or images to classify (default: the lines of stdin)",
+    )
     parser.add_argument("--path", type=Path, required=True, metavar="CHECKPOINT")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
     parser.add_argument("--precision", choices=precision.PRECISIONS, default="fp32", help=precision.MEANING)

@@ -59,8 +59,8 @@ def in_order(texts: Dict[int, str], expected: int, where: str, kind: str) -> Lis
         details = [f"{len(missing)} missing (first: {missing[0]})"] if missing else []
         details += [f"{len(surplus)} beyond the last id {expected - 1} (first: {surplus[0]})"] if surplus else []
         raise ScoringError(
-            f"{where}: {len(texts)} {kind}- lines found, --expect says {expected}: {', '.join(details)}; let the "
-            "generation run to its end over the whole test set (with --required-batch-size-multiple 1)"
+            f"{where}: {len(texts)} {kind}- lines found, --expect is {expected}: {', '.join(details)}; generate the "
+            f"whole test set (with --required-batch-size-multiple 1)"
         )
     return [texts[index] for index in range(expected)]
 
@@ -68,5 +68,5 @@ def in_order(texts: Dict[int, str], expected: int, where: str, kind: str) -> Lis
 def expect_lines(lines: Sequence[str], expected: int, option: str, path: str) -> List[str]:
     """Return ``lines`` if there are ``expected`` of them, else raise :class:`ScoringError`."""
     if len(lines) != expected:
-        raise ScoringError(f"{option} {path} has {len(lines)} lines, --expect says {expected}; give matching files")
+        raise ScoringError(f"{option} {path} has {len(lines)} lines, --expect is {expected}; give matching files")
     return list(lines)

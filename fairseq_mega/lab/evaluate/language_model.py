@@ -1,9 +1,9 @@
 """Perplexity of a language model on a split, for one or many context lengths and chunk sizes, as result files.
 
 A model of --task mega_language_modeling reads the split in K segments (--segments), each from an empty memory: the
-context is the segment. --contexts gives their lengths in tokens instead; they end with lines. --exact-contexts lets
-them end anywhere: multiples of the chunk then differ in nothing but the memory, as all chunks begin at the same tokens.
-Any other language model of fairseq (the Transformer beside it) reads blocks of its --tokens-per-sample, of which the
+context is the segment. --contexts sets the length of segments in tokens instead; they end with lines. With
+--exact-contexts they end anywhere: multiples of the chunk then differ in the memory alone, as all chunks begin at the
+same tokens. Any other language model of fairseq, such as transformer_lm, reads blocks of its --tokens-per-sample, whose
 first --context-window tokens are context only. Every token is scored once.
 """
 
@@ -81,26 +81,39 @@ def build_parser() -> argparse.ArgumentParser:
         prog="evaluate_lm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("data", type=Path, help="folder of fairseq-preprocess")
+    add("data", type=Path, help="data folder, made by fairseq-preprocess")
     add("--path", type=Path, required=True, help="checkpoint")
     add("--subset", type=name, default="test", help="split to score (default: test)")
-    add("--segments", type=numbers, help="K, or several, comma separated (default: that of the training)")
-    add("--contexts", type=numbers, help="tokens of a segment at most, or several")
-    add("--exact-contexts", type=numbers, help="tokens of a segment exactly, which ends anywhere, or several")
+    add(
+        "--segments",
+        type=numbers,
+        help="number of segments K, or several, comma separated (default: that of the training)",
+    )
+    add("--contexts", type=numbers, help="maximum tokens of a segment, or several numbers")
+    add("--exact-contexts", type=numbers, help="exact tokens of a segment, which ends anywhere, or several numbers")
     add("--chunk-size", type=numbers, help="attention chunk, or several (default: as trained)")
-    add("--context-window", type=numbers, help="for models without memory: tokens of context only, or several")
+    add(
+        "--context-window",
+        type=numbers,
+        help="for models without memory: tokens of a block that are context only, or several numbers",
+    )
     add("--chunk-nums", type=number, default=2, help="chunks that one call reads (default: 2)")
     add("--max-tokens", type=number, default=36000, help="tokens per call, of segments side by side (default: 36000)")
     add(
         "--softmax-batch",
         type=number,
         default=1024,
-        help="positions whose softmax is made at once (default: 1024)",
+        help="positions whose softmax is computed at once (default: 1024)",
     )
-    add("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU")
+    add("--device", choices=["cpu", "cuda"], help="device (default: cuda where there is a GPU)")
     add("--benchmark", type=name, default="language-modeling", help="name in the result files")
     add("--label", type=name, required=True, help="name of the model in the result files")
-    add("--output", type=Path, required=True, help="folder for one result file per setting; those there are skipped")
+    add(
+        "--output",
+        type=Path,
+        required=True,
+        help="folder of the result files, one per setting; settings with a file are skipped",
+    )
     return parser
 
 

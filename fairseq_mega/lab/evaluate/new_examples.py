@@ -177,7 +177,8 @@ def reader_of(task: Any) -> Union[TextReader, ClipReader, PictureReader]:
     if isinstance(task, ImageClassificationTask):
         return PictureReader(task)
     raise ValueError(
-        f"{type(task).__name__}: classifiers of --task lra-text, speech_commands and image-classification can be asked"
+        f"{type(task).__name__}: classifiers of --task lra-text, speech_commands and image-classification can be used "
+        f"here"
     )
 
 

@@ -105,7 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", required=True, metavar="FILE", help="plain reference text, one sentence a line")
     parser.add_argument("--source", metavar="FILE", help="plain source text, shown with the examples")
     parser.add_argument("--target-lang", required=True, metavar="LANG")
-    parser.add_argument("--source-lang", metavar="LANG", help="needed with --sacrebleu-test-set")
+    parser.add_argument("--source-lang", metavar="LANG", help="language pair, required with --sacrebleu-test-set")
     parser.add_argument("--expect", type=int, required=True, metavar="N", help="number of sentences in the test set")
     parser.add_argument("--detokenize", metavar="LANG", help="undo Moses tokenisation with sacremoses' rules of LANG")
     parser.add_argument(
@@ -134,7 +134,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting that tells this run from others, for the JSON result; may be repeated",
+        help="a setting of this run, to record in the JSON result; may be repeated",
     )
 
 

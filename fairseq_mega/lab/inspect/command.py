@@ -27,7 +27,7 @@ def unread(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Opti
     for name, others in READ_WITH.items():
         if name in given and not given & set(others):
             wanted = " or ".join(f"--{other}" for other in others)
-            return f"--{name} {getattr(options, name)} goes with {wanted}: leave it out, or add that"
+            return f"--{name} {getattr(options, name)} requires {wanted}: leave it out, or add that"
     return None
 
 

@@ -1,13 +1,13 @@
-"""Look inside a checkpoint: parameters by part, training, and what each layer's moving average listens to.
+"""Describe a checkpoint: parameters by part, training, and the half-lives of each layer's moving average.
 
     fairseq-mega-inspect CHECKPOINT                    # as text
-    fairseq-mega-inspect CHECKPOINT --draw             # and as pictures: kernels, half-lives
+    fairseq-mega-inspect CHECKPOINT --draw             # as pictures: kernels, half-lives
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
-    fairseq-mega-inspect CHECKPOINT --compare OTHER    # what differs between two
-    fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # tokens that a training step holds in so many GiB
+    fairseq-mega-inspect CHECKPOINT --compare OTHER    # differences of two checkpoints
+    fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB
     fairseq-mega-inspect --plan megalodon_lm_7b --nodes 32 --gpus 8 --gib 75 --precision bf16   # settings that fit
 
-A checkpoint of the published code is read as well. Nothing in a file is executed.
+Checkpoints of the published code are read, too. Nothing in a file is executed.
 """
 
 import argparse
@@ -25,28 +25,40 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="checkpoint; for --memory and --plan also an architecture"
+    )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--draw", action="store_true", help="draw kernels and half-lives")
+    what.add_argument("--draw", action="store_true", help="draw the kernels and half-lives of all layers")
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
-    what.add_argument("--compare", type=Path, metavar="OTHER", help="name what differs in another checkpoint")
-    what.add_argument("--memory", type=float, nargs="+", metavar="GIB", help="how long a context a training step holds")
-    plan = "list the settings with which it trains on several GPUs: memory of a GPU, bytes sent for an update"
+    what.add_argument("--compare", type=Path, metavar="OTHER", help="list the differences from another checkpoint")
+    what.add_argument(
+        "--memory", type=float, nargs="+", metavar="GIB", help="longest context of a training step in this memory"
+    )
+    plan = "list the settings that train the model on several GPUs: memory of a GPU, bytes sent for an update"
     what.add_argument("--plan", action="store_true", help=plan)
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="for --plan (default: %(default)s)")
-    parser.add_argument("--gpus", type=int, default=1, metavar="G", help="for --plan, of a node (default: %(default)s)")
-    parser.add_argument("--gib", type=float, metavar="M", help="for --plan, that a GPU has for the training")
-    context = "for --plan, of a training sequence (default: 8 chunks)"
+    parser.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="for --plan: number of machines (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=1, metavar="G", help="for --plan: GPUs of a node (default: %(default)s)"
+    )
+    parser.add_argument("--gib", type=float, metavar="M", help="for --plan: memory of a GPU for the training")
+    context = "for --plan: length of a training sequence (default: 8 chunks)"
     parser.add_argument("--context", type=int, metavar="TOKENS", help=context)
-    batch = "for --plan, of an update (default: a sequence for each GPU)"
+    batch = "for --plan: tokens of an update (default: a sequence for each GPU)"
     parser.add_argument("--batch", type=int, metavar="TOKENS", help=batch)
-    symbols = "for --memory and --plan of an architecture (default: those of its recipes, or 32000)"
+    symbols = "for --memory and --plan of an architecture: size of the dictionary (default: its recipes', or 32000)"
     parser.add_argument("--symbols", type=int, metavar="N", help=symbols)
-    precision = "for --memory and --plan: of the training (default: fp32)"
+    precision = "for --memory and --plan: precision of the training (default: fp32)"
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help=precision)
-    parser.add_argument("--layer", type=int, metavar="N", help="for --attention, from 1 (default: the last)")
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help="for --attention: number of the layer, from 1 (default: the last)"
+    )
     parser.add_argument("--data", type=Path, help="for --attention: data folder (default: that of the training)")
-    parser.add_argument("--pictures", type=Path, default=Path(), metavar="FOLDER", help="for pictures (default: here)")
+    parser.add_argument(
+        "--pictures", type=Path, default=Path(), metavar="FOLDER", help="folder of the pictures (default: here)"
+    )
     return parser
 
 

@@ -85,7 +85,7 @@ def options_of(path: Path, asked: str) -> Tuple[Mapping[str, Any], int]:
     checkpoint = load_checkpoint(path)
     table = checkpoint["model"].get("decoder.embedding.tokens.weight")
     if table is None or any(tensor.startswith("encoder.") for tensor in checkpoint["model"]):
-        raise ValueError(f"{path}: {asked} tells of language models of this package with a plain table alone")
+        raise ValueError(f"{path}: {asked} is for language models of this package with a plain table")
     megalodon = any(tensor.endswith(".ema.theta") for tensor in checkpoint["model"])
     llama = not any(tensor.endswith(".ema.omega") for tensor in checkpoint["model"])
     name = "megalodon_lm" if megalodon else "llama_lm" if llama else "mega_lm"

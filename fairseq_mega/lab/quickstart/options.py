@@ -16,11 +16,11 @@ from fairseq_mega.lab.runs.options import ROOT, Parser, add_environment, for_scr
 TRANSLATION, LM = "translation", "lm"
 PROGRAM = "quickstart.sh"
 DESCRIPTION = """\
-Sets up a virtual environment, fetches real text, trains a MEGA model for some minutes, scores it on held-out text and
-shows what it can do. Without a GPU it takes the CPU, in bfloat16 where that is fast. Finished stages are skipped when
-it is started again, and a training goes on.
+Sets up a virtual environment, downloads real text, trains a MEGA model for some minutes, scores it on held-out text and
+prints examples. Without a GPU it runs on the CPU, in bfloat16 where that is fast. When started again it skips finished
+stages and continues a training.
 
-  --task translation   English to German, from the help of LibreOffice: BLEU, examples, and the line to type for
+  --task translation   English to German, from the help of LibreOffice: BLEU, examples, and the command for
                        interactive translation; within 20 minutes on 2 idle CPU cores, 25 on busy ones, installation
                        included
   --task lm            a language model of bytes, from a dictionary of English: bits per byte, and a text of its own;
@@ -35,25 +35,29 @@ def build_parser() -> Parser:
     parser = Parser(PROGRAM, "[OPTION]...", DESCRIPTION)
     add = parser.add_argument
     add("--task", default=TRANSLATION, metavar="TASK", help="translation or lm (default: translation)")
-    add("--work-dir", metavar="DIR", help="folder for everything made (default: outputs/quickstart of the checkout)")
+    add("--work-dir", metavar="DIR", help="folder to write (default: outputs/quickstart of the checkout)")
     add(
         "--text",
         metavar="TEXT",
-        help="learn from your own text: a file for --task lm; else the prefix of two files, TEXT.SOURCE and "
+        help="train on your own text: a file for --task lm; else the prefix of two files, TEXT.SOURCE and "
         "TEXT.TARGET, one sentence per line",
     )
     add("--valid", metavar="PREFIX", help="your validation text (default: held out from the end of --text)")
     add("--test", metavar="PREFIX", help="your test text (default: held out from the end of --text)")
     add("--source-lang", default="en", metavar="LANG", help="ending of the source files (default: en)")
     add("--target-lang", default="de", metavar="LANG", help="ending of the target files (default: de)")
-    add("--packages", metavar="DIR", help="folder that holds, or gets, the packages of Debian with the text")
+    add(
+        "--packages",
+        metavar="DIR",
+        help="folder of the Debian packages with the text, which are downloaded into it where missing",
+    )
     minutes = "; ".join(f"{task}: {value}" for task, value in TRAIN_MINUTES.items())
     add("--train-minutes", metavar="N", help=f"time of the training (default: {minutes})")
-    add("--updates", metavar="N", help="train N updates, however long that takes within 1 hour or --train-minutes")
+    add("--updates", metavar="N", help="train N updates, within 1 hour or --train-minutes")
     add("--precision", default="auto", metavar="P", help="auto, fp32 or bf16 (default: auto, bf16 where it is fast)")
     add_environment(parser)
     add("--cpu", action="store_true", help="use no GPU")
-    add("--smoke", action="store_true", help="every stage with a little text and a toy model, in under two minutes")
+    add("--smoke", action="store_true", help="run every stage with a little text and a toy model, in under two minutes")
     return parser
 
 

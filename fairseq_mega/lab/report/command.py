@@ -1,8 +1,8 @@
 """Tables and plots of result files, the scores of translations, and the tables of the documentation.
 
-fairseq-mega-report --check               # whether every table of the documentation is that of its results
-fairseq-mega-report --write               # make them anew
-fairseq-mega-report --html page.html      # everything on one page
+fairseq-mega-report --check               # compare every table of the documentation with its results
+fairseq-mega-report --write               # renew the tables
+fairseq-mega-report --html page.html      # all results on one page
 fairseq-mega-report table2 results --format markdown   # one REPORT; each has its own --help
 """
 

@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("results", type=Path, help="folder of result files")
     add("--benchmark", default="figure6", help="name in the result files (default: figure6)")
-    add("--label", help="name of the model in the result files (default: of the only one there is)")
+    add("--label", help="name of the model in the result files (default: the only one)")
     add("--chunk", type=int, required=True, help="chunk of the left panel")
     add("--segments", type=int, required=True, help="segments of the right panel")
     add("--output", type=Path, required=True, help="image to write")

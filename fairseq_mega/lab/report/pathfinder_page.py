@@ -38,9 +38,15 @@ def draw(images: Dict[int, List[Any]], output: Path) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``pathfinder-page``."""
     add = parser.add_argument
-    add("--size", type=int, choices=sorted(RULES), default=32, help="pixels of a side (default: 32; Path-X: 128)")
+    add(
+        "--size",
+        type=int,
+        choices=sorted(RULES),
+        default=32,
+        help="height and width in pixels (default: 32; Path-X: 128)",
+    )
     add("--columns", type=int, default=5, help="images of each label (default: 5)")
-    add("--seed", type=int, default=1, help="of the series of images (default: 1)")
+    add("--seed", type=int, default=1, help="seed of the images (default: 1)")
     add("--out", type=Path, required=True, help="image to write")
 
 

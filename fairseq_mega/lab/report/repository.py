@@ -12,9 +12,9 @@ from fairseq_mega.lab.report.page import write_page
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--write``, ``--check`` and ``--html``, and where they read."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="make tables, numbers and pictures of all documents anew")
-    what.add_argument("--check", action="store_true", help="fail where one of them differs from its results")
-    what.add_argument("--html", type=Path, metavar="FILE", help="write one page with everything")
+    what.add_argument("--write", action="store_true", help="renew tables, numbers and pictures of all documents")
+    what.add_argument("--check", action="store_true", help="fail if one of them differs from its results")
+    what.add_argument("--html", type=Path, metavar="FILE", help="write one page with all results")
     parser.add_argument("--root", type=Path, default=Path(), help="checkout with the documents (default: here)")
     runs = "also read results and logs of fairseq-mega-reproduce, for --html"
     parser.add_argument("--runs", type=Path, action="append", default=[], metavar="FOLDER", help=runs)

@@ -52,8 +52,8 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
     if per_step is not None:
         if share % per_step:
             raise RecipeError(
-                f"--per-step is {per_step}, which does not divide the {share} examples of an update that each place "
-                "takes: give a divisor"
+                f"--per-step is {per_step}, which does not divide the {share} examples of an update on each device: "
+                f"give a divisor"
             )
         return Batch(per_step, share // per_step, places, places > 1 and "batchnorm" in norm)
     most = -(-at_a_time // places) if "batchnorm" in norm else step

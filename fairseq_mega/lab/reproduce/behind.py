@@ -1,4 +1,4 @@
-"""Options behind ``--``, which go to fairseq-train: those that recipes set are refused, of others results tell."""
+"""Options after ``--``, which are passed to fairseq-train: those that recipes set are refused, others are recorded."""
 
 import argparse
 import re
@@ -18,8 +18,7 @@ OTHER_REMEDIES = {
     "optimization.max_update": "--max-update N",
 }
 OF_RUNNING = re.compile(  # options that change no number but those of time and memory
-    "--("
-    "num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
+    "--(num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
     "validate-.*|log-.*|tensorboard-logdir|wandb-project|azureml-logging|aim-.*|no-progress-bar|profile|"
     "save-interval.*|keep-.*|no-save.*|no-epoch-checkpoints|no-last-checkpoints|write-checkpoints-asynchronously|"
     "empty-cache-freq|checkpoint-activations|offload-activations|distributed-.*|ddp-.*|bucket-cap-mb"
@@ -60,7 +59,7 @@ def changing(words: Sequence[str]) -> List[str]:
 
 
 def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> None:
-    """Refuse options behind ``--`` that fairseq-train lacks, and those that stand in a recipe or for an option of ours.
+    """Refuse options after ``--`` that fairseq-train lacks, and those that stand in a recipe or for an option of ours.
 
     Args:
         line: arguments of fairseq-train for a run of the recipe, with ``extra``.
@@ -68,20 +67,20 @@ def check_extra(recipe: Recipe, line: Sequence[str], extra: Sequence[str]) -> No
     Raises:
         RecipeError: naming the option and what to give in its place.
     """
-    parser, _ = parse_by_fairseq(line, f"{recipe.name} with {shlex.join(extra)} behind --")
+    parser, _ = parse_by_fairseq(line, f"{recipe.name} with {shlex.join(extra)} after --")
     refused = refused_options(recipe, parser)
     for given in split(extra):
         key = refused.get(parser._option_string_actions.get(given.option))
         if key is not None:
             remedy = OTHER_REMEDIES.get(key) or shlex.join(["--set", f"{key}={text_of(given, recipe, key)}"])
             raise RecipeError(
-                f"{' '.join(given.words)} behind --: results would name the {key} of {recipe.name}, not this one: give "
-                f"{remedy} in front of -- instead"
+                f"{' '.join(given.words)} after --: results would name the {key} of {recipe.name}, not this one: give "
+                f"{remedy} before -- instead"
             )
 
 
 def refused_options(recipe: Recipe, parser: argparse.ArgumentParser) -> Dict[Any, str]:
-    """Return the parser's options that are refused behind ``--``, with their group and name in a recipe."""
+    """Return the parser's options that are refused after ``--``, with their group and name in a recipe."""
     set_here = [f"{group}.{option}" for group in TRAINING for option in recipe.config[group] if option != "_name"]
     actions = {key: flag_of(key.partition(".")[2]) for key in [*set_here, *OTHER_REMEDIES]}
     known = parser._option_string_actions

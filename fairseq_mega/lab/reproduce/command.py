@@ -1,10 +1,10 @@
 """Repeat the numbers of the papers: prepare the data, train, evaluate, record, and print them beside the paper's.
 
-A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all of a table's (table2, figure4 of MEGA,
-megalodon/table5). A name without a paper is MEGA's where both papers have such a table. All that is
-needed is checked first. The same command given again goes on where it was stopped: a finished stage is skipped, and a
-result is never taken for that of other settings, other data or another seed. Arguments after -- go to
-fairseq-train; for those that a recipe sets there is --set.
+A RECIPE is one trained number (mega/table2/text/mega_chunk), a TABLE all numbers of a table or figure (table2, figure4,
+megalodon/table5). A name without a paper means MEGA's where both papers have such a table. Data and options are checked
+before anything runs. The same command continues an interrupted run: finished stages are skipped, and a result is used
+for its own settings, data and seed only. Arguments after -- are passed to fairseq-train; --set changes those that a
+recipe sets.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except (OSError, ValueError, StageError) as error:
         return failure(PROGRAM, error)
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted; the same command goes on", file=sys.stderr)
+        print(f"{PROGRAM}: interrupted; the same command continues", file=sys.stderr)
         return 130
 
 

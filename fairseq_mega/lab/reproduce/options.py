@@ -52,7 +52,7 @@ REMOVED = {  # options that earlier versions had
     "--direction": "--where direction=LIST",
     "--dims": "--where ema_dim=LIST, or --set model.encoder_n_dim=N",
     "--chunks": "--where chunk=LIST, or --set evaluate.contexts=LIST where one model is scored in several chunks",
-    "--chunk": "--set model.encoder_chunk_size=C, behind NAME: for the recipes of that name alone",
+    "--chunk": "--set model.encoder_chunk_size=C, with NAME: in front for the recipes of that name only",
     "--transformer-lr": "--set transformer:optimization.lr=RATE",
     "--scaling": "--set task.sc_scaling=once",
     "--average": "--set evaluate.average=N",
@@ -69,18 +69,23 @@ REMOVED = {  # options that earlier versions had
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options; ``of_runs`` in what is parsed are those about runs, which no recipe shows."""
     add = parser.add_argument
-    add("recipes", nargs="*", metavar="RECIPE|TABLE", help="mega/table2/text/mega_chunk, mega/table2, figure4, a file")
-    doing = parser.add_argument_group("what is done").add_argument
+    add(
+        "recipes",
+        nargs="*",
+        metavar="RECIPE|TABLE",
+        help="for example mega/table2/text/mega_chunk, mega/table2, figure4, or a file",
+    )
+    doing = parser.add_argument_group("actions").add_argument
     doing("--list", action="store_true", help="list the recipes: state, paper's value, ours, time left")
-    doing("--print", action="store_true", help="print each recipe as the line of fairseq-train")
-    doing("--yaml", action="store_true", help="print each recipe as one YAML file that inherits nothing but fairseq's")
-    which = parser.add_argument_group("which recipes, and what is changed in them").add_argument
+    doing("--print", action="store_true", help="print each recipe as a command line of fairseq-train")
+    doing("--yaml", action="store_true", help="print each recipe as one whole YAML file, without inheritance")
+    which = parser.add_argument_group("choice and change of recipes").add_argument
     which(
         "--where",
         action="append",
         default=[],
         metavar="KEY=LIST",
-        help="those of which KEY, 'name' or an entry of their cell (see --yaml), is one of LIST: task=text,image, "
+        help="recipes whose KEY ('name' or an entry of their cell, see --yaml) is in LIST: task=text,image, "
         "name=mega_chunk, direction=en-de; may be repeated",
     )
     which(
@@ -89,49 +94,66 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME:]GROUP.OPTION=VALUE",
-        help="another value in the recipes that have the option, or in those named NAME: optimization.lr=0.002, "
+        help="set an option in the recipes that have it, or in recipes named NAME: optimization.lr=0.002, "
         "mega_chunk:model.encoder_chunk_size=64, evaluate.average=10; may be repeated",
     )
     which("--root", type=Path, default=Path(), help=argparse.SUPPRESS)
     shown = len(parser._actions)
-    how = parser.add_argument_group("how they are trained").add_argument
-    how("--only-train", action="store_true", help="neither evaluate nor print a table")
-    how("--launcher", choices=LAUNCHERS, default="local", help="run here, hand to SLURM, or print the commands")
+    how = parser.add_argument_group("training").add_argument
+    how("--only-train", action="store_true", help="do not evaluate, and print no table")
+    how("--launcher", choices=LAUNCHERS, default="local", help="run here, submit to SLURM, or print the commands")
     how("--slurm", action="append", default=[], metavar="NAME=VALUE", help="parameter of submitit's executor")
     how("--seeds", "--seed", metavar="LIST", help="seeds, separated by commas (default: the recipe's)")
-    how("--gpus", metavar="N", help="GPUs that runs are spread over, 0: the CPU (default: visible)")
-    how("--gpus-per-run", metavar="N", help="at most (default: as many as the published batch comes from)")
-    how("--per-step", metavar="N", help="examples that a GPU takes at a time (default: the recipe's)")
-    how("--max-update", metavar="N", help="other updates, not more than the paper's, and a schedule of their length")
-    how("--keep-schedule", action="store_true", help="with --max-update: stop the paper's schedule there")
-    how("--precision", choices=PRECISIONS, help="default: tf32 on GPUs, as when the papers' were trained; else fp32")
+    how("--gpus", metavar="N", help="number of GPUs for all runs together, 0: the CPU (default: all visible)")
+    how(
+        "--gpus-per-run",
+        metavar="N",
+        help="maximum GPUs of one run (default: as many as the published batch comes from)",
+    )
+    how("--per-step", metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
+    how("--max-update", metavar="N", help="train N updates, not more than the paper's, with a schedule of this length")
+    how("--keep-schedule", action="store_true", help="with --max-update: keep the paper's schedule and stop it at N")
+    how("--precision", choices=PRECISIONS, help="default: tf32 on GPUs, as in the papers' trainings; else fp32")
     how("--fp32", dest="precision", action="store_const", const="fp32", help="the same as --precision fp32")
     how("--bf16", dest="precision", action="store_const", const="bf16", help="the same as --precision bf16")
-    where = parser.add_argument_group("where").add_argument
-    where("--out", "--work-dir", type=Path, metavar="DIR", help="runs, results, tables (default: outputs/reproduce)")
-    where("--data", type=Path, metavar="DIR", help="the data, with several data sets one folder each")
+    where = parser.add_argument_group("files and evaluation").add_argument
+    where(
+        "--out",
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of runs, results and tables (default: outputs/reproduce)",
+    )
+    where("--data", type=Path, metavar="DIR", help="data folder; with several data sets, one folder each in it")
     where("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
     where(
         "--processed",
         metavar="DIR|URL",
-        help="in place of --data the authors' processed archives, unpacked; or the "
-        "address of one that is fetched, or the word published for all that are needed",
+        help="instead of --data, the authors' processed data: an unpacked archive, the address of an archive, or "
+        "the word published, which downloads all archives that are needed",
     )
     where(
         "--checkpoint",
         metavar="FILE|DIR|URL",
-        help="score these weights and train nothing: a checkpoint, or a folder or zip file with some, of the published "
-        "code or of this package; or the word published for the authors' (--list names those)",
+        help="score these weights without training: a checkpoint, or a folder or zip file of checkpoints, of the "
+        "published code or of this package; or the word published, for the authors' weights (see --list)",
     )
-    where("--released", action="store_true", help="ListOps, Retrieval, Pathfinder, Path-X from LRA's archive (8 GB)")
-    where("--archives", type=Path, metavar="DIR", help="folder that holds or gets the archives of WMT'16 and LRA")
-    where("--no-download", action="store_true", help="refuse to download archives")
+    where("--released", action="store_true", help="use ListOps, Retrieval, Pathfinder, Path-X of LRA's archive (8 GB)")
+    where(
+        "--archives",
+        type=Path,
+        metavar="DIR",
+        help="folder of the archives of WMT'16 and LRA, which are downloaded into it where missing",
+    )
+    where("--no-download", action="store_true", help="fail if an archive is missing, instead of downloading it")
     where("--results-dir", type=Path, metavar="DIR", help="folder for the result files (default: results in --out)")
-    where("--path", type=Path, metavar="FILE", help="checkpoint for the figure of one model; --data: its data")
-    where("--output", metavar="FILE", help="the plot of a figure")
-    where("--workers", "--processes", metavar="N", help="processes that prepare data")
-    where("--smoke", action="store_true", help="toy models, a few updates, a little made-up data, on the CPU")
-    where("--no-speed", action="store_true", help="measure no speed and memory beside a table that has them")
+    where("--path", type=Path, metavar="FILE", help="checkpoint for a figure of one model, with --data")
+    where("--output", metavar="FILE", help="image file of a figure")
+    where("--workers", "--processes", metavar="N", help="number of processes that prepare data")
+    where(
+        "--smoke", action="store_true", help="train toy models for a few updates on a little invented data, on the CPU"
+    )
+    where("--no-speed", action="store_true", help="do not measure speed and memory for a table that has them")
     parser.set_defaults(of_runs=parser._actions[shown:])
 
 
@@ -151,7 +173,7 @@ def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:
     """
     what = "--yaml" if options.yaml else "--print"
     given = [action.option_strings[0] for action in options.of_runs if getattr(options, action.dest) != action.default]
-    given += [f"{word} behind --" for word in extra[:1]]
+    given += [f"{word} after --" for word in extra[:1]]
     if given:
         raise RecipeError(f"{given[0]} is for a run, and {what} shows the recipe: leave it out")
 
@@ -173,7 +195,7 @@ def check_weights(options: argparse.Namespace, extra: Sequence[str]) -> None:
         "--gpus-per-run": options.gpus_per_run,
         "--launcher": options.launcher != "local",
         f"--precision {options.precision}": options.precision not in (None, "fp32", "tf32"),
-        " and ".join(f"{word} behind --" for word in extra[:1]): extra,
+        " and ".join(f"{word} after --" for word in extra[:1]): extra,
         **{str(setting): setting.group != EVALUATE for setting in settings_of(options)},
     }
     for option, wanted in given.items():

@@ -71,8 +71,8 @@ def parse_setting(text: str) -> Setting:
     found = SETTING.fullmatch(text)
     if found is None:
         raise RecipeError(
-            f"--set '{text}': write it as group.option=value, for instance optimization.lr=0.001, behind NAME: for the "
-            "recipes of that name alone"
+            f"--set '{text}': write it as group.option=value, for instance optimization.lr=0.001, with NAME: in front "
+            f"for the recipes of that name only"
         )
     setting = Setting(found["scope"] or "*", found["group"], found["option"], found["text"])
     if setting.group not in (*GROUPS, EVALUATE):
@@ -169,7 +169,7 @@ def revise_all(recipes: Sequence[Recipe], settings: Sequence[Setting]) -> List[R
         if not any(map(setting.changes, recipes)):
             raise RecipeError(
                 f"{setting} changes none of the recipes that are chosen: --yaml shows the options that they have; "
-                "others go to fairseq-train behind --"
+                "options of fairseq-train alone are given after --"
             )
     return [revise(recipe, settings) for recipe in recipes]
 

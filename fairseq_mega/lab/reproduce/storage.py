@@ -69,7 +69,7 @@ def check_disk(runs: Sequence[Run], out: Path, free: Callable[[Path], int] = fre
     if need > found:
         raise RecipeError(
             f"the checkpoints of {len(needs)} runs need {size_of(need)}, and {size_of(found)} are free in {folder}: "
-            "free some, give --out on a larger disk, or take fewer recipes or --seeds at a time and remove the "
+            "free some, give --out on a larger disk, or run fewer recipes or --seeds at a time and remove the "
             "checkpoints of finished runs"
         )
 

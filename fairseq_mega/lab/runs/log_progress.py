@@ -1,4 +1,4 @@
-"""Copy the output of a fairseq command from standard input to a log, with a progress line now and then.
+"""Copy the output of a fairseq command from standard input to a log, and print progress lines.
 
 Run by its path, it needs the standard library only and starts at once.
 """

@@ -78,7 +78,9 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     """Add the options on the environment."""
     default = "$FAIRSEQ_MEGA_VENV, else .venv of the checkout"
     parser.add_argument("--venv", metavar="DIR", help=f"virtual environment (default: {default})")
-    parser.add_argument("--skip-setup", action="store_true", help="take that environment as it is: no scripts/setup.sh")
+    parser.add_argument(
+        "--skip-setup", action="store_true", help="use the environment as it is, without scripts/setup.sh"
+    )
 
 
 def whole_number(text: str, least: int) -> Optional[int]:

@@ -19,6 +19,6 @@ def run_script(name: str, work: Callable[[], None]) -> int:
     except (StageError, OSError, ValueError) as error:
         return failure(name, error) if str(error) else 1  # a command has said it
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; start it again to go on", file=sys.stderr)
+        print(f"{name}: interrupted; start it again to continue", file=sys.stderr)
         return 130
     return 0

@@ -1,15 +1,15 @@
-"""Let a language model answer questions about long documents, and score the answers.
+"""Answer questions about long documents with a language model, and score the answers.
 
     fairseq-mega-qa narrative_qa --questions narrative_qa/validation.jsonl --path CHECKPOINT --data DATA --output FILE
     fairseq-mega-qa qasper --questions qasper/validation.jsonl --examples qasper/train.jsonl ...
     fairseq-mega-qa qmsum --questions qmsum/validation.jsonl --examples qmsum/train.jsonl ...
 
-The data sets are those of SCROLLS (tau/scrolls), as .jsonl files that you have. The model reads DOCUMENT, "Q: QUESTION"
-and "A:", a line each, and goes on greedily to the end of the line; with --shots as many such texts with their answers,
-drawn from --examples, come first. A document is read chunk by chunk, in memory that does not grow with it, and is never
-cut. NarrativeQA and Qasper are scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the
-best of the references, in percent. The scores are written to --output as JSON, every answer to a file beside it as soon
-as it is there: the same command goes on after an interruption.
+The data sets are those of SCROLLS (tau/scrolls), as .jsonl files that you provide. The model reads DOCUMENT,
+"Q: QUESTION" and "A:", a line each, and decodes greedily to the end of the line. With --shots N, N answered questions
+from --examples stand in front. A document is read chunk by chunk, in constant memory, and is never cut. NarrativeQA and
+Qasper are scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the best of the
+references, in percent. The scores are written to --output as JSON, each answer at once to a file beside it, so that the
+same command continues an interrupted run.
 """
 
 import argparse
@@ -38,18 +38,23 @@ def build_parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=form, allow_abbrev=False)
     add = parser.add_argument
-    add("data_set", choices=list(DATA_SETS), help="form of the questions and score of the answers")
-    add("--questions", type=Path, required=True, metavar="FILE", help=".jsonl file, validation.jsonl of SCROLLS")
-    add("--examples", type=Path, metavar="FILE", help=".jsonl file that --shots are drawn from, train.jsonl of SCROLLS")
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="of a language model of this package")
-    add("--data", type=Path, required=True, help="folder of the data it was trained on, for the dictionary")
-    add("--output", type=Path, required=True, metavar="FILE", help="result file (JSON)")
+    add("data_set", choices=list(DATA_SETS), help="data set, which decides prompt and score")
+    add("--questions", type=Path, required=True, metavar="FILE", help="questions: validation.jsonl of SCROLLS")
+    add("--examples", type=Path, metavar="FILE", help="answered questions for --shots: train.jsonl of SCROLLS")
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help="checkpoint of a language model of this package")
+    add("--data", type=Path, required=True, help="data folder of the training, for the dictionary")
+    add("--output", type=Path, required=True, metavar="FILE", help="result file to write (JSON)")
     paper = ", ".join(f"{name} {data_set.shots}" for name, data_set in DATA_SETS.items())
-    add("--shots", type=int, choices=[0, 1, 2], help=f"answered questions in front (default: the paper's, {paper})")
+    add(
+        "--shots",
+        type=int,
+        choices=[0, 1, 2],
+        help=f"number of answered questions in front (default: the paper's, {paper})",
+    )
     lengths = ", ".join(f"{name} {data_set.answer_tokens}" for name, data_set in DATA_SETS.items())
-    add("--answer-tokens", type=int, metavar="N", help=f"tokens of an answer at most (default: {lengths})")
-    add("--seed", type=int, default=1, help="of the drawing of --shots (default: %(default)s)")
-    add("--limit", type=int, metavar="N", help="ask the first N questions only")
+    add("--answer-tokens", type=int, metavar="N", help=f"maximum tokens of an answer (default: {lengths})")
+    add("--seed", type=int, default=1, help="seed that draws the --shots (default: %(default)s)")
+    add("--limit", type=int, metavar="N", help="use the first N questions only")
     add("--label", help="name of the model in the result (default: the file name of --path)")
     add("--cpu", action="store_true", help="use no GPU")
     add("--precision", choices=precision.PRECISIONS, default="fp32", help=precision.MEANING)

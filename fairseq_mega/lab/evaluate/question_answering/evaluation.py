@@ -85,7 +85,7 @@ def evaluate(
     lost = without_words(metric, questions.references[:count])
     if lost:
         logger.warning(
-            f"{lost} of {count} questions score 0 whatever is answered: in their references {metric} finds no word (it "
+            f"{lost} of {count} questions score 0 for any answer: in their references {metric} finds no word (it "
             f"is made for English)"
         )
     file = AnswerFile(answers, settings)
