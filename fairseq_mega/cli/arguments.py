@@ -41,7 +41,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
             raise UsageError(f"{option} '': give {meaning}")
         one = command in ("eval-lm", "validate")
         if one and value is not None and "://" not in value and len(split(value)) > 1:
-            raise UsageError(f"{option} {value}: fairseq-mega-{command} takes one checkpoint: give one")
+            raise UsageError(f"{option} {value}: fairseq-mega-{command} reads one checkpoint: give one path")
     task = option_value(arguments, "--task")
     if command == "train":
         arch = option_value(arguments, "--arch") or option_value(arguments, "-a")

@@ -45,7 +45,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if args.last_epochs is not None and args.dir is None:
             raise AveragingError("--last-epochs needs --dir, the training's --save-dir")
         if args.inputs is not None and args.dir is not None:
-            raise AveragingError(f"--dir {args.dir} goes with --last-epochs: leave it out, or give that for --inputs")
+            raise AveragingError(
+                f"--dir {args.dir} requires --last-epochs: leave it out, or give --last-epochs instead of --inputs"
+            )
         paths = args.inputs or last_epoch_checkpoints(args.dir, args.last_epochs)
         check_paths(paths, args.output)
         for path in paths:

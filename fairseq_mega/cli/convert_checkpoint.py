@@ -1,11 +1,14 @@
-"""Turn checkpoints of the published code into ones of this package, and back.
+"""Convert checkpoints of the published code into checkpoints of this package, and back.
 
-What the file holds is recognised from its contents: a model of facebookresearch/mega (translation, language models,
-the Long Range Arena, speech) becomes one of this package, with the paper's names of tensors, and so do an image
-classifier of XuezheMax/mega-image, the folder of a consolidated model of XuezheMax/megalodon, of one or several
-tensor-parallel ranks, and that of an encoder with a masked-LM head of transformers (4.30 to 4.46, such as
-mnaylor/mega-base-wikitext); --to official turns one of this package into theirs. A model of this package is copied as
-it is, to or from safetensors: with the suffix .safetensors the output has a JSON of the configuration beside it.
+The input is recognised from its contents:
+
+  facebookresearch/mega    translation, language models, the Long Range Arena, speech
+  XuezheMax/mega-image     image classifiers
+  XuezheMax/megalodon      the folder of a consolidated model, of one or several tensor-parallel ranks
+  transformers 4.30-4.46   the folder of an encoder with a masked-LM head, such as mnaylor/mega-base-wikitext
+
+--to official converts a model of this package back. Without it, a model of this package is copied, to or from
+safetensors: an output with the suffix .safetensors has a JSON file of the configuration beside it.
 
 The published positions of left-padded sources are kept (--published-source-padding), so that scores agree with the
 published code's. Language models become models of --task mega_language_modeling. Nothing in a file is executed.
@@ -25,7 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("--input", type=Path, required=True, help="checkpoint of either layout")
+    parser.add_argument("--input", type=Path, required=True, help="checkpoint file, or folder, to convert")
     parser.add_argument("--output", type=Path, required=True, help="file to write (.pt or .safetensors)")
     parser.add_argument("--to", choices=["ours", "official"], help="layout to write (default: ours)")
     parser.add_argument(

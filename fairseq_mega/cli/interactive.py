@@ -30,12 +30,12 @@ def build_parser() -> argparse.ArgumentParser:
     """Return fairseq's parser of the command with the options of reading."""
     parser = options.get_interactive_generation_parser()
     group = parser.add_argument_group("reading a text once, with a language model of this package")
-    group.add_argument("--read", type=Path, metavar="FILE", help="text to read, to its end and that of its last line")
+    group.add_argument("--read", type=Path, metavar="FILE", help="text file to read, to the end of its last line")
     group.add_argument(
         "--save-context",
         type=Path,
         metavar="CONTEXT",
-        help="file (.safetensors) for what is kept of the text of --read; later calls go on from it with --context",
+        help="file (.safetensors) to write the state after --read to; later calls continue from it with --context",
     )
     return parser
 
@@ -59,9 +59,9 @@ def check_files(given: argparse.Namespace) -> None:
         ValueError: if one of the options is missing, or names a file that will not do.
     """
     if given.read is None:
-        raise UsageError(f"--save-context {given.save_context} keeps the text of --read: give --read FILE")
+        raise UsageError(f"--save-context {given.save_context} saves the state after --read: give --read FILE")
     if given.save_context is None:
-        raise UsageError(f"--read {given.read}: give --save-context CONTEXT, then go on with --context CONTEXT")
+        raise UsageError(f"--read {given.read}: add --save-context CONTEXT, then continue with --context CONTEXT")
     if not given.read.is_file():
         raise FileNotFoundError(f"--read {given.read} is no file: give a text")
     if not given.read.stat().st_size:

@@ -64,11 +64,11 @@ def remedy(error: BaseException, text: str) -> str:
     if isinstance(error, OtherNames):
         return ""  # the message contains it
     if isinstance(error, UnreadableFile):
-        return "take another one with --restore-file (training) or --path"
+        return "give another one with --restore-file (training) or --path"
     if isinstance(error, (EOFError, pickle.UnpicklingError)) or "PytorchStreamReader" in text:
         return (
             "a checkpoint cannot be read: the file (named in the last lines above) is truncated or is no "
-            "checkpoint of fairseq. Take another one with --restore-file (training) or --path"
+            "checkpoint of fairseq. Give another one with --restore-file (training) or --path"
         )
     if isinstance(error, MissingMandatoryValue):
         return f"give --{MISSING.findall(text)[0].replace('_', '-')}"
@@ -79,7 +79,9 @@ def remedy(error: BaseException, text: str) -> str:
     if isinstance(error, FloatingPointError):
         return "the training diverges: lower --lr, give more --warmup-updates, or --clip-norm 1.0"
     if text == "Key 'default' is not in struct":  # --optimizer composite
-        return "--optimizer composite is described in a file: give it to fairseq-hydra-train, or take another one"
+        return (
+            "--optimizer composite is described in a file: give it to fairseq-hydra-train, or choose another optimizer"
+        )
     if text == "optimizer is required!":
         return "give --optimizer adam, with --lr and, as the recipes have it, --adam-betas '(0.9, 0.98)'"
     if any(words in text for words in ("does not exist: ", "separates paths: ", "nothing to train", "or leave --")):
@@ -107,7 +109,7 @@ def remedy(error: BaseException, text: str) -> str:
             "--precision bf16, which goes on from float32"
         )
     if "Cannot load model parameters" in text:
-        return "take the model options that the checkpoint was trained with, or another --save-dir"
+        return "give the model options that the checkpoint was trained with, or another --save-dir"
     return ""
 
 

@@ -31,7 +31,7 @@ def build_model(options: Namespace, model: Dict[str, Tensor]) -> nn.Module:
     """
     kind = kind_of(model)
     if getattr(options, "arch", None) == MEGALODON and MEGALODON not in MODEL_REGISTRY:
-        raise ValueError("this version of the package has no MEGALODON: take a later one")
+        raise ValueError("this version of the package has no MEGALODON: use a later one")
     if kind == "translator":
         source, target = (stand_in(table_length(model, side)) for side in ("encoder", "decoder"))
         return MegaModel.build_model(options, SimpleNamespace(source_dictionary=source, target_dictionary=target))

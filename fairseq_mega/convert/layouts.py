@@ -73,8 +73,8 @@ def advice(given: Checkpoint) -> str:
     if "consolidation" not in given or "symbols" in given:
         return ""
     return (
-        "Symbols have the numbers of fairseq's dictionaries now, and padding, new among them, gets no probability: the "
-        "model's dict.txt lists the symbols of its tokeniser from number 3 on, one a line with a count behind it."
+        "Symbols have the numbers of fairseq's dictionaries now, and padding, new among them, has no probability: the "
+        "model's dict.txt lists the symbols of its tokeniser from number 3 on, one a line followed by a count."
     )
 
 

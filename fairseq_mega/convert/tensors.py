@@ -46,7 +46,7 @@ def convert_state_dict(state_dict: Dict[str, Tensor], shared_output: bool) -> Di
     named, converted = tables_of_published(state_dict), {}
     both = shared_output and OUTPUT in state_dict and TABLE in state_dict
     if both and not torch.equal(state_dict[OUTPUT], state_dict[TABLE]):
-        raise ValueError(f"{OUTPUT} differs from {TABLE}, though the model's options say that they are shared")
+        raise ValueError(f"{OUTPUT} differs from {TABLE}, although the model's options share them")
     for name, tensor in state_dict.items():
         if is_ignored(name) or (shared_output and name == OUTPUT):
             continue

@@ -44,7 +44,8 @@ def forward(self: AdaptiveLoss, model: Any, sample: Dict[str, Any], reduce: bool
     softmax = model.decoder.adaptive_softmax
     if softmax is None:
         raise ValueError(
-            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff, or take cross_entropy"
+            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff: add it, or give --criterion "
+            "cross_entropy"
         )
     output = model(**sample["net_input"])
     target = model.get_targets(sample, output)

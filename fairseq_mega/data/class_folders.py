@@ -174,5 +174,5 @@ def _beside_classes(folder: Path, classes: Set[str], wanted: Wanted, left_out: L
                 left_out.endings.update({f"in the hidden folder {entry.name}": count} if count else {})
             elif not is_hidden(entry.name):
                 if not os.path.exists(entry.path):
-                    raise ValueError(f"{entry.path} is a link to nothing: mend it, or remove it")
+                    raise ValueError(f"{entry.path} is a broken link: correct it, or remove it")
                 left_out.endings[f"{ending_of(entry.name)} beside the folders"] += 1

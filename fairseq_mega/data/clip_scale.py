@@ -58,7 +58,8 @@ class ClipScale:
         path = folder / FILE_NAME
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} does not exist: it says how to scale a recording; data made by fairseq-mega-prepare hold it"
+                f"{path} does not exist: it holds the scale of the recordings; give a data folder of "
+                f"fairseq-mega-prepare"
             )
         try:
             content = load(path, "cpu")

@@ -100,7 +100,7 @@ def _check_samples(image: Any) -> None:
         raise _Unfit("its numbers have a sign, and no known range: save it as PNG, scaled alike with the others")
     if image.mode in ("RGBA", "LA") and not image.tag_v2.get(_MORE):
         raise _Unfit(
-            "it has a band besides its colours, and does not say whether that is transparency: take it out, for "
+            "it has a band besides its colours, not declared as transparency: remove the band, for "
             "example with `magick IN -alpha off OUT.png`"
         )
     if bits > 8 and image.tag_v2.get(_PLANES) == 2 and image.tag_v2.get(_COMPRESSION) == 1:

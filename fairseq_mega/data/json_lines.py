@@ -223,7 +223,7 @@ def bad_line(source: Source, number: int, fault: ValueError) -> str:
     """The message about a bad line."""
     return (
         f"{source.path}, line {number}: it {fault}; a line has to be a JSON object such as "
-        f'{{"{source.field}": "..."}}: mend it, or give --bad-lines skip to leave such lines out'
+        f'{{"{source.field}": "..."}}: correct it, or give --bad-lines skip to skip such lines'
     )
 
 

@@ -113,8 +113,8 @@ class BlockIterator(iterators.EpochBatchIterator):
         """
         if not shuffle:
             raise ValueError(
-                f"--curriculum asks for epoch {self.next_epoch_idx} in the order of the data, but documents come in an "
-                f"order drawn anew in every epoch: leave it out"
+                f"--curriculum needs epoch {self.next_epoch_idx} in the order of the data, but documents are shuffled "
+                f"in every epoch: leave it out"
             )
         return super().next_epoch_itr(shuffle, *options, **more)
 

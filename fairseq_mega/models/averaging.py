@@ -35,8 +35,8 @@ def last_epoch_checkpoints(folder: Path, count: int) -> List[Path]:
     numbered = sorted((int(match.group(1)), path) for match, path in matches if match)
     if len(numbered) < count:
         raise AveragingError(
-            f"--dir {folder} has {len(numbered)} epoch checkpoints, --last-epochs asks for {count}; train longer with "
-            f"--keep-last-epochs {count} or ask for fewer"
+            f"--dir {folder} has {len(numbered)} epoch checkpoints, --last-epochs needs {count}; train longer with "
+            f"--keep-last-epochs {count} or give a smaller number"
         )
     return [path for _epoch, path in numbered[-count:]]
 

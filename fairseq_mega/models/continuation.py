@@ -38,8 +38,8 @@ class ContinuationGenerator(SequenceGenerator):
     ) -> None:
         if max_len_a < 0 or max_len_b < 1:
             raise ValueError(
-                f"--max-len-a {max_len_a} --max-len-b {max_len_b}: they count the tokens that follow a prompt; give at "
-                f"least 0 and 1"
+                f"--max-len-a {max_len_a} --max-len-b {max_len_b}: these are limits of the tokens after a prompt; "
+                f"give at least 0 and 1"
             )
         # What fairseq allows for a whole batch, prompts included: as much as any sentence of it may need.
         super().__init__(models, tgt_dict, *args, max_len_a=1 + max_len_a, max_len_b=max_len_b, **kwargs)

@@ -86,7 +86,9 @@ class MegaModel(DecodesPacked, FairseqEncoderDecoderModel):
             if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:
                 raise ValueError("--share-all-embeddings has one table: give --encoder-embed-path only")
             if cfg.adaptive_input:
-                raise ValueError("--share-all-embeddings has one plain table: leave out --adaptive-input or the former")
+                raise ValueError(
+                    "--share-all-embeddings has one plain table: leave out --adaptive-input or --share-all-embeddings"
+                )
         encoder_table = plain_table(source, cfg.encoder_embed_dim, cfg.encoder_embed_path, "--encoder-embed-path")
         target_table: nn.Module = encoder_table
         if not cfg.share_all_embeddings:

@@ -26,7 +26,7 @@ from .options.table import CLASSIFIER, MEGA
     encoder_n_dim={"alias": "--n-dim"},
     encoder_chunk_size={"alias": "--chunk-size"},
     normalization_type={"alias": "--norm-type"},
-    no_scale_embedding={"help": "without effect: classifiers never scale their embeddings"},
+    no_scale_embedding={"help": "no effect: classifiers never scale their embeddings"},
 )
 class MegaClassifierConfig:
     """Command-line options of ``--arch mega_lra``; the published names of its options are understood too."""

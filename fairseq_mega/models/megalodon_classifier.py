@@ -35,8 +35,8 @@ from .options.table import ACTIVATION, CLASSIFIER, EMA_NORM, MEGALODON, PRE_NORM
 @with_options(
     *of_side("encoder", MEGALODON),
     EMA_NORM,
-    ACTIVATION._replace(help="without effect: MEGALODON's is SiLU"),
-    PRE_NORM._replace(help="without effect: MEGALODON's norms stand before"),
+    ACTIVATION._replace(help="no effect: MEGALODON uses SiLU"),
+    PRE_NORM._replace(help="no effect: MEGALODON has pre-norms"),
     *CLASSIFIER,
     **OF_EVERY_CLASSIFIER,
     encoder_hidden_dim={"default": 256},

@@ -77,6 +77,6 @@ class ProcessWire:
         except RuntimeError as error:
             ranks = f"{self.start} to {self.start + self.size - 1}"
             raise LostNeighbour(
-                f"the processes of ranks {ranks} share sequences, and {what}: one of them ended or hangs, and its own "
-                f"last message says why ({str(error).splitlines()[0]})"
+                f"the processes of ranks {ranks} share sequences, and {what}: one of them ended or hangs "
+                f"({str(error).splitlines()[0]}); see its last message"
             ) from error

@@ -19,7 +19,9 @@ def check_tables(cfg: DictConfig) -> None:
     """Raise a ValueError where options of the tables of a completed configuration contradict each other."""
     adaptive_softmax = cfg.adaptive_softmax_cutoff is not None
     if cfg.adaptive_input and cfg.decoder_embed_path:
-        raise ValueError("--decoder-embed-path fills one plain table: leave out --adaptive-input or the former")
+        raise ValueError(
+            "--decoder-embed-path fills one plain table: leave out --adaptive-input or --decoder-embed-path"
+        )
     if cfg.tie_adaptive_weights and not (cfg.adaptive_input and adaptive_softmax):
         raise ValueError("--tie-adaptive-weights ties --adaptive-input to --adaptive-softmax-cutoff: give both")
     if cfg.tie_adaptive_proj and not cfg.tie_adaptive_weights:
@@ -148,7 +150,7 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
             )
     logger.info(
         f"{option} {path}: vectors of {len(known):,} of the dictionary's {len(dictionary):,} symbols; the other "
-        f"symbols' stay as drawn"
+        f"vectors keep their random initialization"
     )
     return utils.load_embedding(vectors, dictionary, table)
 

@@ -62,14 +62,14 @@ class SelectiveDecayAdam(FairseqAdam):
 
     @optimizer.setter
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        raise ValueError(f"--optimizer {NAME} does not go with --zero-sharding: leave out either of the two")
+        raise ValueError(f"--optimizer {NAME} cannot be combined with --zero-sharding: leave one of them out")
 
     def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Optional[Dict[str, Any]] = None) -> None:
         """Go on from a checkpoint; raises ValueError for one of an optimiser that decays all parameters."""
         if [UNDECAYED in group for group in state_dict["param_groups"]] != [False, True]:
             raise ValueError(
                 f"--optimizer {NAME}: the checkpoint's optimiser decays all weights alike: add --reset-optimizer, or "
-                f"go on with the --optimizer it had"
+                f"give its --optimizer"
             )
         super().load_state_dict(state_dict, optimizer_overrides)
 

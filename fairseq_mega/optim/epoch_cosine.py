@@ -15,10 +15,12 @@ class EpochCosineConfig(FairseqDataclass):
     """Options of ``--lr-scheduler epoch_cosine``; the defaults are those of the published training on ImageNet."""
 
     warmup_epochs: int = field(default=20, metadata={"help": "epochs W over which the rate rises"})
-    warmup_init_lr: float = field(default=1e-5, metadata={"help": "rate of the first epoch, if it rises"})
-    min_lr: float = field(default=1e-6, metadata={"help": "rate T epochs after the rise, and from there on"})
+    warmup_init_lr: float = field(
+        default=1e-5, metadata={"help": "rate of the first epoch, where --warmup-epochs is not 0"}
+    )
+    min_lr: float = field(default=1e-6, metadata={"help": "rate from T epochs after the rise on"})
     period_epochs: Optional[int] = field(
-        default=None, metadata={"help": "epochs T over which the rate falls once it has risen (default: --max-epoch)"}
+        default=None, metadata={"help": "epochs T over which the rate falls after the rise (default: --max-epoch)"}
     )
     max_epoch: int = II("optimization.max_epoch")
     lr: List[float] = II("optimization.lr")
@@ -41,16 +43,16 @@ class EpochCosineSchedule(FairseqLRScheduler):
     def __init__(self, cfg: EpochCosineConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
         if len(cfg.lr) != 1:
-            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler epoch_cosine takes one learning rate")
+            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler epoch_cosine uses one learning rate; give one")
         if cfg.warmup_epochs < 0 or cfg.warmup_init_lr < 0 or cfg.min_lr < 0:
             raise ValueError(
                 f"--warmup-epochs {cfg.warmup_epochs} --warmup-init-lr {cfg.warmup_init_lr:g} --min-lr {cfg.min_lr:g}: "
-                f"none of them must be negative"
+                f"all must be at least 0"
             )
         if cfg.period_epochs is None and cfg.max_epoch <= cfg.warmup_epochs:
             raise ValueError(
                 f"--max-epoch {cfg.max_epoch} must be above --warmup-epochs {cfg.warmup_epochs}: "
-                f"raise the former, lower the latter or give --period-epochs"
+                f"raise --max-epoch, lower --warmup-epochs, or give --period-epochs"
             )
         self.period = cfg.max_epoch if cfg.period_epochs is None else cfg.period_epochs
         if self.period < 1:

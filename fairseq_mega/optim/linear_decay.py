@@ -14,12 +14,12 @@ class LinearDecayConfig(FairseqDataclass):
     """Options of ``--lr-scheduler linear_decay``."""
 
     warmup_updates: int = field(default=0, metadata={"help": "updates W over which the rate rises"})
-    warmup_init_lr: float = field(default=1e-7, metadata={"help": "rate of the first update; negative: 0"})
+    warmup_init_lr: float = field(default=1e-7, metadata={"help": "rate of the first update; a negative value means 0"})
     warmup_power: float = field(default=1.0, metadata={"help": "power r of the rise, (n / W)^r"})
     end_learning_rate: float = field(default=0.0, metadata={"help": "rate after the last update"})
     total_num_update: Optional[float] = field(
         default=None,
-        metadata={"help": "updates T after which the rate has reached its end (default: --max-update)"},
+        metadata={"help": "update T at which the rate reaches its end (default: --max-update)"},
     )
     max_update: int = II("optimization.max_update")
     lr: List[float] = II("optimization.lr")
@@ -40,11 +40,11 @@ class LinearDecaySchedule(FairseqLRScheduler):
     def __init__(self, cfg: LinearDecayConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
         if len(cfg.lr) != 1:
-            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler linear_decay takes one learning rate")
+            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler linear_decay uses one learning rate; give one")
         if cfg.warmup_updates < 0 or cfg.warmup_power <= 0:
             raise ValueError(
                 f"--warmup-updates {cfg.warmup_updates} --warmup-power {cfg.warmup_power}: "
-                f"the former must not be negative, the latter must be above 0"
+                f"give updates of at least 0 and a power above 0"
             )
         self.total = cfg.max_update if cfg.total_num_update is None else cfg.total_num_update
         if self.total <= cfg.warmup_updates:

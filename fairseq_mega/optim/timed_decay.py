@@ -17,7 +17,7 @@ class TimedDecayConfig(FairseqDataclass):
 
     warmup_updates: int = field(default=0, metadata={"help": "updates W over which the rate rises"})
     warmup_share: float = field(
-        default=0.1, metadata={"help": "share S of the time after which it has risen, however few updates were made"}
+        default=0.1, metadata={"help": "share S of the time at whose end the rate has its peak, even before update W"}
     )
     stop_time_hours: float = II("optimization.stop_time_hours")
     lr: List[float] = II("optimization.lr")
@@ -37,7 +37,7 @@ class TimedDecaySchedule(FairseqLRScheduler):
     def __init__(self, cfg: TimedDecayConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
         if len(cfg.lr) != 1:
-            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler timed_decay takes one learning rate")
+            raise ValueError(f"--lr {cfg.lr}: --lr-scheduler timed_decay uses one learning rate; give one")
         if cfg.stop_time_hours <= 0:
             raise ValueError(
                 f"--stop-time-hours {cfg.stop_time_hours:g}: --lr-scheduler timed_decay needs the time of the training "
@@ -46,7 +46,7 @@ class TimedDecaySchedule(FairseqLRScheduler):
         if cfg.warmup_updates < 0 or not 0 <= cfg.warmup_share < 1:
             raise ValueError(
                 f"--warmup-updates {cfg.warmup_updates} --warmup-share {cfg.warmup_share:g}: "
-                f"the former must not be negative, the latter must be at least 0 and below 1"
+                f"give updates of at least 0, and a share from 0 to below 1"
             )
         self._seconds_before, self._started = 0.0, time.time()
         self.step_update(0)

@@ -32,7 +32,7 @@ class ChunkParallelOptions(FairseqDataclass):
         },
     )
     chunk_parallel_timeout: float = field(
-        default=60.0, metadata={"help": "seconds after which a process gives up waiting for the memory of a piece"}
+        default=60.0, metadata={"help": "maximum seconds that a process waits for the memory of a piece"}
     )
 
 
@@ -136,12 +136,12 @@ def check_part(part: Any, asked: str, longest: int) -> None:
     """Raise a ValueError for a part of a model that works on sequences of ``longest`` steps as a whole."""
     if isinstance(part, MultiDimensionalDampedEMA) and (part.truncation or longest) < longest:
         raise ValueError(
-            f"--truncation-length {part.truncation}: the memory that {asked} hands on holds all steps, and blocks have "
-            f"up to {longest}; leave it out, or give at least {longest}"
+            f"--truncation-length {part.truncation}: the memory that {asked} passes on holds all steps, and blocks "
+            f"have up to {longest}; leave it out, or give at least {longest}"
         )
     if isinstance(part, Dropout) and part.feature and part.p > 0:
         raise ValueError(f"--feature-dropout drops features of a whole sequence, which {asked} cuts: leave it out")
     if isinstance(part, BatchNorm):
         raise ValueError(
-            f"--normalization-type batchnorm takes the statistics of whole sequences, which {asked} cuts: give another"
+            f"--normalization-type batchnorm needs the statistics of whole sequences, which {asked} cuts: give another"
         )

@@ -22,8 +22,8 @@ SOURCE = "SOURCE.json"  # what fairseq-mega-prepare leaves beside the data
 class ClassificationConfig(FairseqDataclass):
     """Options of every classification task."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder of the data"})
-    no_shuffle: bool = field(default=False, metadata={"help": "cut batches in the order of the data"})
+    data: str = field(default=MISSING, metadata={"help": "data folder"})
+    no_shuffle: bool = field(default=False, metadata={"help": "do not shuffle: form batches in the order of the data"})
     seed: int = II("common.seed")
     max_valid_steps: Optional[int] = II("dataset.max_valid_steps")
 

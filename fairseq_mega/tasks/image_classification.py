@@ -35,15 +35,17 @@ class ImageClassificationConfig(ClassificationConfig):
 
     augmentation: AugmentationChoice = field(  # type: ignore[valid-type]
         default="none",
-        metadata={"help": "of training images; randaugment: the recipe's crop, flip, RandAugment and erasing, by timm"},
+        metadata={
+            "help": "augmentation in training; randaugment: the recipe's crop, flip, RandAugment and erasing, by timm"
+        },
     )
     repeated_augmentation: int = field(
-        default=1, metadata={"help": "how often an image occurs in an epoch, one in so many of the images (recipe: 3)"}
+        default=1, metadata={"help": "N: an epoch has 1/N of the images, each N times (recipe: 3)"}
     )
     mixup: float = field(default=0.0, metadata={"help": "alpha of Mixup, 0 for none (recipe: 0.8)"})
     cutmix: float = field(default=0.0, metadata={"help": "alpha of CutMix, 0 for none (recipe: 1.0)"})
     label_smoothing: float = field(
-        default=0.0, metadata={"help": "weight that is shared among all classes (recipe: 0.1)"}
+        default=0.0, metadata={"help": "weight of the uniform distribution in the target (recipe: 0.1)"}
     )
     train_subset: str = II("dataset.train_subset")
     update_freq: List[int] = II("optimization.update_freq")

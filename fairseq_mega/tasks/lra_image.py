@@ -31,7 +31,7 @@ class LRAImageConfig(ClassificationConfig):
         metadata={"help": "mean and standard deviation of pixels in [0, 1] (default: 0.5 0.5; CIFAR-10: 0.48 0.24)"},
     )
     pixel_cache: Optional[str] = field(
-        default=None, metadata={"help": "folder for the images as bytes (default: beside the text files)"}
+        default=None, metadata={"help": "folder to cache the images as bytes in (default: beside the text files)"}
     )
 
 

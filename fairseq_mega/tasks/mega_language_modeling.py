@@ -38,7 +38,7 @@ class MegaLanguageModelingConfig(ChunkParallelOptions, LanguageModelingConfig):
     """Options of ``--task mega_language_modeling``, beside those of fairseq's language_modeling."""
 
     tokens_per_sample: int = field(
-        default=1024, metadata={"help": "tokens that count as a chunk where the model has no --decoder-chunk-size"}
+        default=1024, metadata={"help": "tokens of a chunk where the model has no --decoder-chunk-size"}
     )
     variant_block_multiple_min: int = field(
         default=2, metadata={"help": "chunks of the shortest training block; lengths are drawn anew every epoch"}
@@ -47,9 +47,8 @@ class MegaLanguageModelingConfig(ChunkParallelOptions, LanguageModelingConfig):
     valid_block: str = field(
         default="splits:10",
         metadata={
-            "help": "how validation and test text are read: splits:K, in K segments with the memory carried along "
-            "each; size:N, in segments of up to N tokens; or lines, each line for itself (prompts for "
-            "fairseq-generate)"
+            "help": "segments of validation and test text: splits:K, K segments, each with the memory carried "
+            "along; size:N, segments of up to N tokens; lines, each line alone (prompts for fairseq-generate)"
         },
     )
     chunk_nums: int = field(default=2, metadata={"help": "chunks that one call of an evaluation reads"})
@@ -59,8 +58,8 @@ class MegaLanguageModelingConfig(ChunkParallelOptions, LanguageModelingConfig):
     context: Optional[str] = field(
         default=None,
         metadata={
-            "help": "a text that was read (fairseq-mega-interactive --read FILE --save-context CONTEXT), which every "
-            "prompt continues"
+            "help": "state after a text, which every prompt continues; written by fairseq-mega-interactive --read FILE "
+            "--save-context CONTEXT"
         },
     )
     max_tokens: Optional[int] = II("dataset.max_tokens")

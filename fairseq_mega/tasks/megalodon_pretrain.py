@@ -23,7 +23,7 @@ from .mega_language_modeling import MegaLanguageModelingConfig, MegaLanguageMode
 
 logger = logging.getLogger(__name__)
 PROMPTS = "prompts are lines of plain text; give them to fairseq-mega-interactive"
-SAME_LENGTH = "chunks of a training sequence: all have the same length, so that min and max are the same number"
+SAME_LENGTH = "chunks of every training sequence; min and max must be equal"
 
 
 @dataclass
@@ -33,8 +33,8 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with SPLIT.jsonl, or such files in the folders SPLIT/, and the sentencepiece model; "
-            "several, separated by colons, are read in turn, one in each epoch"
+            "help": "folder with SPLIT.jsonl, or folders SPLIT/ with .jsonl files, and the sentencepiece model; of "
+            "several folders, separated by colons, each epoch reads the next"
         },
     )
     variant_block_multiple_min: int = field(default=8, metadata={"help": SAME_LENGTH})
@@ -42,20 +42,20 @@ class MegalodonPretrainConfig(MegaLanguageModelingConfig):
     valid_block: str = field(
         default="splits:1",
         metadata={
-            "help": "how validation and test text are read: splits:K, in K segments of whole documents with the memory "
-            "carried along each; size:N, in segments of up to N tokens, which with size:1 are the documents"
+            "help": "segments of validation and test text: splits:K, K segments of whole documents, each with the "
+            "memory carried along; size:N, segments of up to N tokens; size:1, one segment for each document"
         },
     )
     subword_model: Optional[str] = field(
         default=None, metadata={"help": f"sentencepiece model (default: {MODEL_FILE} in the data folder)"}
     )
-    text_field: str = field(default="text", metadata={"help": "field of a JSON object that holds the text"})
+    text_field: str = field(default="text", metadata={"help": "JSON field that holds the text"})
     bad_lines: ChoiceEnum(BAD_LINES) = field(  # type: ignore[valid-type]
-        default="error", metadata={"help": "what becomes of a line that is no such object: an error, or skip it"}
+        default="error", metadata={"help": "fail at a line without a text, or skip the line"}
     )
     index_dir: Optional[str] = field(
         default=None,
-        metadata={"help": "folder that keeps the counted tokens of the training text (default: beside its files)"},
+        metadata={"help": "folder to cache the token counts of the training text in (default: beside its files)"},
     )
 
 

@@ -31,10 +31,11 @@ class SpeechCommandsConfig(ClassificationConfig):
     """Options of ``--task speech_commands``."""
 
     sc_dropped_rate: float = field(
-        default=0.0, metadata={"help": "share of samples that are left out: only 0, the published recipes' value"}
+        default=0.0, metadata={"help": "share of samples to drop; only 0, the published value, is implemented"}
     )
     sc_scaling: Optional[ScalingChoice] = field(  # type: ignore[valid-type]
-        default=None, metadata={"help": "refuse data of fairseq-mega-prepare of another --scaling (default: take both)"}
+        default=None,
+        metadata={"help": "refuse data that fairseq-mega-prepare made with another --scaling (default: accept both)"},
     )
 
 
@@ -58,7 +59,7 @@ class SpeechCommandsTask(ClassificationTask):
         self.scaling = scaling_of(Path(cfg.data))
         wanted = None if cfg.sc_scaling is None else str(cfg.sc_scaling)
         if wanted is not None and self.scaling is None:
-            logger.warning(f"--sc-scaling {wanted}: nothing in {cfg.data} says how its samples were scaled")
+            logger.warning(f"--sc-scaling {wanted}: {cfg.data} has no record of the scaling of its samples")
         if None not in (wanted, self.scaling) and wanted != self.scaling:
             raise ValueError(
                 f"--sc-scaling {wanted}: {Path(cfg.data) / SOURCE} says that the samples were divided by 32768 "

@@ -134,8 +134,8 @@ def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path, capsys: 
     ("options", "message"),
     [
         (["--last-epochs", "2"], "--last-epochs needs --dir"),
-        (["--inputs", "{tmp}/checkpoint1.pt", "--dir", "{tmp}"], "goes with --last-epochs: leave it out"),
-        (["--last-epochs", "2", "--dir", "{tmp}"], "has 1 epoch checkpoints, --last-epochs asks for 2"),
+        (["--inputs", "{tmp}/checkpoint1.pt", "--dir", "{tmp}"], "requires --last-epochs"),
+        (["--last-epochs", "2", "--dir", "{tmp}"], "has 1 epoch checkpoints, --last-epochs needs 2"),
         (["--last-epochs", "0", "--dir", "{tmp}"], "at least 1 is needed"),
         (["--last-epochs", "1", "--dir", "{tmp}/absent"], "is not a folder"),
     ],

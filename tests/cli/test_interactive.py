@@ -150,7 +150,7 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(TEXT.encode()))
     empty.write_bytes(b"")
     for options, words in (
-        (["--read", text], "give --save-context CONTEXT, then go on with --context CONTEXT"),
+        (["--read", text], "add --save-context CONTEXT"),
         (["--save-context", new], "give --read FILE"),
         (["--read", tmp_path / "none", "--save-context", new], "is no file: give a text"),
         (["--read", wide, "--save-context", new], f"{wide}: it is text in UTF-16"),

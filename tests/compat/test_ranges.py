@@ -60,11 +60,11 @@ def test_numbers_that_contradict_each_other(given: Dict[str, Any], words: str) -
     "kind, words, message",
     [
         ("generation", ["--sampling", "--sampling-topp", "2"], "--sampling-topp 2.0: give a number above 0, up to 1"),
-        ("generation", ["--source-lang", "en"], "--source-lang en without --target-lang: fairseq then takes the pair"),
+        ("generation", ["--source-lang", "en"], "--source-lang en without --target-lang: fairseq then uses the pair"),
         (
             "interactive_generation",
             ["--target-lang", "de"],
-            "--target-lang de without --source-lang: fairseq then takes the pair",
+            "--target-lang de without --source-lang: fairseq then uses the pair",
         ),
         ("generation", ["--distributed-world-size", "2"], "--distributed-world-size 2: this command works in one"),
         ("generation", ["--diverse-beam-strength", "2"], "--diverse-beam-strength 2: add --diverse-beam-groups"),

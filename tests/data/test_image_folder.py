@@ -111,7 +111,7 @@ def test_what_lies_beside_the_classes_is_told(tmp_path, caplog):
         assert told in message
     assert ".cache" not in message and message.startswith(f"{tmp_path}: 2 images")
     (tmp_path / "yes").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="/yes is a link to nothing: mend it"):
+    with pytest.raises(ValueError, match="/yes is a broken link"):
         ImageFolder(tmp_path)
 
 

@@ -88,10 +88,10 @@ def test_two_processes_train_as_one_does(
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--use-sharded-state"], "--ddp-backend fully_sharded does not go with --use-sharded-state"),
-        (["--cpu-offload"], "does not go with --cpu-offload"),
-        (["--store-ema"], "does not go with --store-ema"),
-        (["--optimizer", "adam_selective_decay"], "does not go with --optimizer adam_selective_decay: leave out"),
+        (["--use-sharded-state"], "--ddp-backend fully_sharded cannot be combined with --use-sharded-state"),
+        (["--cpu-offload"], "cannot be combined with --cpu-offload"),
+        (["--store-ema"], "cannot be combined with --store-ema"),
+        (["--optimizer", "adam_selective_decay"], "cannot be combined with --optimizer adam_selective_decay: leave"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -49,7 +49,7 @@ def test_the_command_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture) ->
         arguments = ["--input", str(tmp_path / given[0]), "--output", str(tmp_path / given[1]), *given[2:], "--verify"]
         assert command.main(arguments) == 0
     assert_same(read_consolidated(tmp_path / "back")["model"], model())
-    assert capsys.readouterr().err.count("padding, new among them, gets no probability") == 1
+    assert capsys.readouterr().err.count("padding, new among them, has no probability") == 1
     assert load_checkpoint(tmp_path / "ours.pt")["args"].arch == "megalodon_lm"
 
 

@@ -272,7 +272,7 @@ def test_the_whole_limit_is_used(data, trained, device_flags):
     found = hypotheses(run_fairseq("interactive", arguments, stdin="".join(f"{prompt}\n" for prompt in PROMPTS)))
     assert [len(text.split()) for text in found.values()] == [len(prompt.split()) + 6 for prompt in PROMPTS]
     arguments[arguments.index("--max-len-b") + 1] = 0
-    with pytest.raises(ValueError, match="--max-len-b 0: they count the tokens that follow a prompt"):
+    with pytest.raises(ValueError, match="--max-len-b 0: "):
         run_fairseq("interactive", arguments, stdin="w1\n")
 
 

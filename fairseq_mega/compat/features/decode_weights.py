@@ -10,7 +10,7 @@ from fairseq_mega.compat.patches.expressions import literal
 from fairseq_mega.compat.patching import wrap
 
 NAME = "decode_weights"
-HELP = "keep the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"
+HELP = "store the matrices of a MEGA model in bfloat16 or int8 (a scale for each row): faster single steps on a CPU"
 
 
 def add_decode_weights(kinds: typing.Sequence[str]) -> None:

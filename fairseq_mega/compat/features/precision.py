@@ -20,7 +20,7 @@ from .bfloat16_speed import WORTH, bfloat16_speedup
 
 logger = logging.getLogger("fairseq_mega.precision")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "auto")
-MEANING = "precision of products; auto: bf16 where it is fast, else fp32"
+MEANING = "precision of matrix products; auto: bf16 where it is fast, else fp32"
 AMPERE = (8, 0)  # compute capability of the first GPUs with products of bfloat16 and TF32
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
 SETS: typing.Dict[str, typing.Sequence[str]] = {  # fairseq's flags for a precision, the most exact first
@@ -84,7 +84,7 @@ def _parse_precision(
         parser.add_argument(
             "--precision",
             choices=PRECISIONS,
-            help=f"{MEANING} (default: what --fp16, --bf16 and --amp say)",
+            help=f"{MEANING} (default: that of --fp16, --bf16 or --amp, else fp32)",
         )
     parsed = original(parser, *args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed

@@ -74,7 +74,7 @@ def _refuse_what_cannot_be_shared_out(
         }
         for option, given in refused.items():
             if given:
-                raise ValueError(f"{asked} does not go with {option}: leave out either of the two")
+                raise ValueError(f"{asked} cannot be combined with {option}: leave one of them out")
     original(self, cfg, *args, **kwargs)
 
 

@@ -175,7 +175,7 @@ def contradiction(given):
         there, missing = f"--source-lang {source}", "--target-lang"
         if source is None:
             there, missing = f"--target-lang {target}", "--source-lang"
-        return f"{there} without {missing}: fairseq then takes the pair of the data folder; give both, or neither"
+        return f"{there} without {missing}: fairseq then uses the pair of the data folder; give both, or neither"
     problem = translating.several_pairs(given)
     if problem is not None:
         return problem

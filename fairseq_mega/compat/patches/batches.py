@@ -83,7 +83,7 @@ def _group_some(
         if left < chunk_size:
             raise ValueError(
                 f"--skip-remainder-batch: without its last batch an epoch, or its rest, has {left} batches, fewer "
-                f"than an update takes (--update-freq {chunk_size}): leave it out, or give smaller batches"
+                f"than an update needs (--update-freq {chunk_size}): leave it out, or give smaller batches"
             )
     original(self, iterable, chunk_size, skip_remainder_batch)
 
@@ -161,7 +161,7 @@ def _load_at_the_same_place(
         moved = place * now // before
         logger.warning(
             f"epoch {state['epoch']} has {now} batches for each process, and had {before} when the checkpoint was "
-            f"written after {place} of them: it goes on after {moved}"
+            f"written after {place} of them: it continues after {moved}"
         )
         state = {**state, "iterations_in_epoch": moved}
     elif place >= now > 0 and state.get("version", 1) > 1:
@@ -177,8 +177,8 @@ def _load_at_the_same_place(
         else:
             effect = f"from epoch {state['epoch']} on, batches and dropout are drawn from it"
         logger.warning(
-            f"--seed changed ({seed}, now {self.seed}): {effect}. The former seed goes on exactly; a second training "
-            f"needs another --save-dir"
+            f"--seed changed ({seed}, now {self.seed}): {effect}. The previous seed continues the training exactly; a "
+            f"second training needs another --save-dir"
         )
     return original(self, state)
 

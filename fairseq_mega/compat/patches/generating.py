@@ -102,7 +102,9 @@ def _build_generator(
     if path:
         _check_language_model(self, path, extra["lm_model"])
         if not args.lm_weight:
-            logger.warning(f"--lm-path {path} has no say with --lm-weight 0, the default: give another, such as 0.3")
+            logger.warning(
+                f"--lm-path {path} has no effect with --lm-weight 0, the default: give another weight, such as 0.3"
+            )
     replacing = getattr(args, "replace_unk", None) is not None
     if replacing or getattr(args, "print_alignment", None):
         option = "--replace-unk" if replacing else "--print-alignment"
@@ -218,8 +220,8 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
         return "--print-alignment soft: fairseq-generate writes these; give --print-alignment hard here"
     if given.get("constraints") and not interactive:
         return (
-            "--constraints: they stand behind the sentences, after tabs, in the lines of fairseq-interactive; give the "
-            "lines to that command"
+            "--constraints: constraints follow a sentence after tabs in the input of fairseq-interactive; use that "
+            "command"
         )
     topk, topp = given.get("sampling_topk", -1), given.get("sampling_topp", -1.0)
     if topk > 0 and topp > 0:

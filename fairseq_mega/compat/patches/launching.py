@@ -110,9 +110,7 @@ def refuse_several_processes(command: str) -> None:
         )
     tasks = _number("SLURM_STEP_NUM_TASKS", 1)
     if tasks > 1 and "SLURM_PROCID" in os.environ:
-        logger.warning(
-            f"{command} works in one process, and srun started {tasks}: each does all that its arguments say"
-        )
+        logger.warning(f"{command} works in one process, and srun started {tasks}: each of them does the whole work")
 
 
 def command_of(main: typing.Any) -> str:
@@ -225,7 +223,7 @@ def _first_host() -> str:
         return subprocess.check_output(["scontrol", "show", "hostnames", nodes]).decode().split()[0]
     except (OSError, subprocess.CalledProcessError, IndexError) as error:
         raise ValueError(
-            f"scontrol does not tell the nodes of this job ({error}): give --distributed-init-method tcp://HOST:PORT, "
+            f"scontrol does not list the nodes of this job ({error}): give --distributed-init-method tcp://HOST:PORT, "
             f"the first node's, and --distributed-rank $SLURM_PROCID"
         ) from error
 
@@ -271,8 +269,8 @@ def errors_of_processes() -> typing.Iterator[None]:
     except torch.multiprocessing.ProcessExitedException as error:
         killed = ", as where the machine's memory is used up" if "SIGKILL" in str(error) else ""
         raise ChildProcessError(
-            f"one of the processes that this command started has ended ({error}{killed}): a training goes on from its "
-            f"last checkpoint when the same command is given again"
+            f"one of the processes that this command started has ended ({error}{killed}): the same command continues "
+            f"a training from its last checkpoint"
         ) from error
     except torch.multiprocessing.ProcessRaisedException as error:
         kind, _, text = str(error).strip().splitlines()[-1].partition(": ")

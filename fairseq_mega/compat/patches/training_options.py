@@ -125,7 +125,7 @@ def _load_and_tell(
         now, before = (_plain(group.get(name)) for group in (asked, kept))
         if name not in overrides and now != before:
             logger.warning(
-                f"the optimizer goes on with the checkpoint's {name}, {before}, not with {now}: --optimizer-overrides "
+                f"the optimizer keeps the checkpoint's {name}, {before}, not with {now}: --optimizer-overrides "
                 f"\"{{'{name}': {now}}}\" changes it"
             )
 
@@ -144,8 +144,8 @@ def _load_and_watch(
     given, rate = trainer.cfg.optimization.lr[0], trainer.get_lr()
     if trainer.get_num_updates() > 0 and given != rate and trainer.cfg.lr_scheduler._name == "reduce_lr_on_plateau":
         logger.info(
-            f"the rate of the checkpoint, {rate:g}, goes on falling with --lr-scheduler reduce_lr_on_plateau, not --lr "
-            f"{given:g}, which --optimizer-overrides '{{\"lr\": {given:g}}}' sets"
+            f"the rate of the checkpoint, {rate:g}, continues to fall with --lr-scheduler reduce_lr_on_plateau, not "
+            f"--lr {given:g}, which --optimizer-overrides '{{\"lr\": {given:g}}}' sets"
         )
     return loaded
 
@@ -158,7 +158,8 @@ def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.An
         if error.args != (metric,):
             raise
         raise ValueError(
-            f"--best-checkpoint-metric {metric}: the validation gives no such number; give one of its last line above"
+            f"--best-checkpoint-metric {metric}: the validation computes no such number; give one of its last line "
+            f"above"
         ) from None
 
 
@@ -275,7 +276,7 @@ def _obstacle_of_criterion(given: typing.Mapping[str, typing.Any]) -> typing.Opt
     name, model = given.get("criterion"), ARCH_MODEL_REGISTRY.get(given.get("arch"))
     origins = [getattr(part, "__module__", "").split(".")[0] for part in (CRITERION_REGISTRY.get(name), model)]
     if given.get("load_alignments") and origins[1] == __name__.split(".")[0]:
-        return "--load-alignments: no model of this package gives an attention that could learn from them; leave it out"
+        return "--load-alignments: no model of this package can learn its attention from them; leave it out"
     fitting = OF_TOKENS_AND_CLASSES | ({"masked_lm"} if given.get("task") == "masked_lm" else set())
     if origins != ["fairseq", __name__.split(".")[0]] or name in fitting:
         return None

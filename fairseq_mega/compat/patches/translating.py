@@ -240,8 +240,8 @@ def warn_of_pieces(given: typing.Mapping[str, typing.Any]) -> None:
         logger.warning(f"the words of {file} are pieces, and BLEU is theirs: give {option} {way}{way_out}")
     elif given.get("scoring") == "bleu" and language_of(code, counts) not in (None, KOREAN):
         logger.warning(
-            "--scoring bleu, the default, takes for a word what stands between spaces, and the target language is "
-            "written without them: give --scoring sacrebleu"
+            "--scoring bleu, the default, splits words at spaces, and the target language is written without them: "
+            "give --scoring sacrebleu"
         )
 
 
@@ -319,8 +319,8 @@ def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optio
     if 2 * longer <= len(counts) or _way_to_join(counts) or any(SPACES[way] in symbol for symbol in counts):
         return None
     return (
-        f"--post-process (--remove-bpe) {way} makes spaces of {SPACES[way]!r}, which no word of {file} has, and takes "
-        f"all others away: leave it out"
+        f"--post-process (--remove-bpe) {way} makes spaces of {SPACES[way]!r}, which no word of {file} has, and "
+        f"removes all other spaces: leave it out"
     )
 
 
@@ -369,7 +369,7 @@ def _score_text(original: typing.Callable, self: typing.Any, *args: typing.Any) 
             reason = f" ({found.reason})" if found.reason else ""
             logger.info(
                 f"--scoring sacrebleu cuts {code or 'this text'} with the tokeniser {found.name}{reason}: "
-                f"--sacrebleu-tokenizer takes another"
+                f"--sacrebleu-tokenizer sets another"
             )
         self.ref, self.pred = ([self.tokenizer.tokenize(side) for side in sides] for sides in zip(*text))
     return original(self, *args)

@@ -36,4 +36,6 @@ def check_at_least(cfg: DictConfig, bounds: Mapping[str, int]) -> None:
 def check_embedding_norm(cfg: DictConfig) -> None:
     """Raise a ValueError where a norm on the embeddings would be followed by another one."""
     if cfg.normalize_embedding and cfg.normalize_before:
-        raise ValueError("--normalize-embedding is for post-norm models: leave out --normalize-before or the former")
+        raise ValueError(
+            "--normalize-embedding is for post-norm models: leave out --normalize-before or --normalize-embedding"
+        )

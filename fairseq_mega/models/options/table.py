@@ -67,7 +67,7 @@ RECOMPUTATION = Option(
     "checkpoint_activations",
     bool,
     False,
-    "recompute each layer in the backward pass: less memory, a third more time",
+    "recompute each layer in the backward pass: less memory, about a third more time",
     "checkpoint_activations",
 )
 
@@ -92,7 +92,7 @@ MEGA = (
         "truncation_length",
         int,
         0,
-        "reach of the EMA's kernel where no state is carried (training); below 1: no truncation",
+        "length of the EMA's kernel where no state is carried (training); below 1: no truncation",
         "truncation",
         as_reach,
     ),
@@ -133,17 +133,17 @@ MEGALODON_KIND = (
         "residual_hops",
         int,
         2,
-        "what the FFN is added to: 2, the layer's input, as in the paper; 1, the attention's output",
+        "input of the FFN's residual connection: 2, the layer's input, as in the paper; 1, the attention's output",
         "residual_hops",
     ),
-    Option("init_mode", ChoiceEnum(list(INIT_MODES)), "he", "how the layers' matrices are drawn", "init_mode"),
+    Option("init_mode", ChoiceEnum(list(INIT_MODES)), "he", "initialization of the layers' matrices", "init_mode"),
     DROPOUT._replace(default=0.0),
     ATTENTION_DROPOUT._replace(help="dropout in the attention, see --attention-drops"),
     Option(
         "attention_drops",
         ChoiceEnum(list(DROPPED)),
         "keys",
-        "dropped in the attention: keys before the softmax, or weights after it",
+        "target of attention dropout: keys before the softmax, or weights after it",
         "attention_drops",
     ),
     HIDDEN_DROPOUT._replace(help="dropout of the EMA's and the attention's output, and within the FFN"),
@@ -153,7 +153,7 @@ EMA_NORM = Option(
     "ema_norm",
     ChoiceEnum(list(EMA_NORMS)),
     "rmsnorm",
-    "what follows the EMA: an RMS norm, or SiLU as in MEGA",
+    "function after the EMA: an RMS norm, or SiLU as in MEGA",
     "ema_norm",
 )
 MEGALODON = (*MEGALODON_WIDTHS, CHUNK, *MEGALODON_KIND)
@@ -192,15 +192,15 @@ S4D = (
     ),
     Option("least_step", float, 0.001, "smallest first step of a feature", "least_step"),
     Option("largest_step", float, 0.1, "largest first step of a feature", "largest_step"),
-    Option("state_space_rate", float, 0.1, "learning rate of the modes, in parts of the other parameters'", "rate"),
+    Option("state_space_rate", float, 0.1, "learning rate of the modes, relative to the other parameters'", "rate"),
     Option(
         "state_space_step_rate",
         Optional[float],
         None,
-        "learning rate of the steps, likewise (default: --state-space-rate)",
+        "learning rate of the steps, relative to the other parameters' (default: --state-space-rate)",
         "step_rate",
     ),
-    ACTIVATION._replace(help="without effect: S4D's is GELU"),
+    ACTIVATION._replace(help="no effect: S4D uses GELU"),
     NORM._replace(default="batchnorm", help="norm of all layers"),
     PRE_NORM,
     DROPOUT._replace(default=0.0, help="dropout of embeddings, and of whole features in the layers"),
@@ -210,13 +210,13 @@ S4D = (
 # Models, kind by kind.
 IMAGES = (
     Option("image_size", int, 224, "height and width of the images in pixels", "image_size"),
-    Option("patch_size", int, 16, "height and width of the patches they are cut into", "patch_size"),
+    Option("patch_size", int, 16, "height and width of the patches of an image in pixels", "patch_size"),
     Option("image_class_num", int, 1000, "number of classes"),
     Option(
         "drop_path",
         float,
         0.2,
-        "stochastic depth: probability that an image skips the last layer, less in those below it",
+        "stochastic depth: probability that an image skips the last layer; lower layers have smaller ones",
         "stochastic_depth",
     ),
 )
@@ -225,14 +225,14 @@ PAD_BATCHES = Option(
     "pad_batches",
     bool,
     False,
-    "compute the padding behind shorter texts, too: slower, with the same results; only what dropout draws differs",
+    "compute the padding after shorter texts, too: slower; same results, except for the random numbers of dropout",
 )
 CLASSIFIER = (
     Option(
         "input_type",
         Optional[ChoiceEnum(list(INPUT_TYPES))],
         None,
-        "tokens (text) or real numbers (image; speech too); default: the task's",
+        "text: tokens; image: real numbers, of images or speech (default: the task's)",
     ),
     LONGEST._replace(help="longest input: longer text is cut there, a longer image is refused"),
     Option(
@@ -251,7 +251,7 @@ DECODER_TABLES = (
     Option("decoder_embed_path", Optional[str], None, "pretrained embeddings"),
     Option("share_decoder_input_output_embed", bool, False, "one table for input and output embeddings"),
     Option("adaptive_input", bool, False, "narrower input embeddings of the decoder for rarer words"),
-    Option("adaptive_input_factor", float, 4, "by which each band of them is narrower"),
+    Option("adaptive_input_factor", float, 4, "factor between the widths of successive bands of --adaptive-input"),
     Option(
         "adaptive_input_cutoff",
         Optional[str],
@@ -262,19 +262,21 @@ DECODER_TABLES = (
         "adaptive_softmax_cutoff",
         Optional[str],
         None,
-        "adaptive softmax with these ends of bands, comma separated; with --criterion adaptive_loss",
+        "use an adaptive softmax with these ends of bands, comma separated; requires --criterion adaptive_loss",
     ),
     Option("adaptive_softmax_dropout", float, 0.0, "dropout of the adaptive softmax's input and of its rarer bands"),
-    Option("adaptive_softmax_factor", float, 4, "by which each band is narrower"),
+    Option(
+        "adaptive_softmax_factor", float, 4, "factor between the widths of successive bands of the adaptive softmax"
+    ),
     Option("tie_adaptive_weights", bool, False, "one table per band for adaptive input and softmax"),
-    Option("tie_adaptive_proj", bool, False, "one projection per band too (needs --tie-adaptive-weights)"),
+    Option("tie_adaptive_proj", bool, False, "one projection per band, too (requires --tie-adaptive-weights)"),
 )
 LATE_DROPOUT = Option(
     "late_dropout",
     int,
     0,
-    "updates without any dropout at the beginning of a training, in which a model that reads its text few times learns "
-    "faster (Liu et al., ICML 2023)",
+    "number of updates without dropout at the beginning of a training, for models that read their text a few times "
+    "only (Liu et al., ICML 2023)",
 )
 TARGET_POSITIONS = Option("max_target_positions", Optional[int], II("task.max_target_positions"))
 LANGUAGE_MODEL = (
@@ -293,7 +295,6 @@ DOCUMENTS = Option(
     "reset_at_document_ends",
     bool,
     False,
-    "</s>, the end of every line, ends a document: neither attention nor memory nor statistics of norms reach from one "
-    "into the next",
+    "</s>, the end of every line, ends a document: attention, memory and statistics of norms do not cross it",
 )
 LAYERS = (*MEGA, *MEGALODON, EMA_NORM, *LLAMA, *TRANSFORMER, *S4D)  # rows of all kinds of layers
