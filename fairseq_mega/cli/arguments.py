@@ -62,7 +62,7 @@ def check_arguments(command: str, arguments: typing.Sequence[str], origin: Origi
 
 
 def with_task(command: str, arguments: typing.Sequence[str], origin: Origin) -> typing.List[str]:
-    """Add the --task that a checkpoint was trained on, where none is given: fairseq takes another one by default."""
+    """Add the --task that a checkpoint was trained on, where none is given: the default of fairseq is another task."""
     if command == "train" or origin.task is None or option_value(arguments, "--task") is not None:
         return list(arguments)
     return [*arguments, "--task", origin.task]

@@ -49,7 +49,7 @@ def plugin_flags(kinds: typing.Container[str] = ("--arch", "--task", "--lr-sched
 
 
 def options_of(parser: argparse.ArgumentParser) -> typing.List[str]:
-    """Every option that a parser and its sub-commands know."""
+    """Return every option of a parser and its sub-commands."""
     known = list(parser._option_string_actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def explained_errors() -> typing.Iterator[None]:
-    """Let every parser raise a UsageError in place of printing a page and ending the process."""
+    """Make every parser raise a UsageError instead of printing a page and ending the process."""
     original = argparse.ArgumentParser.error
 
     def error(self: argparse.ArgumentParser, message: str) -> typing.NoReturn:

@@ -1,4 +1,4 @@
-"""The one place that knows about quirks of fairseq, torch and numpy versions; `apply` works around them all.
+"""The one place for quirks of fairseq, torch and numpy versions; `apply` works around them all.
 
 Every workaround is idempotent and silent and changes nothing where the installed version does not need it. They
 reach each fairseq command: those import the plugin before they parse arguments or load a checkpoint.

@@ -21,7 +21,7 @@ class ModuleWith(types.ModuleType):
 
 
 def wrap(owner: typing.Any, name: str, wrapper: typing.Callable) -> None:
-    """Let ``wrapper(original, *args, **kwargs)`` answer every call of a function; a second call changes nothing.
+    """Replace a function by ``wrapper(original, *args, **kwargs)``; a second call changes nothing.
 
     Args:
         owner: the class, or the module of fairseq, that has the function. A module's is replaced wherever a loaded

@@ -69,7 +69,7 @@ def repair() -> None:
 
 
 def read_unions(utils: types.ModuleType) -> None:
-    """Let fairseq see an optional type in ``str | None``, which is how Python 3.14 writes ``Optional[str]``, too."""
+    """Make fairseq see an optional type in ``str | None``, which is how Python 3.14 writes ``Optional[str]``, too."""
     original = utils.interpret_dc_type
 
     def interpret_dc_type(field_type: typing.Any) -> typing.Any:

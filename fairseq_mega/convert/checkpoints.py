@@ -57,7 +57,7 @@ def publish_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
     The optimiser's state is left out: the published fairseq starts a new one (``--reset-optimizer``).
 
     Raises:
-        ValueError: if it is no checkpoint of a MEGA that the published code knows.
+        ValueError: if it is no checkpoint of a MEGA that the published code has.
     """
     kind = kind_of(checkpoint["model"]) if is_ours(checkpoint) else ""
     if not kind:

@@ -1,6 +1,6 @@
 """Image classifiers of XuezheMax/mega-image, and ours.
 
-The tensors tell all shapes; of the options of a training only the dropouts are needed. All of them are kept beside the
+The tensors have all shapes; of the options of a training only the dropouts are needed. All of them are kept beside the
 model, under TRAINING, for the way back; the optimiser's state is left out.
 """
 
@@ -51,7 +51,7 @@ def convert_images(published: Dict[str, Any], where: str) -> Dict[str, Any]:
 
 
 def image_options(model: Dict[str, Tensor], where: str) -> Dict[str, Any]:
-    """Options that the shapes of our tensors tell; those of tensors that are missing keep their defaults.
+    """Return the options that follow from the shapes of our tensors; options of missing tensors keep their defaults.
 
     Raises:
         ValueError: if the patches are no square ones of a convolution, or their places no square.

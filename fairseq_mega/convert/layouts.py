@@ -1,4 +1,4 @@
-"""Every layout of a checkpoint that the converter knows: recognised from what a file or a folder holds."""
+"""Every layout of a checkpoint that the converter reads: recognised from what a file or a folder holds."""
 
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple

@@ -85,10 +85,10 @@ def convert_megalodon(published: Dict[str, Any], where: str) -> Dict[str, Any]:
     """Our checkpoint from the result of :func:`read_consolidated`.
 
     Its symbols get the numbers of fairseq's dictionaries, see :mod:`.sentencepiece_symbols`, and padding, which the
-    published model does not know, gets no probability; but for a model that had such a dictionary before.
+    published model lacks, has no probability; but for a model that had such a dictionary before.
 
     Raises:
-        ValueError: if the configuration is damaged or asks for what no model here has, or there is no table of symbols.
+        ValueError: if the configuration is damaged or needs what no model here has, or there is no table of symbols.
     """
     given = published["config"].get("model")
     if not isinstance(given, dict):

@@ -49,7 +49,7 @@ CLASSIFIER: Pairs = (
     ("classifier.{}.0.", "head.hidden.{}."),  # the braces stand for a number
     ("sentence_projection_layer.", "head.output."),
 )
-# transformers' name -> that of facebookresearch/mega, or ours where the latter has no such tensor.
+# transformers' name -> that of facebookresearch/mega, or ours where facebookresearch/mega has no such tensor.
 TRANSFORMERS: Tuple[Pairs, ...] = (
     (
         ("ema_gate.damping_factor", "move.delta"),

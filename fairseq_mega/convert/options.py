@@ -1,4 +1,4 @@
-"""Options of a model in the published code (facebookresearch/mega), and ours; the tensors tell what is not said."""
+"""Options of a model in the published code (facebookresearch/mega) and ours; missing ones follow from the tensors."""
 
 from argparse import Namespace
 from dataclasses import fields
@@ -15,7 +15,7 @@ CLASSIFIER_OPTIONS = {
     for option in fields(MegaClassifierConfig)  # type: ignore[arg-type]  # which its decorator makes a dataclass
     if "argparse_alias" in option.metadata
 }
-WIDTHS = {  # option -> end of a layer's tensor, and the axis that tells it
+WIDTHS = {  # option -> end of a layer's tensor, and the axis that has it
     WIDTH.name: ("attention.value_proj.weight", 1),
     VALUES.name: ("attention.value_proj.weight", 0),
     SHARED.name: ("attention.kappa", 1),
@@ -118,18 +118,18 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
 
 
 def _fill(values: Dict[str, Any], model: Dict[str, Tensor], kind: str) -> None:
-    """Add the options that are missing and that the tensors tell."""
+    """Add missing options that follow from the tensors."""
     if kind == "translator" and values.get("decoder_chunk_size") is None and values.get("encoder_chunk_size"):
         values["decoder_chunk_size"] = values["encoder_chunk_size"]  # the default here and there
     chunked = any((values.get(f"{side}_chunk_size") or -1) > 0 for side in ("encoder", "decoder"))
     for option, value in shape_options(model, kind).items():
-        of_positions = option.startswith("max_")  # a chunk's bias says nothing about them
+        of_positions = option.startswith("max_")  # a chunk's bias does not depend on them
         if values.get(option) is None and not (chunked and of_positions):
             values[option] = value
 
 
 def widths(model: Dict[str, Tensor], side: str) -> Dict[str, int]:
-    """Depth and widths of a side that our tensors tell; the first layer that has a tensor tells its width."""
+    """Return depth and widths of a side from our tensors; a width is that of the first layer with its tensor."""
     layers = sorted(name for name in model if name.startswith(f"{side}.layers."))
     found = {DEPTH.name.format(side=side): len({name.split(".")[2] for name in layers})}
     for option, (suffix, axis) in WIDTHS.items():
@@ -140,7 +140,7 @@ def widths(model: Dict[str, Tensor], side: str) -> Dict[str, int]:
 
 
 def shape_options(model: Dict[str, Tensor], kind: str) -> Dict[str, Any]:
-    """Options that the shapes of our tensors tell."""
+    """Return the options that follow from the shapes of our tensors."""
     found: Dict[str, Any] = {}
     for side in ("encoder", "decoder"):
         layer = f"{side}.layers.0."

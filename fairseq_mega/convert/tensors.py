@@ -13,7 +13,7 @@ from .options import IMAGES, MASKED, kind_of
 VERSION = re.compile(r"(encoder|decoder)\.version$")
 PUBLISHED_VERSION = 3.0
 ROTARY_BUFFER = re.compile(r"(?<=rel_pos_bias)\._float_tensor$")
-# Ours that the published models lack: they tell dictionaries and data of a training from others.
+# Ours that the published models lack: they identify dictionaries and data of a training.
 OUR_BUFFERS = re.compile(r"(^|\.)(dictionary_fingerprints?|sample_scale)$")
 EXPANDED = re.compile(r"\.ema\.(alpha|delta|beta)$")  # ours (K, N), published (K, N, 1)
 PLACES = "encoder.embedding.positions"  # of images: ours (L, d), published (1, L, d)

@@ -75,7 +75,7 @@ def convert_transformers(published: Dict[str, Any], where: str) -> Dict[str, Any
     """Our checkpoint from the result of :func:`read_transformers`.
 
     Raises:
-        ValueError: if the configuration asks for what no model here has.
+        ValueError: if the configuration needs what no model here has.
     """
     config = published["transformers"]
     check_config(config, f"--input {where}")

@@ -82,7 +82,7 @@ def changed_tensors(given: Dict[str, Any], back: Dict[str, Any]) -> List[str]:
 
 
 def _parameters(checkpoint: Dict[str, Any]) -> Dict[str, Tensor]:
-    """The tensors that hold something; of a model that gives padding no probability, without its row."""
+    """The tensors that hold something; of a model without a probability of padding, without its row."""
     model = {
         name: tensor
         for name, tensor in checkpoint["model"].items()

@@ -58,7 +58,7 @@ class AugmentedImageDataset(TransformedImageDataset):
 
     The order is cut into updates, and the images of an update are dealt to its batches one by one: with at least as
     many batches as repetitions none holds an image twice. The batches of an update, and what is drawn for each, are the
-    same on one GPU that takes them in turn as on several at once. fairseq must not shuffle these batches.
+    same on one GPU, one after the other, as on several at once. fairseq must not shuffle these batches.
 
     Args:
         images, labels, transform, size: see :class:`TransformedImageDataset`; the transform may draw.

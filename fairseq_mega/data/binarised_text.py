@@ -31,7 +31,7 @@ class BinarisedText:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell lines that are cropped at random; their lengths stay."""
+        """Set the epoch of lines that are cropped at random; their lengths stay."""
         if hasattr(self.lines, "set_epoch"):
             self.lines.set_epoch(epoch)
 

@@ -5,7 +5,7 @@ that a text of n bytes becomes n tokens. Only where the text does not end in a l
 """
 
 NEWLINE = 10
-# The blank behind the last number of a line means nothing to fairseq, and every byte can be encoded by itself.
+# fairseq ignores the blank after the last number of a line, and every byte can be encoded by itself.
 _TOKENS = [b"\n" if byte == NEWLINE else b"%d " % byte for byte in range(256)]
 
 

@@ -71,7 +71,7 @@ def class_names(folder: Path, things: str = "images") -> List[str]:
 def class_files(folder: Path, classes: Sequence[str], wanted: Wanted) -> Tuple[Dict[str, List[str]], LeftOut]:
     """Sorted names of the files of each class, and what else there is.
 
-    Each folder is listed once; only files whose endings say nothing are looked into.
+    Each folder is listed once; only files with unknown endings are opened.
 
     Raises:
         ValueError: if a class would have no files, naming what is there instead, or is a link to nothing.

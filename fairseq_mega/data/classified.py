@@ -82,7 +82,7 @@ def check_labels(
         classes: number of classes.
         where: name of the file.
         first: number of its first line; 0 for files of arrays, whose items are counted from there.
-        option: that says how many classes the model has.
+        option: name of the option with the number of classes.
     """
     wrong = np.flatnonzero((labels < 0) | (labels >= (np.iinfo(np.int64).max if classes is None else classes)))
     if len(wrong):

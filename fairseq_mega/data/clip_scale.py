@@ -30,7 +30,7 @@ class ClipScale:
         return len(self.offset)
 
     def described(self, digits: int = 6) -> str:
-        """Return one line that tells the scale from others, alike on all machines: of so many digits."""
+        """Return one line that identifies the scale, the same on all machines: with rounded numbers."""
         parts = []
         for name, values in (("offset", self.offset), ("deviation", self.deviation)):
             texts = [f"{value:.{digits}g}" for value in values.tolist()]

@@ -1,11 +1,11 @@
-"""Kinds of files, told by their first bytes whatever their names say, and the command that converts each."""
+"""Kinds of files, recognised by their first bytes, not by their names, and the command that converts each."""
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
-HEAD = 4096  # bytes that tell a kind
+HEAD = 4096  # bytes that identify a kind
 _OFTEN = 0.1  # share of NUL bytes from which on they are halves of characters, not stray ones
 _NO_LETTERS = rb"(?=.*[\0-\x08\x0e-\x1a])"  # ahead of bytes that are letters in encodings of one byte a character
 
@@ -14,7 +14,7 @@ class FileKind(NamedTuple):
     """A kind of file.
 
     Attributes:
-        name: as "it is ..." goes on.
+        name: continuation of "it is ...".
         remedy: a sentence in the imperative; ``FILE`` stands for the file, where it names it.
         group: "text", "packed", "picture", "sound" or "other".
         encoding: of a text, as Python and iconv call it.
@@ -58,7 +58,7 @@ PDF = _other("a PDF", "take its text out: `pdftotext FILE OUT.txt`")
 WAV, FLAC, OGG, MP3 = _sound("sound in WAV"), _sound("sound in FLAC"), _sound("sound in Ogg"), _sound("sound in MP3")
 AIFF, SPHERE = _sound("sound in AIFF"), _sound("sound in NIST SPHERE")
 
-# Patterns of the first bytes; the first that fits counts. None fits a plain text: more than a word is asked for.
+# Patterns of the first bytes; the first that fits counts. None fits a plain text: each needs more than a word.
 _SIGNATURES: Tuple[Tuple[bytes, FileKind], ...] = (
     (rb"\x1f\x8b", _packed("gzip", "`gunzip FILE`")),
     (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", _packed("bzip2", "`bunzip2 FILE`")),
@@ -153,7 +153,7 @@ def check_plain(path: Path) -> None:
 
 def _encoded(encoding: str, marked: bool) -> FileKind:
     mark = "" if marked else " without a byte-order mark"
-    wide = encoding[:-2] if marked else encoding  # with a mark iconv finds the order by itself, and takes the mark away
+    wide = encoding[:-2] if marked else encoding  # with a mark iconv finds the order by itself, and removes the mark
     return FileKind(f"text in {encoding[:-2]}{mark}", _to_utf8(wide), "text", encoding, marked)
 
 
@@ -220,7 +220,7 @@ def _is_utf7(head: bytes) -> bool:
 
 
 def _blanks(head: bytes, encoding: str) -> int:
-    """White space among the characters of an encoding of two bytes, which tells the order of the bytes."""
+    """White space among the characters of an encoding of two bytes, which shows the order of the bytes."""
     units = [head[place : place + 2] for place in range(0, len(head) - 1, 2)]
     return sum(units.count(blank.encode(encoding)) for blank in " \n\r\t")
 

@@ -35,7 +35,7 @@ _MANY, _FEW = 32, 20  # different numbers, and greys that are left of them
 _ZEROS = 64  # bytes at the end of a file that no coding leaves there
 _DARK = 16_384  # below it are numbers of 14 bits
 _FAINT = 8  # shades between which nothing is to be seen
-_told: Set[str] = set()  # of what is said once
+_told: Set[str] = set()  # messages that are logged once
 
 
 def _is_readable(kind: FileKind) -> bool:
@@ -76,7 +76,7 @@ def to_rgb(image: Any) -> Any:
     Raises:
         ValueError: if its numbers have no known range, or if nothing of it would be left to see.
     """
-    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL takes the upper halves
+    wide = any(re.search(r"(RGB.?|LA|CMYK);16[BLN]", str(tile)) for tile in image.tile)  # PIL reads the upper halves
     _check_samples(image)
     image.load()
     if image.mode == "F" or image.mode.startswith("I"):
@@ -111,7 +111,7 @@ def _check_samples(image: Any) -> None:
 
 
 def _check_upper_halves(image: Any, rgb: Any) -> None:
-    """Refuse numbers of 16 bits whose upper halves, which are all that is left of them, say nearly nothing."""
+    """Refuse numbers of 16 bits whose upper halves, the only part that is kept, are nearly constant."""
     inks = image.getextrema()
     highest = max(high for _, high in (inks if image.mode == "CMYK" else rgb.getextrema()))
     if highest < _LEAST >> 8 or (image.mode[-1] in "Aa" and inks[-1][1] < _LEAST >> 8):
@@ -219,7 +219,7 @@ def _check_end(path: Path, image: Any) -> None:
 
 
 def _end_of(content: bytes) -> int:
-    """End of a JPEG, WebP or AVIF within the bytes of its file, by what it says itself."""
+    """End of a JPEG, WebP or AVIF within the bytes of its file, by its own markers."""
     if content.startswith(b"\xff\xd8"):
         return content.find(b"\xff\xd9", content.rfind(b"\xff\xda")) % (len(content) + 1)  # -1: all of it
     if content.startswith(b"RIFF"):
@@ -235,7 +235,7 @@ def _upright(source: Any, image: Any) -> Any:
     from PIL import Image
 
     orientation = 1
-    with contextlib.suppress(Exception):  # damaged EXIF says nothing
+    with contextlib.suppress(Exception):  # damaged EXIF is ignored
         orientation = source.getexif().get(_ORIENTATION, 1)
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(getattr(Image.Transpose, turn))

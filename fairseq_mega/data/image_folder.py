@@ -38,8 +38,8 @@ def check_same_classes(folder: Path, other: Path) -> None:
 class ImageFolder:
     """Images ``folder/CLASS/FILE``: the classes are numbered in the order of their names.
 
-    Each folder is listed once, and no file with the ending of a picture is looked at before it is used. The log says
-    what is left out, and which classes have nearly the same name.
+    Each folder is listed once, and no file with the ending of a picture is opened before it is used. The log counts
+    the files that are left out, and names classes with nearly the same name.
 
     Args:
         folder: that holds a folder per class.

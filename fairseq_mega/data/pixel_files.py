@@ -164,7 +164,7 @@ def parse_pixels(text: bytes, source: str, line: int, columns: int) -> np.ndarra
         text: whole lines, each with its newline.
         source: name of the file, for messages.
         line: number of the first line, counted from 1.
-        columns: pixels of a line; 0 to take those of the first.
+        columns: pixels of a line; 0 for as many as in the first.
 
     Returns:
         (lines, columns) uint8.

@@ -82,7 +82,7 @@ class StreamedSegmentDataset(SizedDataset):
         Args:
             max_tokens: of a batch; decides how many segments are read side by side, one at least.
             max_sentences: segments side by side at most.
-            shards: processes; each takes every ``shards``-th batch and so reads whole segments. Where one has fewer,
+            shards: processes; each reads every ``shards``-th batch and so reads whole segments. Where one has fewer,
                 batches are empty.
         """
         lengths = self.segments[:, 1] - self.segments[:, 0]

@@ -14,7 +14,7 @@ MULTIPLE = 8  # of the number of symbols, for the sake of matrix products
 
 
 class SubwordVocabulary:
-    """Pieces of a sentencepiece model behind fairseq's four special symbols.
+    """Pieces of a sentencepiece model after fairseq's four special symbols.
 
     A text becomes its pieces and ``</s>``. Control symbols of the model, such as its own ``<s>``, stand in no text and
     are left out; its unknown piece is fairseq's ``<unk>``.

@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 _FORMS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff61-\uff9f]")
 
-# Letters of one byte each that are UTF-8 of other letters: one that no text has otherwise, or two behind one another,
+# Letters of one byte each that are UTF-8 of other letters: one that no text has otherwise, or two in a row,
 # for a single one may be an accent before a closing quotation mark.
 _BYTES = {ord(char): byte for byte in range(0x80, 0xA0) for char in bytes([byte]).decode("cp1252", "ignore")}
 _MISREAD = re.compile(
@@ -75,7 +75,7 @@ WRITTEN: Dict[str, Callable[[str], object]] = {  # otherwise, what looks alike
 _MANY = 0.01  # of the lines
 _MOST = 0.5  # of the lines with text
 _FEW = 20  # lines, which may be alike by chance
-_ALWAYS = (_DOCUMENT.search,)  # told wherever one line has them
+_ALWAYS = (_DOCUMENT.search,)  # reported wherever one line has them
 SAMPLE = 4_000_000  # characters or bytes from the beginning of a long text, in which marks are looked for
 
 

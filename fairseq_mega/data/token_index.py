@@ -79,7 +79,7 @@ def count(source: Source, vocabulary: SubwordVocabulary) -> TokenIndex:
 def load_or_count(source: Source, vocabulary: SubwordVocabulary, folder: Optional[Path] = None) -> TokenIndex:
     """The index of a file, made where there is none of this file, this vocabulary and these wishes yet.
 
-    Of several processes that ask at the same time one makes it.
+    If several processes need it at the same time, one makes it.
 
     Args:
         folder: that keeps it; by default the file's own.

@@ -24,7 +24,7 @@ class TrainingBlockDataset(SizedDataset):
         low, high: chunks of the shortest and longest block.
         seed: of the cuts.
         longest: tokens that a block may have at most, and the option that sets it, for the message.
-        chunk_option: the one that gives the chunk, for the message.
+        chunk_option: option of the chunk, for the message.
 
     Raises:
         ValueError: if a line is longer than ``longest``, or the lengths are out of range.

@@ -36,7 +36,7 @@ CHECKPOINT = "the checkpoint; training leaves checkpoint_best.pt in its --save-d
 
 
 class Origin(NamedTuple):
-    """Architecture and task of a checkpoint; None where it does not say."""
+    """Architecture and task of a checkpoint; None where it has none."""
 
     arch: Optional[str] = None
     task: Optional[str] = None

@@ -84,7 +84,7 @@ class SequenceClassifier(BaseFairseqModel):
 
     Args:
         cfg: a completed configuration with the options CLASSIFIER.
-        task: gives ``input_type``, the number of ``documents``; for text its ``dictionary``, for
+        task: with ``input_type``, the number of ``documents``; for text its ``dictionary``, for
             speech the ``scaling`` of its samples.
         encoder: of the documents.
         head: from :meth:`joined` vectors to logits; default: the one that the options describe.
@@ -154,7 +154,7 @@ class SequenceClassifier(BaseFairseqModel):
         return sentence_vector(x, padding_mask, self.pooling)
 
     def max_positions(self) -> int:
-        """Longest input the model takes."""
+        """Longest input of the model."""
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:

@@ -23,7 +23,7 @@ OTHERS = {  # parts of what a context belongs to, and the words for a file whose
 
 
 class ContextError(ValueError):
-    """A file that holds no context, or that of another model; the message says which."""
+    """A file that holds no context, or that of another model; the message names the case."""
 
 
 class Context(NamedTuple):

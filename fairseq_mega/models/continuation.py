@@ -49,7 +49,7 @@ class ContinuationGenerator(SequenceGenerator):
         self.context: Optional[Context] = None
 
     def go_on_from(self, context: Context) -> None:
-        """Let every prompt continue a context, whose last token takes the place of the ``</s>`` before the prompt."""
+        """Make every prompt continue a context, whose last token replaces the ``</s>`` before the prompt."""
         self.context = context
         self.model = ContinuedModels(self.model.models, context)
 
@@ -110,7 +110,7 @@ class LimitedSearch(Search):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """One step of the search; a sentence that is as long as it may get takes ``</s>`` and nothing else."""
+        """One step of the search; a sentence of the maximum length can only continue with ``</s>``."""
         assert original_batch_idxs is not None
         rows = (original_batch_idxs.unsqueeze(1) == self.ids).long().argmax(dim=1)
         prompts, most = self.prompts[rows], self.most[rows]

@@ -1,6 +1,6 @@
 """Cost of a model: its parameters, the operations of a pass, and the memory of a training step.
 
-Models are those of :func:`fairseq_mega.models.on_paper.build`: nothing is computed, and nothing takes memory.
+Models are those of :func:`fairseq_mega.models.on_paper.build`: nothing is computed, and no memory is used.
 """
 
 import contextlib
@@ -200,11 +200,11 @@ def activations(
     weights and their gradients, which are part of the state, do not decide where most is held.
 
     Args:
-        options: of the model, as :func:`build` takes them; a language model of this package.
+        options: of the model, as for :func:`build`; a language model of this package.
         symbols: V, in its dictionary.
         precision: of the training.
-        recomputed: whether each layer runs again in the backward pass, whatever ``options`` say of it.
-        shares: of a text in the bands of adaptive tables; None takes Zipf's law.
+        recomputed: whether each layer runs again in the backward pass, whatever the ``options`` are.
+        shares: of a text in the bands of adaptive tables; None: by Zipf's law.
 
     Raises:
         ValueError: for a model that the measurement does not fit, or options as in :func:`build`.
@@ -272,7 +272,7 @@ class _Living(TorchDispatchMode):
         return sum(self.storages.values())
 
 
-_MEASURED: Dict[Tuple[str, ...], Activations] = {}  # a second each, and tables ask for the same ones
+_MEASURED: Dict[Tuple[str, ...], Activations] = {}  # a second each, and tables need the same ones
 
 
 def _bytes_of_token(options: Mapping[str, Any], layers: int, symbols: int, precision: Precision) -> Activations:
@@ -341,7 +341,7 @@ def _held(decoder: LanguageModelDecoder, length: int, precision: Precision) -> A
 
 @contextlib.contextmanager
 def compiled_kernels() -> Iterator[None]:
-    """Let operators take their compiled kernels, whatever processor this is, unless the environment asks for others."""
+    """Make operators use their compiled kernels on any processor, unless the environment chooses others."""
     given = os.environ.get(native.PATHS_VARIABLE)
     if native.PROBLEM is None:
         os.environ[native.PATHS_VARIABLE] = ",".join(filter(None, [KERNELS, given]))

@@ -30,7 +30,7 @@ class OutputTable:
     output_projection: nn.Linear
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
-        """Project features (..., d) to logits (..., V); an adaptive softmax takes the features themselves."""
+        """Project features (..., d) to logits (..., V); for an adaptive softmax return the features themselves."""
         if self.adaptive_softmax is not None:
             return features
         if self.packed_output is not None:
@@ -48,7 +48,7 @@ class OutputTable:
 
 
 class DecodesPacked:
-    """A parent class of models that generate: it packs their weights where a command or a caller asks for it."""
+    """A parent class of models that generate: it packs their weights where a command or a caller sets it."""
 
     packs_weights = True
 

@@ -1,4 +1,4 @@
-"""Token embeddings and causal layers of every decoder, behind fairseq's contract for incremental decoding."""
+"""Token embeddings and causal layers of every decoder, with fairseq's contract for incremental decoding."""
 
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -84,7 +84,7 @@ class DecoderStack(Trunk, OutputTable, FairseqIncrementalDecoder):
                 f"already: give all tokens so far and at least one more, or begin again with an empty incremental state"
             )
         unread = tokens[:, known:]
-        if unread.size(1) > 1:  # the first call; in single steps a search gives beams up by padding
+        if unread.size(1) > 1:  # the first call; in single steps a search ends beams by padding
             self._refuse_right_padding(unread)
         out = self.run(unread, context._replace(return_state=True, given_up=True), state)
         self.set_incremental_state(incremental_state, "layers", out.state)

@@ -82,7 +82,7 @@ class MegaDecoder(DecoderStack):
         return out.hidden, {"attn": [_source_columns(out.cross_weights, encoder_out)], "inner_states": None}
 
     def max_positions(self) -> int:
-        """Longest target the model takes."""
+        """Longest target of the model."""
         return self.max_target_positions
 
 

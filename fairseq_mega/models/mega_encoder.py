@@ -100,7 +100,7 @@ class MegaEncoder(Trunk, FairseqEncoder):
         }
 
     def max_positions(self) -> int:
-        """Longest source the model takes."""
+        """Longest source of the model."""
         return self.max_source_positions
 
 

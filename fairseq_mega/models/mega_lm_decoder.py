@@ -57,7 +57,7 @@ class LanguageModelDecoder(DecoderStack):
         embedding: over the input table.
         layers: each follows :class:`fairseq_mega.modules.layer.Layer`.
         final_norm: of pre-norm models, else None.
-        longest: sequence that the layers take, None for any.
+        longest: maximum length of a sequence, None for any.
 
     Source: MEGA (Ma et al., ICLR 2023), section 4.3; adaptive tables: Baevski and Auli (ICLR 2019).
     """
@@ -160,7 +160,7 @@ class LanguageModelDecoder(DecoderStack):
         return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)), out.state
 
     def max_positions(self) -> int:
-        """Longest sequence the model takes."""
+        """Longest sequence of the model."""
         return self.longest
 
 

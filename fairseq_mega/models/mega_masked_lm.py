@@ -119,7 +119,7 @@ class MegaMaskedLanguageModel(BaseFairseqModel):
         return logits.log_softmax(-1) if log_probs else logits.softmax(-1)
 
     def max_positions(self) -> int:
-        """Longest input the model takes."""
+        """Longest input of the model."""
         return self.longest
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:

@@ -1,7 +1,7 @@
 """MEGALODON classifiers of the Long Range Arena and of raw speech: our interpretation of an unpublished architecture.
 
-MEGALODON (Ma et al., NeurIPS 2024, Appendix C) says softmax, rotary positions, pre-norm with two-hop residual and group
-norm, and "almost all" of MEGA's settings; no code was published. What it leaves open follows the authors' development
+MEGALODON (Ma et al., NeurIPS 2024, Appendix C) names softmax, rotary positions, pre-norm with two-hop residual and
+group norm, and "almost all" of MEGA's settings; no code was published. All else follows the authors' development
 line between the two papers (XuezheMax/fairseq-apollo): an EMA whose future part leaves the present out, a gated
 projection before the mean, and features of products and differences where there are two documents.
 """

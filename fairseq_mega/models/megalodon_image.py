@@ -1,11 +1,11 @@
 """MEGALODON classifiers of images: our interpretation of an unpublished architecture.
 
-MEGALODON (Ma et al., NeurIPS 2024, section 4.5 and Appendix C) says softmax, rotary positions, pre-norm with two-hop
-residual, group norm and 90M parameters, and that most of MEGA's hyper-parameters are adopted; no code was published.
-Rotary positions take the place of MEGA's relative bias. The vectors of places stay, as do MEGA's patches, widths and
-head: rotary positions know the distance between two patches in the sequence alone, not their row and column. The FFN is
-as wide as the missing update gate allows, 2.5 d, as in the published code's model of 200M parameters. What follows the
-EMA, and what its future part leaves out, is as in ``megalodon_classifier``.
+MEGALODON (Ma et al., NeurIPS 2024, section 4.5 and Appendix C) names softmax, rotary positions, pre-norm with two-hop
+residual, group norm, 90M parameters and most of MEGA's hyper-parameters; no code was published. Rotary positions
+replace MEGA's relative bias. The vectors of places stay, as do MEGA's patches, widths and head: rotary positions encode
+the distance between two patches in the sequence alone, not their row and column. The FFN is as wide as the missing
+update gate allows, 2.5 d, as in the published code's model of 200M parameters. The function after the EMA and the range
+of its future part are those of ``megalodon_classifier``.
 """
 
 from argparse import Namespace

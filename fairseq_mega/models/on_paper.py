@@ -28,14 +28,14 @@ def stand_in(symbols: int) -> Dictionary:
     return dictionary
 
 
-_kept_stand_in = lru_cache(maxsize=4)(stand_in)  # a large one takes a second
+_kept_stand_in = lru_cache(maxsize=4)(stand_in)  # a large one needs a second
 
 
 DRAWING = (Tensor.normal_, Tensor.uniform_)  # what ``kaiming_normal_`` calls, which shows itself to no mode
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leave what ``torch.nn.init`` would draw as it is, which takes longest on the meta device and changes nothing."""
+    """Skip the drawing of ``torch.nn.init``, the slowest part on the meta device, where it changes nothing."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None

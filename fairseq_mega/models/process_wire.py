@@ -22,7 +22,7 @@ class ProcessWire:
 
     Args:
         size: pieces of a sequence, a divisor of the number of processes.
-        timeout: seconds that one message within a pass may take.
+        timeout: maximum seconds for one message within a pass.
     """
 
     def __init__(self, size: int, timeout: float) -> None:
@@ -71,7 +71,7 @@ class ProcessWire:
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
-        """Say in words what an error of torch means."""
+        """Raise LostNeighbour in place of an error of torch."""
         try:
             yield
         except RuntimeError as error:

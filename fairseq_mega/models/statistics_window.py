@@ -1,4 +1,4 @@
-"""Norm statistics of a sliding window, as the published code of MEGALODON takes them at test time."""
+"""Norm statistics of a sliding window, as the published code of MEGALODON computes them at test time."""
 
 from typing import Callable, List, Optional
 
@@ -19,7 +19,7 @@ def run_in_window(
     """Read tokens of streams, taking the statistics of all timestep norms anew from time to time.
 
     When ``window + 2`` chunks are read and after every 2 more, the last ``window`` chunks are read once more from
-    nothing, and the statistics after them take the place of those of the whole text; EMA states, keys and values stay.
+    nothing, and the statistics after them replace those of the whole text; EMA states, keys and values stay.
     The result does not depend on the pieces in which a text is read.
 
     Args:

@@ -124,7 +124,7 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
     Args:
         dictionary: of the tokens.
         width: of the table.
-        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", behind a first line "LINES WIDTH" if
+        path: text file with a line for each symbol, "SYMBOL NUMBER NUMBER ...", after a first line "LINES WIDTH" if
             it has one; the rows of other symbols stay as drawn.
         option: that gave the path, for messages.
 
@@ -156,7 +156,7 @@ def plain_table(dictionary: Dictionary, width: int, path: Optional[str] = None, 
 
 
 def _first_vector(path: str) -> Dict[str, Tensor]:
-    """The vector in the first line of a text of vectors, which fairseq takes for "LINES WIDTH"; nothing if it is that.
+    """The vector in the first line of a text of vectors, which fairseq reads as "LINES WIDTH"; nothing if it is that.
 
     Raises:
         ValueError: if it is no vector.

@@ -58,7 +58,7 @@ class TextGenerator(GeneratorHubInterface):
             self.cfg.dataset.max_tokens = limit
 
     def read(self, text: str, context: Optional[Context] = None) -> Context:
-        """Read a text once, to go on from it many times.
+        """Read a text once, to continue it many times.
 
         Args:
             text: of any length; ``complete(a, context=read(b))`` is ``complete(b + a)``.
@@ -138,10 +138,10 @@ class TextGenerator(GeneratorHubInterface):
         return not isinstance(self.bpe, TextUnit) or self.bpe.parts_lines
 
     def tokens_of(self, text: str, context: Optional[Context] = None) -> List[int]:
-        """Tokens of a text that may go on: ``</s>`` in front, and for the end of each line but the last.
+        """Tokens of a text that may continue: ``</s>`` in front, and for the end of each line but the last.
 
-        Where ``</s>`` ends documents, the text is one that goes on. With a context its last token is in front, and its
-        unread text comes before the text. Symbols that the model does not know are told.
+        Where ``</s>`` ends documents, the text is one that continues. With a context its last token is in front, and
+        its unread text comes before the text. Symbols that are unknown to the model are logged.
         """
         dictionary = self.task.source_dictionary
         context = self._start() if context is None else context
@@ -161,7 +161,7 @@ class TextGenerator(GeneratorHubInterface):
         return ("" if begins else LINE_END) + context.unread + prompt
 
     def _symbols_of(self, text: str, begins: bool) -> str:
-        """Symbols of a line, or of a document that begins or goes on after a line end."""
+        """Symbols of a line, or of a document that begins or continues after a line end."""
 
         def encode(text: str) -> str:
             return self.apply_bpe(self.tokenize(text))
@@ -313,7 +313,7 @@ def draw(
 
     Args:
         log_probs: (B, V) float.
-        temperature: divides the log probabilities; 0 takes the likeliest token.
+        temperature: divides the log probabilities; 0: the likeliest token.
         top_k: only this many likeliest tokens, 0 for all.
         top_p: only the likeliest tokens that together reach this probability (nucleus sampling, Holtzman et al.,
             2020), after temperature and ``top_k``.

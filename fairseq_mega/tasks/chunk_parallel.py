@@ -60,7 +60,7 @@ class ChunkParallel:
             LostNeighbour: if a process of the group is gone.
         """
         self.wire.meet()
-        # fairseq gives all processes the same seed: the pieces of a sequence would drop at the same places.
+        # fairseq seeds all processes alike: the pieces of a sequence would drop at the same places.
         torch.manual_seed(int(torch.randint(2**62, ())) + self.wire.piece)
         piece = self.piece_of(sample)
         return {**piece, "net_input": {**piece["net_input"], "relay": Relay(self.wire)}}

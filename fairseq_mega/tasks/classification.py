@@ -1,4 +1,4 @@
-"""The common part of the classification tasks: they ask the model for its form of input and leave no example out."""
+"""The common part of the classification tasks: they use the model's form of input and leave no example out."""
 
 import json
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class ClassificationTask(FairseqTask):
     """
 
     input_type = ""
-    training_options: Tuple[str, ...] = ("no_shuffle",)  # which no other command takes
+    training_options: Tuple[str, ...] = ("no_shuffle",)  # which no other command reads
     criterions = ("lra_cross_entropy",)  # all others divide by tokens, and count no labels
     documents = 1  # 2 in retrieval
     dictionary: Any = None
@@ -78,7 +78,7 @@ class ClassificationTask(FairseqTask):
         return model
 
     def learn_from(self, model: Any) -> None:
-        """Know what the model reads.
+        """Record the form of input of the model.
 
         Raises:
             ValueError: if it is no classifier of sequences.

@@ -19,7 +19,7 @@ from .image_classification import ImageClassificationTask
 
 
 class Kind(NamedTuple):
-    """A kind of model: its name, its task, whether a class of tasks is for it, and the commands that take it."""
+    """A kind of model: its name, its task, whether a class of tasks is for it, and the commands that accept it."""
 
     name: str
     task: str

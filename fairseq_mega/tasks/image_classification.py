@@ -76,7 +76,7 @@ class ImageClassificationTask(ClassificationTask):
         self.image_size: Optional[int] = None  # the model's
 
     def learn_from(self, model: Any) -> None:
-        """Know what the model reads.
+        """Record the size and classes of the model.
 
         Raises:
             ValueError: if it reads no images.
@@ -104,7 +104,7 @@ class ImageClassificationTask(ClassificationTask):
             images, labels = self.read_folder(split, folder)
         else:
             images, labels = self.read_array(split, array)
-        in_training = "task_cfg" not in kwargs  # which only fairseq's command for scoring gives
+        in_training = "task_cfg" not in kwargs  # which only fairseq's command for scoring passes
         if in_training and augments(self.cfg) and split == self.cfg.train_subset:
             self.datasets[split] = self.augmented(images, labels)
         elif isinstance(images, ImageArray):
@@ -116,7 +116,7 @@ class ImageClassificationTask(ClassificationTask):
         return self.datasets[split]
 
     def names_of_numbers(self) -> Dict[str, Names]:
-        """The classes, where they are folders: the same in all splits, so that any of them tells; and the framing."""
+        """The classes, where they are folders: the same in all splits, so that any of them has all; and the framing."""
         first, folder = next(self.sources(), None), self.class_folder()
         remedy = ", or call the folders as in its training: classes are numbered in the order of their names"
         classes = {} if folder is None else names_of_labels(class_names(folder), folder, remedy)

@@ -54,7 +54,7 @@ class LRAImageTask(ClassificationTask):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Options; the published --pixel-normalization has two values, which fairseq's data classes cannot say."""
+        """Options; the published --pixel-normalization has two values, which fairseq's data classes cannot express."""
         help_text = LRAImageConfig.__dataclass_fields__["pixel_normalization"].metadata["help"]
         parser.add_argument(NORMALIZATION, nargs=2, type=float, metavar=("MEAN", "STD"), help=help_text)
         super().add_args(parser)  # which leaves options alone that exist

@@ -75,7 +75,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
     default_tokens_per_sample = MegaLanguageModelingConfig.tokens_per_sample
     training_dataset: type = TrainingBlockDataset  # that load_dataset makes to train on
     training_options = ("max_target_positions", "variant_block_multiple_min", "variant_block_multiple_max")
-    prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to go on from
+    prompts = "give --valid-block lines, and each of its lines is continued"  # where there are some to continue
 
     def __init__(self, args: Any, dictionary: Any, output_dictionary: Any = None, targets: Any = None) -> None:
         super().__init__(args, dictionary, output_dictionary, targets)
@@ -109,7 +109,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         """Build the model and learn its chunk.
 
         Raises:
-            ValueError: if the model cannot carry a memory, or its sequences cannot be shared as asked for.
+            ValueError: if the model cannot carry a memory, or its sequences cannot be shared.
         """
         changes: Dict[str, Any] = {}
         if from_checkpoint and self.args.test_chunk_size > 0:
@@ -191,7 +191,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         return BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
 
     def limits(self) -> Dict[str, int]:
-        """Tokens that a training sequence may have at most, by the options that say so."""
+        """Return the maximum tokens of a training sequence by the options that limit it."""
         given = {"--max-target-positions": self.args.max_target_positions, "--max-tokens": self.args.max_tokens}
         return {option: most for option, most in given.items() if most}
 

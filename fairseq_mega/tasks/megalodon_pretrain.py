@@ -98,7 +98,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
 
     @classmethod
     def setup_dictionary(cls, args: Any, **kwargs: Any) -> Tuple[Dictionary, Dictionary]:
-        """The pieces of the sentencepiece model, behind fairseq's special symbols."""
+        """The pieces of the sentencepiece model, after fairseq's special symbols."""
         dictionary = SubwordVocabulary(model_file(args)).dictionary
         logger.info(f"dictionary: {len(dictionary)} types")
         return dictionary, dictionary
@@ -177,7 +177,7 @@ def model_file(args: Any) -> Path:
 
 
 def told(documents: Any, split: str) -> Any:
-    """The documents; the log says how many lines were left out, if any were."""
+    """The documents; the log counts the lines that were left out, if any."""
     if documents.skipped:
         logger.warning(f"{split}: {documents.skipped:,} bad lines were left out (--bad-lines skip)")
     return documents

@@ -45,7 +45,7 @@ class SpeechCommandsTask(ClassificationTask):
 
     The data folder holds ``processed_data/raw/{train,val,test}_X.pt``, floats (n, L, 1) or (n, L), and ``_y.pt``,
     integers (n,); the split "valid" is "val" there. Batches are cut in the order of the clips. Models remember the
-    ``scaling`` of the samples that they were trained on, where a SOURCE.json says it.
+    ``scaling`` of the samples that they were trained on, where a SOURCE.json has it.
 
     Source: the published code's task of this name.
     """

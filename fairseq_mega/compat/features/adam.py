@@ -10,7 +10,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def step_at_once() -> None:
-    """Let --optimizer adam take its steps by PyTorch's fused kernel where all parameters are float32 on a CPU or GPU.
+    """Use PyTorch's fused kernel for the steps of --optimizer adam where all parameters are float32 on a CPU or GPU.
 
     Steps and states are fairseq's up to rounding.
     """

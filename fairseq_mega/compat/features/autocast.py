@@ -25,7 +25,7 @@ def device_of(common: typing.Any) -> str:
 
 
 def train_under_autocast() -> None:
-    """Let --amp train in bfloat16 on the CPU, and with --bf16 on every device."""
+    """Make --amp train in bfloat16 on the CPU, and with --bf16 on every device."""
     from fairseq.trainer import Trainer
 
     wrap(Trainer, "__init__", _build_trainer)
@@ -61,9 +61,9 @@ def _name_precision(original: typing.Callable, self: typing.Any) -> typing.Dict[
 
 
 def evaluate_under_autocast() -> None:
-    """Let the flags of such a training have the same meaning for fairseq's other commands, which know --fp16 alone.
+    """Make the flags of an --amp training mean the same in fairseq's other commands, which have --fp16 alone.
 
-    fairseq-generate calls its main function by itself: its models remember what was asked for.
+    fairseq-generate calls its main function by itself: its models keep the precision of the command.
     """
     from fairseq.distributed import utils
     from fairseq.models import BaseFairseqModel

@@ -14,10 +14,10 @@ HELP = "store the matrices of a MEGA model in bfloat16 or int8 (a scale for each
 
 
 def add_decode_weights(kinds: typing.Sequence[str]) -> None:
-    """Add the option to the commands that have --model-overrides; models that do not know it refuse it.
+    """Add the option to the commands that have --model-overrides; models without this option refuse it.
 
     Args:
-        kinds: the values it takes.
+        kinds: the values that it accepts.
     """
     from fairseq import options
     from fairseq.models import BaseFairseqModel
@@ -34,9 +34,9 @@ def add_decode_weights(kinds: typing.Sequence[str]) -> None:
 
 
 def asked_for(cfg: typing.Any) -> typing.Optional[str]:
-    """The kind of weights that the configuration of a command asks for, None for those of the checkpoint."""
+    """Return the kind of weights in the configuration of a command, None for those of the checkpoint."""
     text = getattr(getattr(cfg, "common_eval", None), "model_overrides", None)
-    overrides = literal(text or "{}")  # eval-lm takes any expression there
+    overrides = literal(text or "{}")  # eval-lm accepts any expression there
     return overrides.get(NAME) if isinstance(overrides, dict) else None
 
 

@@ -8,9 +8,9 @@ from fairseq_mega.compat.patching import wrap
 
 
 def measure_where_the_gradients_are() -> None:
-    """Let --clip-norm clip by a norm on the device of the gradients; the norm is fairseq's up to rounding.
+    """Compute the norm of --clip-norm on the device of the gradients; the norm is fairseq's up to rounding.
 
-    Without apex fairseq takes it to the GPU wherever one is visible, and --cpu then ends in an error.
+    Without apex fairseq moves it to the GPU wherever one is visible, and --cpu then ends in an error.
     """
     from fairseq import utils
 

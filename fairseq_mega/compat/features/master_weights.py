@@ -10,9 +10,9 @@ KEY = "master_weights"  # in the state of the optimiser
 
 
 def keep_master_weights() -> None:
-    """Save the float32 weights beside the optimiser's state, and go on with them; the model stays as it is evaluated.
+    """Save the float32 weights beside the optimiser's state, and continue with them; the model stays as evaluated.
 
-    fairseq saves the model's weights alone: a training that goes on has lost all but their first 8 bits.
+    fairseq saves the model's weights alone: a continued training has lost all but their first 8 bits.
     """
     from fairseq.optim import FP16Optimizer
 

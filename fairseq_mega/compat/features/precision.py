@@ -71,7 +71,7 @@ def choose(precision: str, device: str) -> Choice:
 
 
 def add_precision_option() -> None:
-    """Let fairseq's commands know --precision, and turn it into fairseq's own flags."""
+    """Add --precision to fairseq's commands, and turn it into fairseq's own flags."""
     from fairseq import options
 
     wrap(options, "parse_args_and_arch", _parse_precision)

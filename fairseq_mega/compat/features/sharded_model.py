@@ -39,13 +39,13 @@ class Shard(nn.Parameter):
 class ShardedModel(nn.Module):
     """Shares out the parameters of a model; for the rest it behaves as the model.
 
-    Each layer (an entry of a list of that name) is gathered when it is reached and let go after it, what stands outside
+    Each layer (an entry of a list of that name) is gathered when it is reached and freed after it, what stands outside
     the layers is gathered from its first use to the end of the backward pass.
 
     Args:
         model: its parameters become distributed tensors; they are moved to the device layer by layer.
         mesh: the processes, torch's DeviceMesh of one dimension.
-        reshard_after_forward: let layers go after the forward pass and gather them again for the backward pass.
+        reshard_after_forward: free layers after the forward pass and gather them again for the backward pass.
         float32_sums: add gradients of half precision up in float32.
     """
 
@@ -92,7 +92,7 @@ class ShardedModel(nn.Module):
     def load_state_dict(
         self, state_dict: typing.Mapping[str, typing.Any], strict: bool = True, model_cfg: typing.Any = None
     ) -> typing.Any:
-        """Take this process's parts of the whole tensors of a state dictionary."""
+        """Load this process's parts of the whole tensors of a state dictionary."""
         given = dict(state_dict)
         upgrade: typing.Any = getattr(self.module, "upgrade_state_dict", None)  # a criterion has none
         if upgrade is not None:

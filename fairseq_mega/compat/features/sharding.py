@@ -1,4 +1,4 @@
-"""--ddp-backend fully_sharded by torch: fairseq asks for fairscale, which is no longer kept."""
+"""--ddp-backend fully_sharded by torch: fairseq requires fairscale, which is no longer maintained."""
 
 import contextlib
 import importlib
@@ -16,7 +16,7 @@ Convert = typing.Callable[[Shard, torch.Tensor], torch.Tensor]
 
 
 def shard_with_torch() -> None:
-    """Let torch share out parameters, gradients and optimiser state; the trainer needs no rules of fairscale's then."""
+    """Shard parameters, gradients and optimiser state by torch; the trainer then needs no rules of fairscale."""
     from fairseq.distributed import fully_sharded_data_parallel
     from fairseq.models import distributed_fairseq_model
     from fairseq.trainer import Trainer
@@ -37,7 +37,7 @@ def _is_shared_out(trainer: typing.Any) -> bool:
 
 @contextlib.contextmanager
 def _wrap_nothing(original: typing.Callable, cfg: typing.Any) -> typing.Iterator[None]:
-    """A model is built whole, and shared out when the trainer asks for it."""
+    """A model is built whole, and sharded when the trainer wraps it."""
     yield
 
 

@@ -13,7 +13,7 @@ _wanted: "contextvars.ContextVar[bool]" = contextvars.ContextVar("wanted", defau
 
 
 def copy_integers_into_the_average() -> None:
-    """Let --store-ema copy what is no floating-point number, such as counters, where fairseq would average it.
+    """Copy what is no floating-point number, such as counters, with --store-ema, where fairseq would average it.
 
     fairseq multiplies every entry of the state dict by the decay, which torch refuses for integers.
     """
@@ -36,7 +36,7 @@ def _skip_integers(
 
 
 def begin_with_the_weights() -> None:
-    """Let --store-ema begin with the weights of a checkpoint without an average, where fairseq raises a KeyError."""
+    """Begin --store-ema with the weights of a checkpoint without an average, where fairseq raises a KeyError."""
     from fairseq import checkpoint_utils
     from fairseq.trainer import Trainer
 

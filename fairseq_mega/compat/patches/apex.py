@@ -1,4 +1,4 @@
-"""NVIDIA's apex where it is installed: fairseq's Adam takes its FusedAdam; a package of the same name is refused."""
+"""NVIDIA's apex where it is installed: fairseq's Adam uses its FusedAdam; a package of the same name is refused."""
 
 import copy
 import importlib.util
@@ -27,7 +27,7 @@ def namesake() -> Optional[str]:
 
 
 def refuse_namesake() -> None:
-    """Keep fairseq from importing another package named apex, in whose place it expects NVIDIA's, and say so."""
+    """Keep fairseq from importing another package named apex, in whose place it expects NVIDIA's, and warn of it."""
     where = None if "apex" in sys.modules else namesake()
     if where is not None:
         sys.modules["apex"] = None  # type: ignore[assignment]  # any import of it is an ImportError, as without apex
@@ -44,9 +44,9 @@ def can_fuse(params: List[Any]) -> bool:
 
 
 def fuse_adam_where_it_runs() -> None:
-    """Give --optimizer adam apex's FusedAdam only where that runs, and let each go on from the other's checkpoint.
+    """Give --optimizer adam apex's FusedAdam only where that runs, and make each continue from the other's checkpoint.
 
-    fairseq takes it wherever a GPU is visible, and ends in an error with --cpu and with --memory-efficient-bf16. Adam
+    fairseq uses it wherever a GPU is visible, and ends in an error with --cpu and with --memory-efficient-bf16. Adam
     keeps the number of steps by parameter, FusedAdam by group of parameters.
     """
     from fairseq.optim import adam

@@ -24,7 +24,7 @@ def expect_models_of(*kinds: type) -> typing.Iterator[None]:
 
 
 def look_names_up() -> None:
-    """Look the model and the task of a configuration up before anything is built from it, and say what is missing."""
+    """Look the model and the task of a configuration up before anything is built, and report what is missing."""
     from fairseq import models, tasks
 
     wrap(models, "build_model", _build_model)

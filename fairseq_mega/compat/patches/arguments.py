@@ -72,7 +72,7 @@ def _truth(text):
 
 
 def name_missing_arguments() -> None:
-    """Say that --arch or --task is missing, where fairseq raises an empty RuntimeError and a KeyError of None."""
+    """Report that --arch or --task is missing, where fairseq raises an empty RuntimeError and a KeyError of None."""
     from fairseq import options
 
     wrap(options, "parse_args_and_arch", _parse_named)
@@ -92,7 +92,7 @@ def _parse_named(original, parser, *args, **kwargs):
 
 
 def refuse_what_cannot_be() -> None:
-    """Refuse values that fairseq takes and ends over in a traceback."""
+    """Refuse values that end in a traceback of fairseq."""
     from fairseq import options
 
     wrap(options, "parse_args_and_arch", _parse_checked)
@@ -127,7 +127,7 @@ def for_another_machine() -> typing.Iterator[None]:
 
 
 def impossible(given):
-    """Say which options of any command cannot be, alone or together; None where all can.
+    """Return why options of any command are impossible, alone or together; None where all are possible.
 
     Args:
         given: all options, as the parser names them.
@@ -169,7 +169,7 @@ WAYS_TO_JOIN = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subw
 
 
 def contradiction(given):
-    """Say which options of any command contradict each other or are read past; None where none are."""
+    """Return which options of any command contradict each other or are ignored; None where none are."""
     source, target = given.get("source_lang"), given.get("target_lang")
     if (source is None) != (target is None):
         there, missing = f"--source-lang {source}", "--target-lang"

@@ -26,7 +26,7 @@ _OF_SCRIPT = {
 }
 SCRIPTS: Dict[str, Optional[str]] = {code: language for language, codes in _OF_SCRIPT.items() for code in codes.split()}
 SCRIPTS.update(dict.fromkeys(("latn", "cyrl", "arab")))  # of any language with spaces
-_NAME = 5  # letters, or more: an English name, which may stand behind others
+_NAME = 5  # letters, or more: an English name, which may follow others
 _OF_MOSES = {"ces": "cs", "cze": "cs", "eng": "en", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "ita": "it"}
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF))
 _KANA = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F))

@@ -10,7 +10,7 @@ if typing.TYPE_CHECKING:
 
 
 def keep_one_store() -> None:
-    """Let a copy of hydra's sources share the store: it is one for the process, and copies what is loaded from it."""
+    """Make a copy of hydra's sources share the store: it is one for the process, and copies what is loaded from it."""
     from hydra.core.config_store import ConfigStore
 
     ConfigStore.__deepcopy__ = _itself
@@ -21,7 +21,7 @@ def _itself(store: "ConfigStore", memo: typing.Dict[int, typing.Any]) -> "Config
 
 
 def store_encoders_without_options() -> None:
-    """Let --bpe and --tokenizer take each encoder that --help lists: fairseq looks for settings of them all."""
+    """Make --bpe and --tokenizer accept each encoder that --help lists: fairseq looks for settings of them all."""
     from fairseq.data import encoders  # noqa: F401  # which registers them
     from fairseq.dataclass import FairseqDataclass
     from fairseq.registry import REGISTRIES

@@ -8,7 +8,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def let_torch_ddp_train_on_the_cpu() -> None:
-    """Let --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq names a GPU in every case."""
+    """Make --ddp-backend pytorch_ddp, fairseq's default, train with --cpu: fairseq names a GPU in every case."""
     from fairseq.models import distributed_fairseq_model
 
     wrap(distributed_fairseq_model, "DistributedDataParallel", _on_its_device)
@@ -21,7 +21,7 @@ def _on_its_device(original: typing.Callable, module: typing.Any, **options: typ
 
 
 def validate_with_one_set_of_buffers() -> None:
-    """Let all processes validate with the buffers of the first, which are those that a checkpoint holds.
+    """Make all processes validate with the buffers of the first, which are those that a checkpoint holds.
 
     A plain batch norm keeps the running statistics of the batches of its own process: each process would validate its
     part of the data with another model.
@@ -40,7 +40,7 @@ def _share_buffers(original: typing.Callable, self: typing.Any, epoch: int) -> N
 
 
 def gather_values_on_the_cpu() -> None:
-    """Let processes with --cpu gather what they logged, in validation for instance: fairseq asks for a GPU's memory."""
+    """Make processes with --cpu gather what they logged, in validation for instance: fairseq needs a GPU's memory."""
     from fairseq.distributed import utils
 
     wrap(utils, "all_gather_list", _gather_by_gloo)
@@ -57,7 +57,7 @@ def _gather_by_gloo(
 
 
 def score_no_empty_batches() -> None:
-    """Let fairseq-validate's processes share batches that they do not divide: the last of some is empty."""
+    """Make fairseq-validate's processes share batches that they do not divide: the last of some is empty."""
     from fairseq.tasks import FairseqTask
     from fairseq.tasks.translation import TranslationTask
 

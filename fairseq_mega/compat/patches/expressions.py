@@ -83,7 +83,7 @@ def _bounded(value: typing.Any) -> typing.Any:
 
 
 def evaluate_literals_only() -> None:
-    """Let fairseq's models, tasks, criterions and optimisers read strings of a configuration without running them.
+    """Make fairseq's models, tasks, criterions and optimisers read strings of a configuration without running them.
 
     A name of a module hides the builtin one, for the functions defined in it. The modules of fairseq_cli keep theirs:
     they evaluate --model-overrides, which the user of the command wrote.

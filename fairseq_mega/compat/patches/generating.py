@@ -159,7 +159,7 @@ def _remember_words(
     lines: typing.Sequence[str],
     encode_fn: typing.Callable[[str], str],
 ) -> typing.Any:
-    """Let the source's dictionary write lines with the words that they had, unknown ones too, one call a line."""
+    """Make the source's dictionary write lines with the words that they had, unknown ones too, one call a line."""
     words = getattr(self, "words_of_sources", None)
     if words is not None:
         words.extend(encode_fn(line) for line in lines)
@@ -176,7 +176,7 @@ def _step_by_rows(
     prev_output_tokens: typing.Optional[torch.Tensor] = None,
     original_batch_idxs: typing.Optional[torch.Tensor] = None,
 ) -> typing.Any:
-    """Count what groups have in common by the rows of the batch: fairseq takes numbers of the data for rows of it."""
+    """Count what groups have in common by the rows of the batch: fairseq confuses numbers of the data with its rows."""
     if original_batch_idxs is not None:
         numbers = original_batch_idxs.tolist()
         if step == 0:
@@ -186,7 +186,7 @@ def _step_by_rows(
 
 
 def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: typing.Any) -> None:
-    """Take the names of --retain-dropout-modules as names, not as letters; raises ValueError where none is there."""
+    """Read the names of --retain-dropout-modules as names, not as letters; raises ValueError where none is there."""
     given = cfg.generation.retain_dropout_modules if getattr(cfg.generation, "retain_dropout", False) else None
     if isinstance(given, str):
         cfg.generation.retain_dropout_modules = [name.strip() for name in given.split(",")]
@@ -201,7 +201,7 @@ def _retain_in_named_modules(original: typing.Callable, self: typing.Any, cfg: t
 
 
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say why options of fairseq-generate or -interactive cannot be had together; None where they can.
+    """Return why options of fairseq-generate or -interactive cannot be combined; None where they can.
 
     Args:
         given: all options, as the parser names them.
@@ -247,7 +247,7 @@ def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
 
 
 def _unread(given: typing.Mapping[str, typing.Any], interactive: bool) -> typing.Optional[str]:
-    """Say which option nothing would read, or no package is there for; None where there is none."""
+    """Return which option has no reader or lacks its package; None where there is none."""
     from fairseq.dataclass.configs import GenerationConfig
 
     for name, field in GenerationConfig.__dataclass_fields__.items():

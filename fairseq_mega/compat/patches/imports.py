@@ -1,4 +1,4 @@
-"""Import fairseq quietly, whoever asks for it, and give its commands the logging that they ask for."""
+"""Import fairseq quietly for every caller, and restore the logging that its commands configure."""
 
 import contextlib
 import importlib
@@ -26,9 +26,9 @@ def when_fairseq_is_imported(then: typing.Callable[[], None]) -> None:
 
 
 def import_fairseq() -> None:
-    """Import fairseq, with all that :func:`when_fairseq_is_imported` has been told to do then.
+    """Import fairseq, with all that was registered by :func:`when_fairseq_is_imported`.
 
-    A module that imports fairseq and is itself imported then calls this first, or it would be asked for half-way.
+    A module that imports fairseq and is itself imported then calls this first, or it would be imported half-way.
     """
     if "fairseq" in sys.modules:
         return
@@ -84,7 +84,7 @@ class _Deferred(types.ModuleType):
 
 @contextlib.contextmanager
 def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
-    """Within the block, imports of these modules take stand-ins; those that are loaded already stay themselves."""
+    """Within the block, imports of these modules get stand-ins; those that are loaded already stay themselves."""
     stand_ins = {name: _Deferred(name) for name in names if name not in sys.modules}
     sys.modules.update(stand_ins)
     try:
@@ -95,7 +95,7 @@ def deferred(names: typing.Sequence[str]) -> typing.Iterator[None]:
 
 
 def undo_leaked_logging() -> None:
-    """Give fairseq-generate, -interactive and -eval-lm back the log format and stream that they ask for.
+    """Give fairseq-generate, -interactive and -eval-lm back the log format and stream that they configure.
 
     These commands import fairseq first, whose wav2vec2_classification calls logging.basicConfig(level=DEBUG);
     the commands' own basicConfig is then ignored, and their results ("Loss (base 2): ...") go to stderr.

@@ -1,4 +1,4 @@
-"""Let torch.compile link in an environment whose path has a space: torch does not quote the folder of its libraries."""
+"""Make torch.compile link in an environment whose path has a space: torch does not quote its libraries' folder."""
 
 import shlex
 import types

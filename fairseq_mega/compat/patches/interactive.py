@@ -29,7 +29,7 @@ def drop_byte_order_marks() -> None:
 
 
 def tell_unknown_symbols() -> None:
-    """Warn of a text with symbols that the model does not know: what it makes of them is no translation."""
+    """Warn of a text with symbols that are unknown to the model: its output for them is no translation."""
     from fairseq.hub_utils import GeneratorHubInterface
     from fairseq.tasks import FairseqTask
 
@@ -59,7 +59,7 @@ def _read_lines_of_line_feeds() -> None:
         return lambda name, mode: open(name, mode, encoding=encoding, newline="\n")
 
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(newline="\n", errors="strict")  # as a file: C.UTF-8 lets any bytes through
+        sys.stdin.reconfigure(newline="\n", errors="strict")  # as a file: C.UTF-8 accepts any bytes
     vars(interactive)["fileinput"] = ModuleWith(fileinput, hook_encoded=hook_encoded)
 
 

@@ -37,7 +37,7 @@ def join_started_processes() -> None:
 
 
 def accept_local_rank() -> None:
-    """Accept --local-rank, which torch.distributed.launch gives to each process.
+    """Accept --local-rank, which torch.distributed.launch passes to each process.
 
     Count no GPUs with --cpu, and one for commands that work in one process: beside two GPUs fairseq-generate would
     translate every second batch, and fairseq-interactive start two processes that read the same lines.
@@ -60,7 +60,7 @@ def _parse_local_rank(
     parsed = original(parser, input_args, *args, **kwargs)
     options = parsed[0] if isinstance(parsed, tuple) else parsed
     command = evaluating_command(vars(options))
-    if input_args is None and command in ("generate", "interactive"):  # fairseq-generate asks nobody before it starts
+    if input_args is None and command in ("generate", "interactive"):  # fairseq-generate calls no hook before it starts
         refuse_several_processes(f"fairseq-{command}")
     if hasattr(options, "distributed_world_size"):
         given = sys.argv[1:] if input_args is None else input_args
@@ -148,18 +148,18 @@ def _call_in_processes(
 
 
 def read_variables(options: typing.Any) -> None:
-    """Take number and rank of the processes from torchrun's variables, where they are set.
+    """Read number and rank of the processes from torchrun's variables, where they are set.
 
     Args:
         options: a DistributedTrainingConfig.
 
     Raises:
-        ValueError: if some are missing, or --distributed-world-size says something else.
+        ValueError: if some are missing, or --distributed-world-size contradicts them.
     """
     asked, gpus, processes = options.distributed_world_size, torch.cuda.device_count(), started_processes()
     own_address = options.distributed_init_method not in (None, "env://")
     if own_address and is_given("--distributed-rank", sys.argv):
-        return  # the options say it all
+        return  # the options are complete
     needed = BY_TORCHRUN[:2] if own_address else BY_TORCHRUN
     missing = [name for name in needed if not os.environ.get(name)]
     if missing:
@@ -186,14 +186,14 @@ def read_variables(options: typing.Any) -> None:
 
 
 def read_slurm(options: typing.Any, on_cpu: bool) -> None:
-    """Take rank and address from SLURM's variables where srun started several processes; of GPUs fairseq does so.
+    """Read rank and address from SLURM's variables where srun started several processes; of GPUs fairseq does so.
 
     Args:
         options: a DistributedTrainingConfig.
         on_cpu: no GPU is used.
 
     Raises:
-        ValueError: if each process would train alone, which nothing asks for.
+        ValueError: if each process would train alone without an option for it.
     """
     rank, asked, port = os.environ.get("SLURM_PROCID"), options.distributed_world_size, options.distributed_port
     tasks = _number("SLURM_STEP_NUM_TASKS", 1)

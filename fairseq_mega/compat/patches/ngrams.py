@@ -7,7 +7,7 @@ from fairseq_mega.compat.patching import wrap
 
 
 def look_at_what_was_generated() -> None:
-    """Compare with the last words of each hypothesis; fairseq takes the end of the room for them, which is padding.
+    """Compare with the last words of each hypothesis; fairseq uses the end of the buffer instead, which is padding.
 
     A single word is compared with no words before it, where fairseq compares a whole row and never finds it.
     """

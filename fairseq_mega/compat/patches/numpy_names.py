@@ -7,7 +7,7 @@ import numpy as np
 
 
 class _NumpyWithRemovedNames(types.ModuleType):
-    """numpy as fairseq's data modules know it: with np.compat.long and percentile(interpolation=)."""
+    """numpy as fairseq's data modules expect it: with np.compat.long and percentile(interpolation=)."""
 
     compat = types.SimpleNamespace(long=np.int64)
 

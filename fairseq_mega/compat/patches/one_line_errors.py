@@ -7,11 +7,11 @@ import typing
 from pathlib import Path
 
 COMMANDS = ("train", "hydra-train", "generate", "interactive", "eval-lm", "validate")
-FULL = "HYDRA_FULL_ERROR"  # lets hydra hand an error on to Python, which prints it
+FULL = "HYDRA_FULL_ERROR"  # makes hydra pass an error on to Python, which prints it
 
 
 def print_in_one_line() -> None:
-    """Let an error of the user's that ends fairseq-train and the like take one line, once they have read the plugin.
+    """Print a user's error that ends fairseq-train and the like in one line, once they have read the plugin.
 
     FAIRSEQ_MEGA_TRACEBACK=1, and hydra's own HYDRA_FULL_ERROR=1, keep the traceback.
     """

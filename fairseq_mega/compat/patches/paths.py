@@ -43,7 +43,7 @@ def _is_path(path: str) -> bool:
 
 
 def lost_part(paths: str) -> typing.Optional[str]:
-    """Say which part of a list of paths is missing; None where none is, and for a single path."""
+    """Return which part of a list of paths is missing; None where none is, and for a single path."""
     parts = [] if "://" in paths else split(paths)
     missing = [part for part in parts if not os.path.exists(part)]
     if len(parts) < 2 or not missing:

@@ -58,7 +58,7 @@ RANGES: typing.Dict[str, Range] = {
 
 
 def out_of_range(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say which option has a number that it cannot have; None where all are in their ranges.
+    """Return which option has an impossible number; None where all are in their ranges.
 
     Args:
         given: all options, as fairseq's parser names them.

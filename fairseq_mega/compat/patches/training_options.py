@@ -34,7 +34,7 @@ FILES = (  # options that name a file which a training reads
     "decoder_embed_path",
     "ema_seed_model",
 )
-METRICS = {  # that a validation gives beside those; other criterions are asked once they have validated
+METRICS = {  # that a validation computes beside those; those of other criterions are known once they have validated
     "cross_entropy": ("nll_loss", "ppl"),
     "label_smoothed_cross_entropy": ("nll_loss", "ppl", "accuracy", "total", "n_correct"),
     "adaptive_loss": ("nll_loss", "ppl"),
@@ -50,7 +50,7 @@ def name_impossible_schedules() -> None:
 
 
 def begin_other_schedules() -> None:
-    """Let a training go on with another --lr-scheduler: fairseq asks the state of a fixed rate for a best loss."""
+    """Make a training continue with another --lr-scheduler: fairseq reads a best loss from a fixed rate's state."""
     from fairseq.optim.lr_scheduler import FairseqLRScheduler, reduce_lr_on_plateau
 
     for schedule in (FairseqLRScheduler, reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule):
@@ -76,7 +76,7 @@ def _build_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, 
 
 
 def end_with_the_error_of_a_gradient() -> None:
-    """Let no other error of fairseq's search for its place hide that a gradient is not finite."""
+    """Report a gradient that is not finite, whatever other error fairseq's search for its place raises."""
     from fairseq.nan_detector import NanDetector
 
     wrap(NanDetector, "__exit__", _exit_and_go_on)
@@ -88,14 +88,14 @@ def _exit_and_go_on(original: typing.Callable, self: typing.Any, kind: typing.An
 
 
 def name_unknown_metrics() -> None:
-    """Say which metrics there are where --best-checkpoint-metric is none of them: fairseq raises a KeyError."""
+    """Raise a ValueError for an unknown --best-checkpoint-metric, where fairseq raises a KeyError."""
     from fairseq import checkpoint_utils
 
     wrap(checkpoint_utils, "load_checkpoint", _load_and_watch)
 
 
 def tell_options_of_a_checkpoints_optimizer() -> None:
-    """Say which options of the optimizer a training takes from its checkpoint; refuse overrides that it does not have.
+    """Log which optimizer options a training reads from its checkpoint; refuse overrides that the optimizer lacks.
 
     fairseq replaces the options by those of the checkpoint without a word.
     """
@@ -164,7 +164,7 @@ def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.An
 
 
 def obstacle(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say why options of a training cannot be had together; None where they can, and for most of other commands.
+    """Return why options of a training cannot be combined; None where they can, and for most of other commands.
 
     Args:
         given: all options, as the parser names them.

@@ -19,7 +19,7 @@ logger = logging.getLogger("fairseq_mega.compat.patches.translating")
 ORDERS = 4  # of the n-grams of BLEU
 PIECES = {"subword_nmt": re.compile(r"\S@@$").search, "sentencepiece": re.compile("\u2581").search}  # as --post-process
 JOINED_BY = {"subword_nmt": ("subword_nmt", "@@ "), "sentencepiece": ("sentencepiece",)}  # values of --post-process
-# Values of --post-process that take all spaces away, and what they make spaces of.
+# Values of --post-process that remove all spaces, and what they make spaces of.
 SPACES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}
 MANY = 0.01  # of the words of a text
 SAMPLE = 1000  # sentences whose script decides
@@ -53,7 +53,7 @@ def pairs_of(folder: str) -> typing.List[typing.Tuple[str, str]]:
 
 
 def several_pairs(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say that data of several pairs lie in the folder of a task of translation and none is named, or None.
+    """Return a message where a translation's folder has data of several pairs and none is named, else None.
 
     Args:
         given: all options, as the parser names them.
@@ -117,7 +117,7 @@ def _load_pairs(
 
 
 def score_as_the_language_is_written() -> None:
-    """Let sacreBLEU cut words as the target language has them, and count a validation without any words as 0."""
+    """Make sacreBLEU split words as the target language has them, and score a validation without words as 0."""
     from fairseq.scoring.bleu import SacrebleuScorer
     from fairseq.tasks.translation import TranslationTask
 
@@ -156,7 +156,7 @@ def _first_references(task: typing.Any) -> typing.Iterator[str]:
 
 @contextlib.contextmanager
 def _usual_tokenizer(name: str) -> typing.Iterator[None]:
-    """Let sacreBLEU cut words by another tokeniser where none is asked for."""
+    """Make sacreBLEU split words by another tokeniser where no option names one."""
     import sacrebleu
 
     before = sacrebleu.corpus_bleu
@@ -196,7 +196,7 @@ def _bleu(meters: typing.Mapping[str, typing.Any]) -> float:
 
 
 def choose_tokenizer(namespace: typing.Any, words: typing.Sequence[str]) -> None:
-    """Let --scoring sacrebleu cut words as the target language has them, unless an option says how.
+    """Make --scoring sacrebleu split words as the target language has them, unless an option names a tokeniser.
 
     Args:
         namespace: options of fairseq-generate; those of other commands change nothing.
@@ -257,7 +257,7 @@ def _warn_of_other_pieces(given: typing.Mapping[str, typing.Any]) -> None:
 
 
 class Joined:
-    """An encoder of a text that --post-process puts together: to decode it as well would take its spaces away."""
+    """An encoder of a text that --post-process puts together: to decode it as well would remove its spaces."""
 
     def __init__(self, encoder: typing.Any) -> None:
         self.encoder = encoder
@@ -285,10 +285,10 @@ def joined_once(encoder: typing.Any) -> typing.Any:
 
 
 def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[str]:
-    """Say that --post-process would join no words of the data; None where it would.
+    """Return a message where --post-process would join no words of the data, else None.
 
     That of fairseq-eval-lm joins words that subword-nmt cut, and leaves the perplexity of all others as it is. That of
-    commands that generate takes all spaces away, and puts some back for what begins or ends a word of the right kind.
+    commands that generate removes all spaces, and puts some back for what begins or ends a word of the right kind.
 
     Args:
         given: all options, as the parser names them.
@@ -313,7 +313,7 @@ def nothing_to_join(given: typing.Mapping[str, typing.Any]) -> typing.Optional[s
 
 
 def _no_spaces(given: typing.Mapping[str, typing.Any], way: str) -> typing.Optional[str]:
-    """Say that a text of words would lose all of its spaces; characters may be meant to, and of pieces is warned."""
+    """Return a message where a text of words would lose all spaces; characters may, and pieces get a warning."""
     file, counts = _words_of(given, f"dict.{_target_language(given)}.txt", "dict.txt")
     longer = sum(len(symbol) > 1 for symbol in counts)
     if 2 * longer <= len(counts) or _way_to_join(counts) or any(SPACES[way] in symbol for symbol in counts):

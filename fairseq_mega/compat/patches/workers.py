@@ -24,9 +24,9 @@ def start_workers_by_fork() -> None:
 
 
 def end_workers_with_their_batches() -> None:
-    """Let the workers of --num-workers end with the last batch of an epoch, or as soon as nobody wants its batches.
+    """Make the workers of --num-workers end with the last batch of an epoch, or as soon as nobody wants its batches.
 
-    fairseq asks for workers that outlive the epoch, for a DataLoader that is kept. Where batches are drawn again in
+    fairseq creates workers that outlive the epoch, for a DataLoader that is kept. Where batches are drawn again in
     each epoch there is a new one each time, and the old one is part of a circle of references: the garbage collector
     closes the queues of the workers first, then waits 5 s for each worker to read its end from them.
 
@@ -51,7 +51,7 @@ def _batches_of_an_epoch(
         batches = original(self, *args, **kwargs)
     finally:
         self.num_workers = workers
-    if hasattr(self, "epoch_batch_sampler"):  # asked once, in its constructor; it would close the circle
+    if hasattr(self, "epoch_batch_sampler"):  # read once, in its constructor; it would close the circle
         self.epoch_batch_sampler.ordered_batches = None
     loader: typing.Any = getattr(batches, "_itr", None)
     if hasattr(loader, "_shutdown_workers"):  # no BufferedIterator between; other circles may hold the batches
@@ -93,7 +93,7 @@ def _create_finalized(original: typing.Callable, self: typing.Any) -> None:
 
 
 def end_background_loading(thread: typing.Any, seconds: float = 10.0) -> None:
-    """Let a BackgroundConsumer finish the batch at hand and end; waits at most ``seconds``."""
+    """Make a BackgroundConsumer finish the batch at hand and end; waits at most ``seconds``."""
     deadline = time.monotonic() + seconds
     thread._max_len = 0  # its loop ends after the batch at hand
     thread._queue.maxsize = sys.maxsize

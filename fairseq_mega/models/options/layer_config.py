@@ -25,7 +25,7 @@ def checked_config(
         cfg: a completed configuration with options of the table.
         side: "encoder" or "decoder", as the options begin; what a decoder leaves open is as in the encoder.
         positions: name of the option for the longest sequence.
-        more: fields that no option sets, or that are not as it says.
+        more: fields that no option sets, or whose values differ from the option.
 
     Raises:
         ValueError: where an option is out of range.
