@@ -25,7 +25,7 @@ def registered(key):
             torch._C._dispatch_has_kernel_for_dispatch_key(n, key)}
 
 steps = ("average_step", "attention_step", "mix_step", "gated_attention_step", "normalized_attention_step")
-steps += ("feed_forward_step", "timestep_norm_step")
+steps += ("feed_forward_step", "timestep_norm_step", "gated_layers_step", "normalized_layers_step")
 only_cpu = {f"fairseq_mega::{name}" for name in (*steps, "packed_linear")}
 with_gradients = ("silu", "query_key", "attention_groups", "dropout", "linear", "linear_parts", "silu_linear")
 with_gradients += ("row_norm", "rotary_query_key", "cross_entropy")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import StepFunctions, step_functions
+from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions, step_functions
 from fairseq_mega.ops.linear import after_silu
 
 from .activation import get_activation
@@ -67,14 +67,21 @@ class NormalizedFeedForward(nn.Module):
 
         The arguments are those of :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`.
         """
-        feed_forward, maps = functions.feed_forward, step_maps(self.fc1, self.fc2)
-        if feed_forward is None or maps is None or self.activation is not silu:
+        feed_forward, weights = functions.feed_forward, self.step_weights()
+        if feed_forward is None or weights is None:
             return None
-        if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
-            return None
+        norm, maps, _ = weights
         if not self.prenorm:
             return lambda x: self.norm(feed_forward(x, x, None, maps))
-        norm = step_norm(self.norm)
         if norm is None:
             return lambda x: feed_forward(self.norm(x), x, None, maps)
         return lambda x: feed_forward(x, x, norm, maps)
+
+    def step_weights(self) -> Optional[FeedForwardWeights]:
+        """Return the parameters as kernels for single steps take them; None where operators compute steps."""
+        maps = step_maps(self.fc1, self.fc2)
+        if maps is None or self.activation is not silu:
+            return None
+        if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
+            return None
+        return FeedForwardWeights(step_norm(self.norm) if self.prenorm else None, maps)

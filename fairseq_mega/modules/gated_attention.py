@@ -209,15 +209,13 @@ class GatedAttention(nn.Module):
             functions: of the steps.
             dtype: of the hidden states.
         """
-        gated_attention = functions.gated_attention
-        dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        if gated_attention is None or self.training or not self.causal or self.ema.ema_dim == 0:
+        gated_attention, weights, relative_bias = (
+            functions.gated_attention,
+            self.step_weights(dtype),
+            self.relative_bias,
+        )
+        if gated_attention is None or weights is None:
             return None
-        if any(dropout.active for dropout in dropouts):  # retained in evaluation
-            return None
-        if self.activation is not silu or self.kappa.dtype != dtype:
-            return None
-        weights, relative_bias = self._step_weights(), self.relative_bias
         norm_after = None if self.prenorm else self.norm
 
         def step(
@@ -240,8 +238,15 @@ class GatedAttention(nn.Module):
 
         return step
 
-    def _step_weights(self) -> GatedAttentionWeights:
-        """Return the parameters as functions of single steps take them."""
+    def step_weights(self, dtype: torch.dtype) -> Optional[GatedAttentionWeights]:
+        """Return the parameters as functions of single steps take them; None where operators compute steps."""
+        dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
+        if self.training or not self.causal or self.ema.ema_dim == 0:
+            return None
+        if any(dropout.active for dropout in dropouts):  # retained in evaluation
+            return None
+        if self.activation is not silu or self.kappa.dtype != dtype:
+            return None
         projections = (self.value_proj, self.gate_proj, self.output_proj)
         return GatedAttentionWeights(
             self.norm if self.prenorm else None,

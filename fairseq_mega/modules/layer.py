@@ -1,11 +1,11 @@
 """The protocol of layers: hidden states, a context, memory and cache in; hidden states, memory and cache out."""
 
-from typing import Any, Callable, List, NamedTuple, Optional, Protocol
+from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.decoding import StepFunctions
+from fairseq_mega.ops.decoding import StepFunctions, TimeBuffer
 
 from .attention_cache import AttentionCache
 from .documents import Documents
@@ -84,10 +84,64 @@ def single_step_of(layer: nn.Module, functions: StepFunctions, dtype: torch.dtyp
         functions: of the steps.
         dtype: of the hidden states.
     """
-    parts: List[Any] = [part for part in (layer, *layer.children()) if hasattr(part, "single_step")]
-    if layer not in parts or any(hooks_of(layer.modules())) or any(map(_calls_otherwise, parts)):
+    if _is_watched(layer):
         return layer
-    return parts[0].single_step(functions, dtype) or layer
+    single_step: Any = layer.single_step
+    return single_step(functions, dtype) or layer
+
+
+class JoinedStep(Protocol):
+    """All layers of a trunk as one function of single steps without padding."""
+
+    def __call__(
+        self, x: Tensor, memories: Sequence[Optional[LayerMemory]], caches: Sequence[LayerCache]
+    ) -> Tuple[Tensor, List[LayerMemory], List[LayerCache]]:
+        """Apply the layers to x (B, D), which follows their memories and caches of equally many steps."""
+        ...
+
+
+class Steps(NamedTuple):
+    """What computes the single steps of a trunk's layers."""
+
+    layers: Sequence[Callable[..., LayerOutput]]  # one after the other, called as layers are
+    joined: Optional[JoinedStep] = None  # all at once
+
+
+def steps_of(layers: Sequence[nn.Module], functions: StepFunctions, dtype: torch.dtype) -> Steps:
+    """Return what computes the single steps of layers, by the settings that they have now.
+
+    Layers of one class with a static method ``joined_step`` are joined where it returns a function.
+    """
+    kinds: Set[Any] = set(map(type, layers))
+    if len(kinds) == 1 and not any(map(_is_watched, layers)):
+        join = getattr(kinds.pop(), "joined_step", None)
+        joined = None if join is None else join(layers, functions, dtype)
+        if joined is not None:
+            return Steps(layers, joined)
+    return Steps([single_step_of(layer, functions, dtype) for layer in layers])
+
+
+def are_joinable(caches: Optional[Sequence[Optional[LayerCache]]]) -> bool:
+    """Return whether a joined step can go on from caches: of equally many steps, none of which is padding."""
+    if caches is None or any(cache is None or cache.attention.padding_mask is not None for cache in caches):
+        return False
+    return len({len(cache.attention.keys) for cache in caches if cache is not None}) == 1
+
+
+def grown_caches(
+    caches: Sequence[LayerCache], keys: Sequence[TimeBuffer], values: Sequence[TimeBuffer], chunk_size: int
+) -> List[LayerCache]:
+    """Return the caches of layers after a step, without finished chunks."""
+    return [
+        LayerCache(AttentionCache(key, value, None, cache.attention.prepared).unfinished(chunk_size))
+        for cache, key, value in zip(caches, keys, values)
+    ]
+
+
+def _is_watched(layer: nn.Module) -> bool:
+    """Return whether a layer has hooks, or parts with a ``forward`` of another class than their ``single_step``."""
+    parts: List[Any] = [part for part in (layer, *layer.children()) if hasattr(part, "single_step")]
+    return layer not in parts or any(hooks_of(layer.modules())) or any(map(_calls_otherwise, parts))
 
 
 def _calls_otherwise(module: nn.Module) -> bool:

@@ -1,17 +1,18 @@
 """One layer of a MEGA encoder or decoder."""
 
-from typing import Optional
+from itertools import chain
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.ops.decoding import StepFunctions
+from fairseq_mega.ops.decoding import StepFunctions, Tensors, gated_layer_tensors
 
 from .config import MegaLayerConfig
 from .cross_attention import GatedCrossAttention
 from .feed_forward import NormalizedFeedForward
 from .gated_attention import GatedAttention
-from .layer import PLAIN, Layer, LayerContext, LayerOutput
+from .layer import PLAIN, JoinedStep, Layer, LayerContext, LayerOutput, grown_caches
 from .state import LayerCache, LayerMemory
 
 
@@ -77,5 +78,49 @@ class MegaLayer(nn.Module):
                 x, source, weights = cross_attention(hidden.unsqueeze(1), source, context.need_weights)
                 hidden = x[:, 0]
             return LayerOutput(feed_forward(hidden).unsqueeze(1), memory, LayerCache(attention_cache, source), weights)
+
+        return step
+
+    @staticmethod
+    def joined_step(
+        layers: Sequence["MegaLayer"], functions: StepFunctions, dtype: torch.dtype
+    ) -> Optional[JoinedStep]:
+        """Return all layers as a function of single steps, see :func:`fairseq_mega.modules.layer.steps_of`.
+
+        None where a kernel does not compute all of them: with cross attention, without a feed-forward sub-layer, and
+        where norms are no layer norms or follow their sub-layers.
+        """
+        run, attentions, inner = functions.gated_layers, [], []
+        for layer in layers:
+            weights = layer.attention.step_weights(dtype)
+            more = None if layer.feed_forward is None else layer.feed_forward.step_weights()
+            if weights is None or weights.norm is None or weights.maps is None or more is None or more.norm is None:
+                return None
+            attentions.append(weights)
+            inner.append(more)
+        settings = {(layer.attention.function, layer.attention.chunk_size, layer.cross_attention) for layer in layers}
+        first = layers[0].attention
+        biases: List[Any] = [layer.attention.relative_bias for layer in layers]
+        if run is None or settings != {(first.function, first.chunk_size, None)}:
+            return None
+        kept: Dict[int, Tensors] = {}  # tensors of all layers, by the reach of their biases
+
+        def tensors(reach: int) -> Tensors:
+            if reach not in kept:
+                kept.clear()
+                tables = [bias.table(reach) for bias in biases]
+                kept[reach] = [*chain(*map(gated_layer_tensors, attentions, tables, inner))]
+            return kept[reach]
+
+        def step(
+            x: Tensor, memories: Sequence[Optional[LayerMemory]], caches: Sequence[LayerCache]
+        ) -> Tuple[Tensor, List[LayerMemory], List[LayerCache]]:
+            states = [None if memory is None else memory.ema for memory in memories]
+            keys, values = [cache.attention.keys for cache in caches], [cache.attention.values for cache in caches]
+            length = len(keys[0]) + 1
+            reach = max(bias.reach(length) for bias in biases)
+            seen = (reach - length, states, keys, values, first.function, first.kept_steps)
+            x, emas, keys, values = run(x, tensors(reach), *seen)
+            return x, [*map(LayerMemory, emas)], grown_caches(caches, keys, values, first.chunk_size)
 
         return step

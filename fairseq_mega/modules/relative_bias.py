@@ -43,7 +43,20 @@ class SimpleRelativeBias(nn.Module):
         Raises:
             FieldError: if a position lies outside the table.
         """
-        longest = max(offset + queries, keys)
+        self._check_length(max(offset + queries, keys))
+        start = self.max_positions - offset - queries
+        return self.weight[start : start + queries + keys - 1]
+
+    def reach(self, length: int) -> int:
+        """Number of positions of the table for the last of ``length`` steps, see :meth:`table`; errors as a call's."""
+        self._check_length(length)
+        return self.max_positions
+
+    def table(self, reach: int) -> Tensor:
+        """Values whose entry reach - length and those after it are the last of ``length`` steps' with each step."""
+        return self.weight
+
+    def _check_length(self, longest: int) -> None:
         if longest > self.max_positions:
             raise FieldError(
                 self.field,
@@ -53,8 +66,6 @@ class SimpleRelativeBias(nn.Module):
                 longest=longest,
                 covered=self.max_positions,
             )
-        start = self.max_positions - offset - queries
-        return self.weight[start : start + queries + keys - 1]
 
     def extra_repr(self) -> str:
         return f"max_positions={self.max_positions}"
@@ -88,9 +99,17 @@ class RotaryRelativeBias(nn.Module):
         if prepared is None or torch.is_grad_enabled() or queries != 1:
             return self.values(last, max(queries + keys - 1, 0))
         # One table serves all steps of decoding; it doubles when a text outgrows it.
-        reach = 1 << (max(last + 1, keys) - 1).bit_length()
-        table = prepared.get(self, reach, lambda: self.values(reach - 1, 2 * reach - 1))
+        reach = self.reach(max(last + 1, keys))
+        table = prepared.get(self, reach, lambda: self.table(reach))
         return table[reach - 1 - last : reach - 1 - last + queries + keys - 1]
+
+    def reach(self, length: int) -> int:
+        """Number of positions as :meth:`SimpleRelativeBias.reach`: the next power of two."""
+        return 1 << (length - 1).bit_length()
+
+    def table(self, reach: int) -> Tensor:
+        """Values as :meth:`SimpleRelativeBias.table`."""
+        return self.values(reach - 1, 2 * reach - 1)
 
     def values(self, first: int, count: int) -> Tensor:
         """Bias values at the distances i - j = first, first - 1, ...: (count,)."""

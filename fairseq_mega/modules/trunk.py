@@ -1,6 +1,6 @@
 """The loop over layers that every model shares."""
 
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
 
-from .layer import PLAIN, LayerContext, LayerOutput, is_plain_step, single_step_of
+from .layer import PLAIN, LayerContext, Steps, are_joinable, is_plain_step, steps_of
 from .padding import zero_padding
 from .prepared import Prepared
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
@@ -68,17 +68,22 @@ class Trunk:
         """
         if x.size(1) == 1 and context.return_state and context.steps is None:
             context = context._replace(steps=step_functions(x))  # asked once for all layers
-        layers, prepared = self._layers_for(x, context, state)
+        steps, prepared = self._steps_for(x, context, state)
+        if state is not None and steps.joined is not None and not inner_states and are_joinable(state.cache):
+            hidden, memories, caches = steps.joined(x[:, 0], state.memory.layers, state.cache)  # type: ignore[arg-type]
+            x, statistics = self._normalize(hidden.unsqueeze(1), context, state.memory.final_norm)
+            memory = TrunkMemory(tuple(memories), statistics)
+            return TrunkOutput(x, StreamState(state.step + 1, memory, tuple(caches), prepared=prepared), None, [])
         recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
         unweighted = context._replace(need_weights=False) if context.need_weights else context
         new_memory: List[Optional[LayerMemory]] = []
         new_cache: List[Optional[LayerCache]] = []
         inner: List[Tensor] = []
         weights: Optional[Tensor] = None
-        for index, layer in enumerate(layers):
+        for index, layer in enumerate(steps.layers):
             arguments = (
                 x,
-                context if index + 1 == len(layers) else unweighted,
+                context if index + 1 == len(steps.layers) else unweighted,
                 None if state is None else state.memory.layers[index],
                 None if state is None or state.cache is None else state.cache[index],
             )
@@ -96,17 +101,17 @@ class Trunk:
             new_state = StreamState(read, memory, tuple(new_cache), prepared=prepared)
         return TrunkOutput(zero_padding(x, context.padding_mask), new_state, weights, inner)
 
-    def _layers_for(
+    def _steps_for(
         self, x: Tensor, context: LayerContext, state: Optional[StreamState]
-    ) -> Tuple[Sequence[Callable[..., LayerOutput]], Optional[Prepared]]:
+    ) -> Tuple[Steps, Optional[Prepared]]:
         """Layers, or for a single step what stands for them, and what the next step needs to find it again."""
+        layers: Sequence[Any] = self.layers  # type: ignore[assignment]  # a ModuleList is a sequence in all but name
         functions = context.steps
         if functions is None or self.training or state is None or not is_plain_step(x, context, None):
-            return self.layers, None  # type: ignore[return-value]  # a ModuleList is a sequence in all but name
+            return Steps(layers), None
         prepared = state.prepared or Prepared()
         key = functions, x.dtype
-        steps = prepared.get_of_all(self.layers, key, lambda: [single_step_of(layer, *key) for layer in self.layers])
-        return steps, prepared
+        return prepared.get_of_all(self.layers, key, lambda: steps_of(layers, *key)), prepared
 
     def _normalize(self, x: Tensor, context: LayerContext, statistics: Any) -> Tuple[Tensor, Any]:
         """Output of the final norm, and its statistics if it has some."""

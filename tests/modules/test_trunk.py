@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from fairseq_mega.modules import trunk
 from fairseq_mega.modules.config import MegaLayerConfig
-from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.layer import LayerContext, steps_of
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.packed_linear import pack_linear_maps
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk
 from fairseq_mega.ops.common import native
@@ -193,23 +195,62 @@ def test_single_steps_are_prepared_once_for_all_layers(layer, monkeypatch):
     """They are prepared anew when a weight or a setting of dropout has changed."""
     stack, read = stream(layer)
     prepared: list = []
-    kind = type(stack.layers[0])
-    single_step = kind.single_step
 
-    def noted(layer, *args):
-        prepared.append(layer)
-        return single_step(layer, *args)
+    def noted(layers, *args):
+        prepared.append(list(layers))
+        return steps_of(layers, *args)
 
-    monkeypatch.setattr(kind, "single_step", noted)
+    monkeypatch.setattr(trunk, "steps_of", noted)
     read(6)
-    assert prepared == list(stack.layers)
+    assert prepared == [list(stack.layers)]
     with torch.no_grad():
         stack.layers[1].attention.output_proj.weight.mul_(2)
     read(3)
-    assert prepared == 2 * list(stack.layers)
+    assert len(prepared) == 2
     stack.layers[0].attention.dropout.retained = True
     read(3)
-    assert prepared == 3 * list(stack.layers)
+    assert len(prepared) == 3
+
+
+MEGALODON: Any = {"hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "norm_groups": 2}
+JOINED = [
+    partial(mega_layer, normalize_before=True, relative_bias="simple"),
+    partial(mega_layer, normalize_before=True, relative_bias="rotary", attention_function="laplace"),
+    lambda **more: MegalodonLayer(MegalodonLayerConfig(8, **MEGALODON, **more, residual_hops=1, ema_norm="silu")),
+    lambda **more: MegalodonLayer(MegalodonLayerConfig(8, **MEGALODON, **more, heads=2, swiglu=True, layer_scale=True)),
+]
+
+
+@needs_kernels
+@pytest.mark.parametrize("packed", [None, "int8"])
+@pytest.mark.parametrize("chunk_size", [4, -1])
+@pytest.mark.parametrize("layer", JOINED)
+def test_joined_layers_compute_what_each_does(layer, chunk_size, packed, monkeypatch):
+    """To the last bit, over chunks and growing tables of positions."""
+    results: list = []
+    calls: list = []
+
+    def counted(joined, *args):
+        calls.append(None)
+        return joined(*args)
+
+    for joins in (True, False):
+
+        def watched(*args, joins=joins):
+            steps = steps_of(*args)
+            assert steps.joined is not None
+            return steps._replace(joined=partial(counted, steps.joined) if joins else None)
+
+        monkeypatch.setattr(trunk, "steps_of", watched)
+        torch.manual_seed(4)
+        stack, read = stream(partial(layer, chunk_size=chunk_size))
+        with torch.no_grad():
+            for parameter in stack.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        if packed is not None:
+            pack_linear_maps(stack, packed)
+        results.append(read(20))
+    assert torch.equal(*results) and len(calls) == 19
 
 
 def doubled(forward, x, *args):

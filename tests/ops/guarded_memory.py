@@ -9,17 +9,19 @@ import functools
 import itertools
 import mmap
 import sys
-from typing import Any, Dict, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 from unittest import mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.trunk import Trunk
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import FUNCTIONS, attention
 from fairseq_mega.ops.common import native
@@ -57,6 +59,20 @@ def fenced(tensor: Tensor, side: str) -> Tensor:
     return copy.as_strided(tensor.shape, tensor.stride())
 
 
+def each(change: Callable[[Tensor], Any], value: Any) -> Any:
+    """Return an argument with its tensor, or each of a list's, changed."""
+    if isinstance(value, (list, tuple)):
+        return [each(change, part) for part in value]
+    return change(value) if isinstance(value, Tensor) else value
+
+
+def tensors_of(value: Any) -> List[Tensor]:
+    """Tensors of an argument, none where it is something else."""
+    found: List[Tensor] = []
+    each(found.append, value)
+    return found
+
+
 class FencedInputs(TorchDispatchMode):
     """Give fenced copies to the operators of this package; what they write in place is copied back.
 
@@ -77,12 +93,13 @@ class FencedInputs(TorchDispatchMode):
         """Call one operator."""
         names = [argument.name for argument in operator._schema.arguments]
         given = {**dict(zip(names, args)), **kwargs}
-        copies = {k: fenced(value, self.side) if isinstance(value, Tensor) else value for k, value in given.items()}
+        copies = {name: each(lambda tensor: fenced(tensor, self.side), value) for name, value in given.items()}
         self.called.add(operator._schema.name.split("::")[1])
         out = operator(**copies)
         for argument in operator._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write and given[argument.name] is not None:
-                given[argument.name].copy_(copies[argument.name])
+                for tensor, copy in zip(tensors_of(given[argument.name]), tensors_of(copies[argument.name])):
+                    tensor.copy_(copy)
         return out
 
 
@@ -186,6 +203,21 @@ def stream(layer: Any, dtype: torch.dtype, batch: int) -> None:
         out = run(layer, torch.randn(batch, 1, 19).to(dtype), out, return_state=True)
 
 
+class Layers(Trunk, nn.Module):
+    """Layers by themselves."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.add_layers(layers, None)
+
+
+def stream_of_joined(*layers: nn.Module) -> None:
+    """Single steps of layers all at once."""
+    trunk, state = Layers(*layers).eval(), None
+    for _ in range(12):
+        state = trunk.run_layers(torch.randn(3, 1, 19), LayerContext(return_state=True), state).state
+
+
 @torch.no_grad()
 def run_decoding(dtype: torch.dtype) -> None:
     """Single steps of layers of odd widths, in one call and in parts; the kernels for whole steps take float32 only."""
@@ -202,6 +234,12 @@ def run_decoding(dtype: torch.dtype) -> None:
     )
     for batch, variant in itertools.product(batches, variants):
         stream(MegalodonLayer(MegalodonLayerConfig(**{**widths, "norm_groups": 19, **variant})), dtype, batch)
+    for variant in variants:
+        config = MegalodonLayerConfig(**{**widths, "norm_groups": 19, **variant})
+        stream_of_joined(MegalodonLayer(config), MegalodonLayer(config))
+    for bias, chunk in itertools.product(("simple", "rotary"), (-1, 5)):
+        shape = {**widths, "z_dim": 6, "ema_dim": 3, "chunk_size": chunk, "normalize_before": True}
+        stream_of_joined(*(MegaLayer(MegaLayerConfig(**shape, relative_bias=bias)) for _ in range(2)))
 
 
 @torch.no_grad()

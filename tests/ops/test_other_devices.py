@@ -1,10 +1,12 @@
 """A tensor on another device than the rest is an error in words, for every tensor of every compiled operator."""
 
+import functools
 from typing import Any, Dict, List
 
 import torch
 
 from fairseq_mega.ops.common import native
+from tests.ops.guarded_memory import each, tensors_of
 
 # Sizes of the arguments below: batch, steps, width, components, groups of features; keys, values.
 B, L, D, N, G, Z, V = 2, 5, 4, 3, 2, 3, 6
@@ -56,9 +58,36 @@ def norm() -> Dict[str, Any]:
     return {"weight": floats(D), "count": counts, "mean": floats(B, G).double(), "variance": floats(B, G).double()}
 
 
+MAP, MAPS = ("weight", "scale", "bias"), ("value", "gate", "output")
+
+
 def linear_map(name: str, outputs: int, inputs: int) -> Dict[str, Any]:
     weight = torch.ones(outputs, inputs, dtype=torch.int8)
     return {f"{name}_weight": weight, f"{name}_scale": floats(outputs), f"{name}_bias": floats(outputs)}
+
+
+JOINED = {"gated_layers_step": "gated_attention_step", "normalized_layers_step": "normalized_attention_step"}
+OF_LAYERS = {"count": "counts", "mean": "means", "variance": "variances", "state": "states"}  # and theirs of all layers
+
+
+def of_all_layers(operator: str, known: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
+    """Return the arguments for two layers, of those for an attention and a feed-forward sub-layer."""
+    one, inner = dict(known[JOINED[operator]]), known["feed_forward_step"]
+    one["table"] = one.pop("bias", None)
+    weights = ["norm_scale", "norm_shift", *(f"{name}_{part}" for name in MAPS[:3] for part in MAP)]
+    if operator == "gated_layers_step":
+        weights += ["kappa", "mu", "decay_high", "decay_low", "expansion", "projection", "omega", "table"]
+        rest = {"first": 0, "function": 0}
+    else:
+        weights += ["scale", "offset", "decay", "expansion", "projection", "omega", "ema_scale"]
+        rest = {"turns": one["turns"], "rms": True, "two_hops": True}
+    of_layer = [one[name] for name in weights]
+    of_layer += [inner[name] for name in ("norm_scale", "norm_shift")]
+    of_layer += [inner[f"{name}_{part}"] for name in ("input", "output") for part in MAP]
+    of_layer += [] if operator == "gated_layers_step" else [inner["layer_scale"]]
+    lists = {new: [one[name]] * 2 for name, new in OF_LAYERS.items() if name in one}
+    buffers = {name: [one[name].clone(), one[name].clone()] for name in ("keys", "values")}
+    return {"x": one["x"], "weights": of_layer * 2, **lists, **buffers, "past": one["past"], **rest}
 
 
 def arguments(operator: str, kernels: str) -> Dict[str, Any]:
@@ -228,7 +257,13 @@ def arguments(operator: str, kernels: str) -> Dict[str, Any]:
         "timestep_norm_step": {"x": floats(B, D), "scale": floats(D), "shift": floats(D), **statistics},
         "mix_step": {"residual": floats(B, D), "gates": floats(B, 2 * D), "projected": floats(B, D)},
     }
+    if operator in JOINED:
+        return of_all_layers(operator, known)
     return known[operator]
+
+
+def moved_if(chosen: torch.Tensor, device: str, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(device) if tensor is chosen else tensor
 
 
 def operators(key: str) -> List[str]:
@@ -249,18 +284,17 @@ def test_every_tensor_has_to_be_on_one_device(kernel_device, request):
     for name in found:
         operator = getattr(native.operators, name).default
         given = {
-            name: value.to(kernel_device) if isinstance(value, torch.Tensor) else value
+            name: each(lambda tensor: tensor.to(kernel_device), value)
             for name, value in arguments(name, kernels).items()
         }
         tensors = [argument.name for argument in operator._schema.arguments if "Tensor" in str(argument.type)]
         assert set(tensors) <= set(given), name
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
         operator.redispatch(keys, **given)  # with everything in its place
-        for tensor in tensors:
-            if given[tensor] is None:
-                continue
+        for tensor, part in ((name, part) for name in tensors for part in tensors_of(given[name])):
+            moved = each(functools.partial(moved_if, part, other), given[tensor])
             try:
-                operator.redispatch(keys, **{**given, tensor: given[tensor].to(other)})
+                operator.redispatch(keys, **{**given, tensor: moved})
             except RuntimeError as error:
                 if "move them to one device" not in str(error):
                     accepted.append(f"{name}, {tensor}: {error}")

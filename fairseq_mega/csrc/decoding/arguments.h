@@ -41,4 +41,15 @@ inline const float* data(const std::optional<Tensor>& t, std::initializer_list<i
   return t.has_value() ? data(*t, shape, what) : nullptr;
 }
 
+// Raises an error for a weight of a layer that is not there.
+inline void check_present(const char* op, const std::optional<Tensor>* weights, std::initializer_list<int> places) {
+  for (const int place : places) STD_TORCH_CHECK(weights[place].has_value(), op, ": weight ", place, " is missing");
+}
+
+// residual + layer_scale W2 SiLU(W1 x), with a layer norm of x before; see the operator of that name.
+Tensor feed_forward_step(Tensor x, Tensor residual, bool norm, std::optional<Tensor> norm_scale,
+                         std::optional<Tensor> norm_shift, Tensor input_weight, std::optional<Tensor> input_scale,
+                         std::optional<Tensor> input_bias, Tensor output_weight, std::optional<Tensor> output_scale,
+                         std::optional<Tensor> output_bias, std::optional<Tensor> layer_scale);
+
 }  // namespace fm

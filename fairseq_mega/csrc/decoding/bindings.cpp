@@ -161,6 +161,8 @@ std::tuple<Tensor, Tensor> gated_attention_step(
   return {out, new_state};
 }
 
+}  // namespace
+
 Tensor feed_forward_step(Tensor x, Tensor residual, bool norm, std::optional<Tensor> norm_scale,
                          std::optional<Tensor> norm_shift, Tensor input_weight, std::optional<Tensor> input_scale,
                          std::optional<Tensor> input_bias, Tensor output_weight, std::optional<Tensor> output_scale,
@@ -199,10 +201,50 @@ Tensor feed_forward_step(Tensor x, Tensor residual, bool norm, std::optional<Ten
   return out;
 }
 
+namespace {
+
+// Places of a layer's tensors in the list of all layers.
+enum GatedLayer {
+  kNormScale, kNormShift, kValue, kGates = kValue + 3, kOutput = kGates + 3, kKappa = kOutput + 3, kMu, kDecayHigh,
+  kDecayLow, kExpansion, kProjection, kOmega, kTable, kInnerNormScale, kInnerNormShift, kInner,
+  kOuter = kInner + 3, kTensors = kOuter + 3
+};
+
+// The layers one after the other; each is gated_attention_step and feed_forward_step, with their norms.
+std::tuple<Tensor, std::vector<Tensor>> gated_layers_step(Tensor x, std::vector<std::optional<Tensor>> weights,
+                                                          std::vector<std::optional<Tensor>> states,
+                                                          std::vector<Tensor> keys, std::vector<Tensor> values,
+                                                          int64_t first, int64_t past, int64_t function) {
+  const size_t layers = states.size();
+  STD_TORCH_CHECK(weights.size() == layers * kTensors && keys.size() == layers && values.size() == layers,
+                  "gated_layers_step: ", layers, " states, ", keys.size(), " keys, ", values.size(), " values and ",
+                  weights.size(), " weights, ", static_cast<int>(kTensors), " of each layer");
+  std::vector<Tensor> new_states;
+  new_states.reserve(layers);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const std::optional<Tensor>* w = weights.data() + layer * kTensors;
+    check_present("gated_layers_step", w, {kValue, kGates, kOutput, kKappa, kMu, kDecayHigh, kDecayLow, kExpansion,
+                                           kProjection, kOmega, kTable, kInner, kOuter});
+    Tensor table = *w[kTable];
+    const Tensor bias = torch::stable::narrow(table, 0, first, past + 1);
+    auto [hidden, state] = gated_attention_step(
+        x, x, true, w[kNormScale], w[kNormShift], *w[kValue], w[kValue + 1], w[kValue + 2], *w[kGates], w[kGates + 1],
+        w[kGates + 2], *w[kOutput], w[kOutput + 1], w[kOutput + 2], *w[kKappa], *w[kMu], *w[kDecayHigh], *w[kDecayLow],
+        *w[kExpansion], *w[kProjection], *w[kOmega], states[layer], bias, keys[layer], values[layer], past, function);
+    x = feed_forward_step(hidden, hidden, true, w[kInnerNormScale], w[kInnerNormShift], *w[kInner], w[kInner + 1],
+                          w[kInner + 2], *w[kOuter], w[kOuter + 1], w[kOuter + 2], std::nullopt);
+    new_states.push_back(state);
+  }
+  return {x, new_states};
+}
+
 }  // namespace
 }  // namespace fm
 
 FM_LIBRARY(m) {
+  m.def(
+      "gated_layers_step(Tensor x, Tensor?[] weights, Tensor?[] states, Tensor(a!)[] keys, Tensor(b!)[] values, "
+      "int first, int past, int function) -> (Tensor, Tensor[])");
   m.def(
       "gated_attention_step(Tensor x, Tensor residual, bool norm, Tensor? norm_scale, Tensor? norm_shift, "
       "Tensor value_weight, Tensor? value_scale, Tensor? value_bias, Tensor gate_weight, Tensor? gate_scale, "
@@ -228,5 +270,6 @@ FM_LIBRARY_CPU(m) {
   m.impl("mix_step", TORCH_BOX(&fm::mix_step));
   m.impl("gated_attention_step", TORCH_BOX(&fm::gated_attention_step));
   m.impl("feed_forward_step", TORCH_BOX(&fm::feed_forward_step));
+  m.impl("gated_layers_step", TORCH_BOX(&fm::gated_layers_step));
 }
 #endif

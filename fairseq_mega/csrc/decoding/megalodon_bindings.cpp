@@ -162,10 +162,54 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> normalized_attention_step(
   return {out, new_state, new_count, new_mean, new_variance};
 }
 
+// Places of a layer's tensors in the list of all layers.
+enum NormalizedLayer {
+  kNormScale, kNormShift, kValue, kGates = kValue + 3, kOutput = kGates + 3, kScale = kOutput + 3, kOffset, kDecay,
+  kExpansion, kProjection, kOmega, kEmaScale, kInnerNormScale, kInnerNormShift, kInner, kOuter = kInner + 3,
+  kLayerScale = kOuter + 3, kTensors
+};
+
+using Tensors = std::vector<Tensor>;
+
+// The layers one after the other; each is normalized_attention_step and feed_forward_step.
+std::tuple<Tensor, Tensors, Tensors, Tensors, Tensors> normalized_layers_step(
+    Tensor x, std::vector<std::optional<Tensor>> weights, Tensors counts, Tensors means, Tensors variances,
+    Tensor turns, bool rms, bool two_hops, std::vector<std::optional<Tensor>> states, Tensors keys, Tensors values,
+    int64_t past) {
+  const char* op = "normalized_layers_step";
+  const size_t layers = states.size();
+  STD_TORCH_CHECK(weights.size() == layers * kTensors, op, ": ", layers, " states and ", weights.size(), " weights, ",
+                  static_cast<int>(kTensors), " of each layer");
+  for (const Tensors* some : {&counts, &means, &variances, &keys, &values})
+    STD_TORCH_CHECK(some->size() == layers, op, ": ", layers, " states beside ", some->size(), " other tensors");
+  Tensors new_states, new_counts, new_means, new_variances;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const std::optional<Tensor>* w = weights.data() + layer * kTensors;
+    check_present(op, w, {kValue, kGates, kOutput, kScale, kOffset, kDecay, kExpansion, kProjection, kOmega, kInner,
+                          kOuter});
+    auto [hidden, state, count, mean, variance] = normalized_attention_step(
+        x, w[kNormScale], w[kNormShift], counts[layer], means[layer], variances[layer], *w[kValue], w[kValue + 1],
+        w[kValue + 2], *w[kGates], w[kGates + 1], w[kGates + 2], *w[kOutput], w[kOutput + 1], w[kOutput + 2], *w[kScale],
+        *w[kOffset], turns, *w[kDecay], *w[kExpansion], *w[kProjection], *w[kOmega], w[kEmaScale], rms, states[layer],
+        keys[layer], values[layer], past);
+    x = feed_forward_step(hidden, two_hops ? x : hidden, true, w[kInnerNormScale], w[kInnerNormShift], *w[kInner],
+                          w[kInner + 1], w[kInner + 2], *w[kOuter], w[kOuter + 1], w[kOuter + 2], w[kLayerScale]);
+    new_states.push_back(state);
+    new_counts.push_back(count);
+    new_means.push_back(mean);
+    new_variances.push_back(variance);
+  }
+  return {x, new_states, new_counts, new_means, new_variances};
+}
+
 }  // namespace
 }  // namespace fm
 
 FM_LIBRARY(m) {
+  m.def(
+      "normalized_layers_step(Tensor x, Tensor?[] weights, Tensor[] counts, Tensor[] means, Tensor[] variances, "
+      "Tensor turns, bool rms, bool two_hops, Tensor?[] states, Tensor(a!)[] keys, Tensor(b!)[] values, int past) -> "
+      "(Tensor, Tensor[], Tensor[], Tensor[], Tensor[])");
   m.def(
       "normalized_attention_step(Tensor x, Tensor? norm_scale, Tensor? norm_shift, Tensor count, Tensor mean, "
       "Tensor variance, Tensor value_weight, Tensor? value_scale, Tensor? value_bias, Tensor gate_weight, "
@@ -181,5 +225,6 @@ FM_LIBRARY(m) {
 FM_LIBRARY_CPU(m) {
   m.impl("normalized_attention_step", TORCH_BOX(&fm::normalized_attention_step));
   m.impl("timestep_norm_step", TORCH_BOX(&fm::timestep_norm_step));
+  m.impl("normalized_layers_step", TORCH_BOX(&fm::normalized_layers_step));
 }
 #endif

@@ -133,24 +133,20 @@ class NormalizedGatedAttention(nn.Module):
 
         See :meth:`fairseq_mega.modules.gated_attention.GatedAttention.single_step`.
         """
-        dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        if any(dropout.active for dropout in dropouts):
+        normalized_attention, weights, norm = functions.normalized_attention, self.step_weights(), self.norm
+        if weights is None:
             return None
-        normalized_attention, weights, norm = functions.normalized_attention, self._step_weights(), self.norm
 
         def step(
             x: Tensor, memory: Optional[LayerMemory], cache: Optional[AttentionCache], prepared: Prepared
         ) -> AttentionOutput:
             keys, values = kept_steps(cache, x, self.widths[:2])
-            past = len(keys)
             state, statistics = (None, None) if memory is None else (memory.ema, memory.norm)
-            reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
-            turns = rotations(weights.scale.size(-1) // 2, reach, self.rope_base, weights.scale.dtype, x.device)
             out, statistics, ema, keys, values = normalized_attention(
                 x,
                 weights,
                 norm.fresh_statistics(x) if statistics is None else statistics,
-                turns,
+                self.turns(len(keys), weights.scale),
                 state,
                 keys,
                 values,
@@ -161,8 +157,16 @@ class NormalizedGatedAttention(nn.Module):
 
         return step
 
-    def _step_weights(self) -> NormalizedAttentionWeights:
-        """Return the parameters as functions of single steps take them."""
+    def turns(self, past: int, scale: Tensor) -> Tensor:
+        """Rotations (reach, E / 2) of a chunk's positions, more than ``past``; ``scale`` (2, H, E) is that of steps."""
+        reach = self.chunk_size if self.chunk_size > 0 else 1 << past.bit_length()  # a power of two above past
+        return rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
+
+    def step_weights(self) -> Optional[NormalizedAttentionWeights]:
+        """Return the parameters as functions of single steps take them; None while anything is dropped."""
+        dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
+        if any(dropout.active for dropout in dropouts):
+            return None
         projections = (self.value_proj, self.gate_proj, self.output_proj)
         norm_scale = self.ema_norm.scale if isinstance(self.ema_norm, RMSNorm) else None
         coefficients = complex_step_coefficients(

@@ -9,7 +9,7 @@ from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.prepared import Prepared
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import StepFunctions, step_functions
+from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
 
 from .config import MegalodonLayerConfig
@@ -70,10 +70,16 @@ class FeedForward(nn.Module):
 
         See :meth:`fairseq_mega.modules.feed_forward.NormalizedFeedForward.single_step`.
         """
-        feed_forward, scale = functions.feed_forward, self.scale
+        feed_forward, weights = functions.feed_forward, self.step_weights()
+        if feed_forward is None or weights is None:
+            return None
+        return lambda x, residual: feed_forward(x, residual, *weights)
+
+    def step_weights(self) -> Optional[FeedForwardWeights]:
+        """Return the parameters as kernels for single steps take them; None where operators compute steps."""
         norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
-        if feed_forward is None or norm is None or maps is None:
+        if norm is None or maps is None:
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
-        return lambda x, residual: feed_forward(x, residual, norm, maps, scale)
+        return FeedForwardWeights(norm, maps, self.scale)

@@ -1,15 +1,15 @@
 """One layer of MEGALODON."""
 
-from typing import Optional
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.errors import FieldError
-from fairseq_mega.modules.layer import PLAIN, Layer, LayerContext, LayerOutput
+from fairseq_mega.modules.layer import PLAIN, JoinedStep, Layer, LayerContext, LayerOutput, grown_caches
 from fairseq_mega.modules.padding import finite_padding
 from fairseq_mega.modules.state import LayerCache, LayerMemory
-from fairseq_mega.ops.decoding import StepFunctions
+from fairseq_mega.ops.decoding import StepFunctions, normalized_layer_tensors
 
 from .attention import NormalizedGatedAttention
 from .config import MegalodonLayerConfig
@@ -75,6 +75,46 @@ class MegalodonLayer(nn.Module):
             assert attention_cache is not None
             hidden = feed_forward(hidden, x if self.residual_hops == 2 else hidden)
             return LayerOutput(hidden.unsqueeze(1), memory, LayerCache(attention_cache))
+
+        return step
+
+    @staticmethod
+    def joined_step(
+        layers: Sequence["MegalodonLayer"], functions: StepFunctions, dtype: torch.dtype
+    ) -> Optional[JoinedStep]:
+        """Return all layers as a function of single steps, see :func:`fairseq_mega.modules.layer.steps_of`.
+
+        None where a kernel does not compute all of them: in other types than float32.
+        """
+        run, tensors, rms = functions.normalized_layers, [], set()
+        for layer in layers:
+            weights, more = layer.attention.step_weights(), layer.feed_forward.step_weights()
+            if weights is None or weights.norm is None or weights.maps is None or more is None:
+                return None
+            if weights.scale.dtype != torch.float32:
+                return None
+            tensors += normalized_layer_tensors(weights, more)
+            rms.add(weights.coefficients.rms)
+            scale = weights.scale  # of one shape in all layers
+        first, hops = layers[0].attention, {layer.residual_hops for layer in layers}
+        settings = {(layer.attention.chunk_size, layer.attention.rope_base) for layer in layers}
+        if run is None or dtype != torch.float32 or len(settings) != 1 or len(rms) != 1 or len(hops) != 1:
+            return None
+        kinds = (rms.pop(), hops.pop() == 2)
+        norms = [layer.attention.norm for layer in layers]
+
+        def step(
+            x: Tensor, memories: Sequence[Optional[LayerMemory]], caches: Sequence[LayerCache]
+        ) -> Tuple[Tensor, List[LayerMemory], List[LayerCache]]:
+            statistics = [
+                norm.fresh_statistics(x) if memory is None or memory.norm is None else memory.norm
+                for norm, memory in zip(norms, memories)
+            ]
+            states = [None if memory is None else memory.ema for memory in memories]
+            keys, values = [cache.attention.keys for cache in caches], [cache.attention.values for cache in caches]
+            seen = (first.turns(len(keys[0]), scale), states, keys, values, first.kept_steps)
+            x, statistics, emas, keys, values = run(x, tensors, *kinds, statistics, *seen)
+            return x, [*map(LayerMemory, emas, statistics)], grown_caches(caches, keys, values, first.chunk_size)
 
         return step
 

@@ -4,7 +4,7 @@
 one takes a good part of a step's time. The reference writes them out; a kernel computes each in one call.
 """
 
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -18,25 +18,33 @@ from . import native, reference
 from .time_buffer import TimeBuffer
 from .weights import (
     ComplexStepCoefficients,
+    FeedForwardWeights,
     GatedAttentionWeights,
     NormalizedAttentionWeights,
     StepCoefficients,
     StepMap,
     StepNorm,
+    Tensors,
     complex_step_coefficients,
+    gated_layer_tensors,
+    normalized_layer_tensors,
     step_coefficients,
 )
 
 __all__ = [
     "ComplexStepCoefficients",
+    "FeedForwardWeights",
     "GatedAttentionWeights",
     "NormalizedAttentionWeights",
     "StepCoefficients",
     "StepFunctions",
     "StepMap",
     "StepNorm",
+    "Tensors",
     "TimeBuffer",
     "complex_step_coefficients",
+    "gated_layer_tensors",
+    "normalized_layer_tensors",
     "step_coefficients",
     "step_functions",
 ]
@@ -54,12 +62,19 @@ class StepFunctions(NamedTuple):
     gated_attention: Optional[Callable[..., Tuple[Tensor, Tensor, TimeBuffer, TimeBuffer]]] = None
     feed_forward: Optional[Callable[..., Tensor]] = None
     timestep_norm: Optional[Callable[..., Tuple[Tensor, TimestepNormState]]] = None
+    gated_layers: Optional[Callable[..., Tuple[Tensor, List[Tensor], Any, Any]]] = None  # of all layers, at once
+    normalized_layers: Optional[Callable[..., Tuple[Tensor, List[TimestepNormState], List[Tensor], Any, Any]]] = None
 
 
 OTHERS = StepFunctions(reference.normalized_attention_step)  # of other devices and types than the kernels'
 REFERENCE = StepFunctions(reference.normalized_attention_step, reference.gated_attention_step)
 NATIVE = StepFunctions(
-    native.normalized_attention_step, native.gated_attention_step, native.feed_forward_step, native.timestep_norm_step
+    native.normalized_attention_step,
+    native.gated_attention_step,
+    native.feed_forward_step,
+    native.timestep_norm_step,
+    native.gated_layers_step,
+    native.normalized_layers_step,
 )
 # Of more rows than the kernels' linear maps are for; these are PyTorch's then.
 NATIVE_OF_MANY = StepFunctions(

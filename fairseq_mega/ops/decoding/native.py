@@ -1,7 +1,7 @@
 """Single steps by the compiled kernels; arguments and results as in :mod:`.reference`, all float32."""
 
 import functools
-from typing import Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from fairseq_mega.ops.timestep_norm import TimestepNormState, widened
 
 from . import reference
 from .time_buffer import TimeBuffer
-from .weights import GatedAttentionWeights, NormalizedAttentionWeights, StepCoefficients, StepMap, StepNorm
+from .weights import GatedAttentionWeights, NormalizedAttentionWeights, StepCoefficients, StepMap, StepNorm, Tensors
 
 
 def gated_ema_step(x: Tensor, coefficients: StepCoefficients, state: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
@@ -145,6 +145,81 @@ def feed_forward_step(
     """
     first, second = maps
     return native.operators.feed_forward_step(x, residual, *norm_arguments(norm), *first, *second, scale)
+
+
+Buffers = Sequence[TimeBuffer]
+
+
+def gated_layers_step(
+    x: Tensor,
+    weights: Tensors,
+    first: int,
+    states: Sequence[Optional[Tensor]],
+    keys: Buffers,
+    values: Buffers,
+    function: str,
+    most: Optional[int],
+) -> Tuple[Tensor, List[Tensor], Buffers, Buffers]:
+    """One step of MEGA layers one after the other, attention and feed-forward, in one call.
+
+    Args:
+        x: (B, D).
+        weights: of all layers, see :func:`.weights.gated_layer_tensors`.
+        first: entry of the tables of relative biases that belongs to the first step of the past.
+        states, keys, values: of each layer, as :func:`gated_attention_step` takes them; keys are equally many.
+        function, most: of all layers.
+
+    Returns:
+        (B, D), the states of the EMAs, and the keys and values with the new step.
+    """
+    past, index = len(keys[0]), FUNCTIONS.index(function)
+    keys, values = [some.grow(1, most) for some in keys], [some.grow(1, most) for some in values]
+    rooms = ([some.room for some in keys], [some.room for some in values])
+    out, after = native.operators.gated_layers_step(x, weights, states, *rooms, first, past, index)
+    return out, after, keys, values
+
+
+def normalized_layers_step(
+    x: Tensor,
+    weights: Tensors,
+    rms: bool,
+    two_hops: bool,
+    statistics: Sequence[TimestepNormState],
+    turns: Tensor,
+    states: Sequence[Optional[Tensor]],
+    keys: Buffers,
+    values: Buffers,
+    most: Optional[int],
+) -> Tuple[Tensor, List[TimestepNormState], List[Tensor], Buffers, Buffers]:
+    """One step of MEGALODON layers one after the other, attention and feed-forward, in one call.
+
+    Args:
+        x: (B, D).
+        weights: of all layers, see :func:`.weights.normalized_layer_tensors`.
+        rms: an RMS norm follows the EMAs, else SiLU.
+        two_hops: a layer's input is the residual of its feed-forward sub-layer.
+        statistics, states, keys, values: of each layer, as :func:`normalized_attention_step` takes them.
+        turns, most: of all layers.
+
+    Returns:
+        (B, D), the statistics and the states of the EMAs, and the keys and values with the new step.
+    """
+    past = len(keys[0])
+    keys, values = [some.grow(1, most) for some in keys], [some.grow(1, most) for some in values]
+    before = [None if state is None else torch.view_as_real(state) for state in states]
+    out, after, *now = native.operators.normalized_layers_step(
+        x,
+        weights,
+        *map(list, zip(*map(widened, statistics))),
+        torch.view_as_real(turns),
+        rms,
+        two_hops,
+        before,
+        [some.room for some in keys],
+        [some.room for some in values],
+        past,
+    )
+    return out, [*map(TimestepNormState, *now)], [*map(torch.view_as_complex, after)], keys, values
 
 
 def norm_arguments(norm: Optional[StepNorm]) -> Tuple[bool, Optional[Tensor], Optional[Tensor]]:

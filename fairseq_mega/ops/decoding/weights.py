@@ -1,6 +1,7 @@
 """Parameters of sub-layers as single steps take them."""
 
-from typing import Callable, NamedTuple, Optional, Tuple
+from itertools import chain
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -96,3 +97,28 @@ class NormalizedAttentionWeights(NamedTuple):
     offset: Tensor  # (2, H, E)
     coefficients: ComplexStepCoefficients
     normalize_average: Function  # what follows the EMA
+
+
+class FeedForwardWeights(NamedTuple):
+    """Parameters of a feed-forward sub-layer as kernels take them."""
+
+    norm: Optional[StepNorm]  # the layer norm (eps = 1e-5) before it, None for another norm or none
+    maps: Tuple[StepMap, ...]
+    scale: Optional[Tensor] = None  # (D,), of its output, None for one
+
+
+Tensors = List[Optional[Tensor]]  # of a layer, in the order of a kernel for all layers
+
+
+def gated_layer_tensors(attention: GatedAttentionWeights, table: Tensor, inner: FeedForwardWeights) -> Tensors:
+    """Return the tensors of a MEGA layer with norms for kernels, and of the table of its relative bias."""
+    assert attention.norm is not None and attention.maps is not None and inner.norm is not None
+    own = (*attention.norm, *chain(*attention.maps), attention.kappa, attention.mu, *attention.coefficients, table)
+    return [*own, *inner.norm, *chain(*inner.maps)]
+
+
+def normalized_layer_tensors(attention: NormalizedAttentionWeights, inner: FeedForwardWeights) -> Tensors:
+    """Return the tensors of a MEGALODON layer."""
+    assert attention.norm is not None and attention.maps is not None and inner.norm is not None
+    own = (*attention.norm, *chain(*attention.maps), attention.scale, attention.offset, *attention.coefficients[:5])
+    return [*own, *inner.norm, *chain(*inner.maps), inner.scale]
