@@ -48,6 +48,7 @@ KINDS: Dict[str, Tuple[str, Tuple[type, ...]]] = {  # of their values, beside wh
     "init_mode": ("a word", (str,)),
     "norm_eps": ("a number", (int, float)),
 }
+PUBLISHED_WINDOW = 6  # chunks, at least, whose statistics norms have at test time
 ROPE_BASE = 10000.0  # where the configuration holds none
 EPS = 1e-5  # of every norm
 
@@ -139,6 +140,11 @@ def publish_megalodon(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     if TABLES[0] not in model:
         raise ValueError("--adaptive-input: the published code has one table of all symbols; nothing was written")
     refuse_resets(options)
+    if options.get("statistics_window", 0) not in (0, PUBLISHED_WINDOW):
+        raise ValueError(
+            f"--statistics-window {options['statistics_window']}: the published code takes norms' statistics from the "
+            f"last {PUBLISHED_WINDOW} to {PUBLISHED_WINDOW + 2} chunks, without an option; nothing was written"
+        )
     of_fairseq = not options.get("no_padding_logit")
     if not of_fairseq:
         model.update({name: published_rows(model[name]) for name in TABLES if name in model})

@@ -52,6 +52,7 @@ REFUSED = [
     (["--continue-once", "/"], "--continue-once / is a folder: give the file of a checkpoint"),
     (["--optimizer-overrides", "[1]"], "--optimizer-overrides [1]: give a dictionary, for instance"),
     ([METRIC, "nosuch"], "--best-checkpoint-metric nosuch is unknown: give loss, nll_loss, ppl, accuracy or bleu"),
+    ([METRIC, "wps", MAXIMIZE], "--best-checkpoint-metric wps is unknown: give loss, "),
     ([METRIC, "bleu", MAXIMIZE], "--best-checkpoint-metric bleu: add --eval-bleu"),
     ([METRIC, "accuracy", MAXIMIZE], "--best-checkpoint-metric accuracy: add --report-accuracy"),
     ([*BLEU, METRIC, "bleu"], "--best-checkpoint-metric bleu: the highest is the best; add"),
@@ -173,6 +174,15 @@ def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_
     assert "--best-checkpoint-metric nosuch: " in message
 
 
+def test_a_metric_that_is_a_text(trainings: tiny_trainings.Trainings, capsys, monkeypatch, tmp_path) -> None:
+    given = [METRIC, "correct", MAXIMIZE, "--cpu", "--max-update", 2, "--save-dir", tmp_path]
+    words = [*map(str, trainings.arguments("text", *given))]
+    for metrics in (training_options.METRICS, {}):  # known before, and only once the criterion has validated
+        monkeypatch.setattr(training_options, "METRICS", metrics)
+        assert console.run("train", words) != 0
+        assert re.search(r"-metric correct is (unknown|\d+ of \d+, no number)", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -181,7 +191,7 @@ def test_a_metric_that_a_validation_lacks(tiny_corpus, capsys, monkeypatch, tmp_
         [*POLYNOMIAL, "--total-num-update", "5", "--warmup-updates", "4"],
         ["--lr-scheduler", "cosine", "--warmup-updates", "5", "--lr-period-updates", "5"],
         ["--report-accuracy", METRIC, "accuracy", MAXIMIZE],
-        [METRIC, "wps", MAXIMIZE],
+        [METRIC, "num_updates", MAXIMIZE],
     ],
 )
 def test_what_can_be_trains(options, tiny_corpus, tmp_path) -> None:

@@ -156,6 +156,7 @@ def test_the_row_of_padding_is_not_compared(tmp_path: Path, capsys: pytest.Captu
     [
         ("residual_hops", 1, "--residual-hops 1: the published code has no such layers"),
         ("reset_at_document_ends", True, "--reset-at-document-ends: the published code reads on across the ends"),
+        ("statistics_window", 1, "--statistics-window 1: the published code takes norms' statistics from"),
     ],
 )
 def test_models_that_the_published_code_lacks_are_refused(

@@ -19,6 +19,8 @@ from fairseq_mega.lab.reproduce import runner, weights
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.wishes import Wishes
 from fairseq_mega.lab.runs.results import make_result, read_results, write_result
+from fairseq_mega.models import on_paper
+from fairseq_mega.models.cost import parameters
 from tests.support import published_images
 from tests.support.breaking_server import Server
 from tests.support.in_process import in_process  # noqa: F401
@@ -251,6 +253,39 @@ def test_what_cannot_be_scored(
 ) -> None:
     assert score(recipe, tmp_path, "--checkpoint", given) == 1
     assert said in capsys.readouterr().err
+
+
+CLASSIFIERS = ("mega", "transformer", "s4d")
+OTHERS = {  # recipes of every model of a kind
+    "classifier": [*(f"mega/table2/text/{name}" for name in CLASSIFIERS), "megalodon/table6/text/megalodon"],
+    "images": ["mega/table6/imagenet/mega", "mega/table6/imagenet/deit_b", "megalodon/table4/imagenet/megalodon"],
+    "language model": [*(f"comparison/bytes/{name}" for name in ("mega", "megalodon", "llama", "transformer"))],
+}
+
+
+def arch_of(recipe: str) -> str:
+    return str(catalogue()[recipe].config["model"]["_name"])
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_weights_of_another_model_are_refused(kind: str, tmp_path: Path) -> None:
+    """Those of a recipe's own model are taken, whichever it is; MEGA's do not stand for MEGALODON's."""
+    for recipe in OTHERS[kind]:
+        options = {**catalogue()[recipe].config["model"]}
+        options.update(dict.fromkeys(options.keys() & {"encoder_layers", "decoder_layers"}, 1))  # a small file
+        model, path = on_paper.build(options, 300).to_empty(device="cpu"), tmp_path / "a.pt"
+        torch.save({"cfg": {"task": {}, "model": options}, "model": model.state_dict()}, path)
+        if not recipe.endswith("/mega"):  # whose tensors are compared with its options
+            found = weights.read(catalogue()[recipe], path)
+            assert all(
+                difference.startswith(("--encoder-layers 1,", "--decoder-layers 1,")) for difference in found.differs
+            )
+            assert weights.parameters_of(path) == parameters(model)
+        for other in OTHERS[kind]:
+            if other != recipe:
+                message = f"this is a model of --arch {arch_of(recipe)}, and the recipe is of --arch {arch_of(other)}"
+                with pytest.raises(ValueError, match=message):
+                    weights.read(catalogue()[other], path)
 
 
 @pytest.mark.slow

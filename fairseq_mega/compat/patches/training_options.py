@@ -17,7 +17,7 @@ logger = logging.getLogger("fairseq_mega.compat.patches.training_options")
 NUMBERS = re.compile(r"\d+(,\d+)*|\d+-\d+")  # of epochs or updates, in a key of --epoch2lr and --update2lr
 HIGHER_IS_BETTER = ("accuracy", "bleu")
 LOWER_IS_BETTER = ("loss", "nll_loss", "ppl")
-OF_EVERY_TRAINING = ("loss", "wps", "wpb", "bsz", "num_updates", "best_loss")
+OF_EVERY_TRAINING = ("loss", "num_updates")  # beside speeds and sizes of batches, by which nothing is best
 OF_TOKENS_AND_CLASSES = {  # criterions of fairseq that the models of this package can be trained with
     *("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_rdrop"),
     *("adaptive_loss", "vocab_parallel_cross_entropy"),
@@ -38,7 +38,7 @@ METRICS = {  # that a validation computes beside those; those of other criterion
     "cross_entropy": ("nll_loss", "ppl"),
     "label_smoothed_cross_entropy": ("nll_loss", "ppl", "accuracy", "total", "n_correct"),
     "adaptive_loss": ("nll_loss", "ppl"),
-    "lra_cross_entropy": ("accuracy", "correct"),
+    "lra_cross_entropy": ("accuracy",),
 }
 
 
@@ -153,7 +153,10 @@ def _load_and_watch(
 def _validate_named(original: typing.Callable, cfg: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
     metric = cfg.checkpoint.best_checkpoint_metric
     try:
-        return original(cfg, *args, **kwargs)
+        losses = original(cfg, *args, **kwargs)
+        if any(isinstance(loss, str) for loss in losses):
+            raise ValueError(f"--best-checkpoint-metric {metric} is {losses[0]}, no number: give another one")
+        return losses
     except KeyError as error:
         if error.args != (metric,):
             raise

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
@@ -24,6 +25,9 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import say
 from fairseq_mega.models import cost
 from fairseq_mega.models.checkpoint_files import save
+from fairseq_mega.models.mega_classifier import MegaClassifier
+from fairseq_mega.models.mega_image import MegaImageModel
+from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.tasks.lra_text import CLS
 
 from .processed import is_named
@@ -40,6 +44,14 @@ ARCHIVES = {  # by recipes
     r"mega/table6/imagenet/mega": "mega.imagenet.zip",
 }
 KINDS = {"classifier": "classifier", "images": IMAGES, "language-model": "language model"}  # of evaluations, of models
+PUBLISHED_MODELS = {  # whose published layout is another one than this package's
+    "classifier": MegaClassifier,
+    IMAGES: MegaImageModel,
+    "language model": MegaLanguageModel,
+}
+BUFFERS = re.compile(  # names of tensors that nothing learns
+    r"(^|\.)(dictionary_fingerprints?|sample_scale|version|_float_tensor|running_\w+|num_batches_tracked|start)$"
+)
 FILES = (".pt", ".pth")
 RECORDS = "weights.json"  # checksums of the archives that were fetched
 
@@ -173,14 +185,22 @@ def read(recipe: Recipe, path: Path) -> Candidate:
     """A checkpoint in this package's layout.
 
     Raises:
-        ValueError: if it is of another kind of model than the recipe's, or its tensors do not fit its options.
+        ValueError: if it is of another model than the recipe's, or its tensors do not fit its options.
     """
     given = layouts.read(path)
+    arch, wanted_arch = flat_options(given).get("arch"), recipe.config["model"]["_name"]
+    known, wanted = ARCH_MODEL_REGISTRY.get(str(arch)), ARCH_MODEL_REGISTRY[wanted_arch]
+    if known is not None and known is not wanted:
+        raise ValueError(f"this is a model of --arch {arch}, and the recipe is of --arch {wanted_arch}")
+    if known is not None and known not in PUBLISHED_MODELS.values():  # whose layout is this package's own
+        return Candidate(path, given, differences(recipe, flat_options(given)))
     ours = given if layouts.is_this_packages(given) else layouts.to_ours(given, str(path))
-    kind, wanted = kind_of(ours["model"]), KINDS[recipe.evaluate["kind"]]
-    if kind != wanted:
-        raise ValueError(f"this is a {kind or 'model of another package'}, and the recipe is of a {wanted}")
+    kind, wanted_kind = kind_of(ours["model"]), KINDS[recipe.evaluate["kind"]]
+    if kind != wanted_kind:
+        raise ValueError(f"this is a {kind or 'model of another package'}, and the recipe is of a {wanted_kind}")
     options = flat_options(ours)
+    if ARCH_MODEL_REGISTRY.get(str(options.get("arch")), PUBLISHED_MODELS[kind]) is not wanted:
+        raise ValueError(f"these are published weights of another model, and the recipe is of --arch {wanted_arch}")
     check_complete(Namespace(**options), ours["model"], str(path))
     return Candidate(path, ours, differences(recipe, options))
 
@@ -241,8 +261,8 @@ def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
     """
     side, file = ("decoder", "dict.txt") if kind_of(model) == "language model" else ("encoder", "src-bin/dict.txt")
     dictionary = run.data / file
-    if not dictionary.is_file():
-        return []
+    if not dictionary.is_file() or not any(name.startswith(f"{side}.embedding.tokens.") for name in model):
+        return []  # the tables of other models are compared where they are loaded
     symbols = Dictionary.load(str(dictionary))
     if side == "encoder":
         symbols.add_symbol(CLS)  # as the task does
@@ -261,5 +281,10 @@ def symbols_told(run: Run, model: Dict[str, Any], path: Path) -> List[str]:
 def parameters_of(path: Path) -> int:
     """Number of parameters of a checkpoint of this package."""
     checkpoint = layouts.read(path)
+    options, model = flat_options(checkpoint), checkpoint["model"]
+    kind = ARCH_MODEL_REGISTRY.get(str(options.get("arch")))
+    if kind is not None and kind not in PUBLISHED_MODELS.values():
+        learned = (tensor for name, tensor in model.items() if not BUFFERS.search(name))
+        return sum({tensor.data_ptr(): tensor.numel() for tensor in learned}.values())  # what is shared once
     with torch.device("meta"):
-        return cost.parameters(build_model(Namespace(**flat_options(checkpoint)), checkpoint["model"]))
+        return cost.parameters(build_model(Namespace(**options), model))
