@@ -133,8 +133,10 @@ def main(given: Optional[List[str]] = None) -> int:
     """Build what is asked for; returns the exit status, 1 after an error message."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the wheels and what is written about them")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="default: cpu, and cuda where nvcc is found")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the wheels and their descriptions")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, help="kinds of wheels (default: cpu, and cuda where nvcc is found)"
+    )
     options = parser.parse_args(given)
     nvcc = found_nvcc()
     kinds = options.kinds or ["cpu", *(["cuda"] if nvcc else [])]

@@ -28,9 +28,9 @@ Transformer with full attention and MEGALODON in chunks, four layers of width 64
 layers (N = 0 has fewer), are trained for the same number of updates on the same examples in the same order, with the
 same optimiser. Then the checkpoint of best validation accuracy is scored on the test set.
 
-  --task NAME       text, image or listops: what the data are
+  --task NAME       kind of the data: text, image or listops
   --data DIR        folder made by fairseq-mega-prepare (imdb, help-pages; cifar10, fashion-mnist; listops)
-  --where name=LIST of mega, mega_n0, transformer, megalodon (default: all)
+  --where name=LIST mega, mega_n0, transformer, megalodon (default: all)
   --max-update N    updates of each model (default: 1000)
   --set optimization.lr=RATE
                     peak of the learning rate (default: 0.002)
@@ -39,5 +39,5 @@ same optimiser. Then the checkpoint of best validation accuracy is scored on the
   --set dataset.batch_size=N
                     examples per update (default: 64 for listops, 16 else)
   --set 'task.pixel_normalization=[MEAN, DEVIATION]'
-                    of images (default: [0.48, 0.24], that of CIFAR-10)
+                    mean and deviation of images (default: [0.48, 0.24], those of CIFAR-10)
 HELP

@@ -31,11 +31,11 @@ Trains fairseq's transformer_lm and llama_lm (RMS norms, rotary positions, SwiGL
 number of tokens, with the same optimiser; then scores the test text: the Transformers with and without a sliding
 context, MEGA and MEGALODON over contexts of 1, 2, 8 and 32 chunks and over the whole text at once. For a CPU.
 
-  --data DIR        folder of fairseq-preprocess with train, valid and test (scripts/prepare_*.sh make one)
+  --data DIR        data folder with train, valid and test (made by scripts/prepare_*.sh)
   --unit KIND       words: adaptive tables (default); bytes: plain tied tables, for texts of decimal bytes
-  --where name=LIST of transformer, llama, mega, megalodon, megalodon_one_hop (default: all)
+  --where name=LIST transformer, llama, mega, megalodon, megalodon_one_hop (default: all)
   --max-update N    updates of each model (default: 1500)
   --set optimization.lr=RATE
                     peak of the learning rate (default: 0.002 and 0.005, one after the other)
-  --exact           contexts that end anywhere, not with a line: they differ in nothing but the memory
+  --exact           contexts that end anywhere, not with a line, so that they differ in the memory only
 HELP

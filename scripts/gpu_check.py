@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Builds the CUDA kernels on a machine with a GPU, tests, sanitizes and measures them there, stage by stage.
 
-Every stage takes less than eight minutes and has a log of its own; one that fails does not keep the others from
-running. Stages that have passed are not repeated, so on a machine that ends a command after ten minutes the same line
-with --minutes 9 is given until its exit status is 0. Results in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a
-JSON line per measurement), kernels-*.json, layer-*.json, plots, logs, and stages.json (the outcome of every stage).
+Every stage needs less than eight minutes and has its own log; a failed stage does not stop the others. Passed stages
+are not repeated, so where a command is limited to ten minutes, run this one with --minutes 9 until its status is 0.
+Results in DIR: gpu.json (GPU, driver, versions), *.rows.jsonl (a JSON line per measurement), kernels-*.json,
+layer-*.json, plots, logs, and stages.json (the outcome of every stage).
 
 Exit status: 0 everything passed, 1 something failed, 3 something is left for the next call, 2 bad options.
 """
@@ -62,12 +62,14 @@ BENCHMARK = (sys.executable, "-m", "fairseq_mega.lab.benchmarks")
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--out", type=Path, default=ROOT / "outputs" / "gpu_check", help="where results go (outputs/gpu_check)")
+    add("--out", type=Path, default=ROOT / "outputs" / "gpu_check", help="folder of the results (outputs/gpu_check)")
     add("--wheels", type=Path, help="install the wheels of this folder into DIR/site first, without a network")
     add("--skip", default="", metavar="PARTS", help=f"parts to leave out, comma separated, of {', '.join(PARTS)}")
-    add("--minutes", type=float, help="begin nothing that does not end within this time (default: no limit)")
-    add("--smoke", action="store_true", help="tiny sizes and few tests, nothing compiled, to see that all stages work")
-    add("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: rehearse where there is no GPU")
+    add("--minutes", type=float, help="start no stage that would exceed this time (default: no limit)")
+    add(
+        "--smoke", action="store_true", help="run tiny sizes and few tests, without compiling, as a check of all stages"
+    )
+    add("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: rehearse without a GPU")
     add("--list", action="store_true", help="only print the stages and their commands")
     arguments = parser.parse_args()
     arguments.skip = [part for part in arguments.skip.split(",") if part]

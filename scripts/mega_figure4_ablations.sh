@@ -8,7 +8,7 @@ reproduce mega/figure4 lra "$@" 3<<'HELP'
 usage: bash scripts/mega_figure4_ablations.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGA on Text and Image with 0 to 32 dimensions N of the moving average (0: none), and with N = 16 in chunks of 16
-to 512 and with full attention; prints the accuracies and plots both. N = 16 with full attention is what Table 2 trains.
+to 512 and with full attention; prints the accuracies and plots both. N = 16 with full attention is the model of Table 2.
 
   --where task=LIST text, image (default: both)
   --where name=LIST n0, n1, n2, n4, n8, n16, n32 of the left panel, c16, c32, c64, c128, c256, c512, full of the right one

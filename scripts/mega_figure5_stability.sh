@@ -8,10 +8,10 @@ reproduce mega/figure5 lra "$@" 3<<'HELP'
 usage: bash scripts/mega_figure5_stability.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
 Trains MEGA with Laplace and with squared-ReLU attention on Pathfinder, and plots the validation accuracy of each seed
-over the updates. The run with Laplace is what Table 2 trains.
+over the updates. The run with Laplace is that of Table 2.
 
   --where attention=LIST
-                    of laplace, relu2 (default: both)
+                    laplace, relu2 (default: both)
   --set model.encoder_chunk_size=C
                     attention chunk (default: -1, full attention)
   --output FILE     the plot (default: figure5.png in the folder of --out)

@@ -11,12 +11,12 @@ Trains MEGA, MEGA-chunk, the published Transformers and S4D (no Transformer on P
 scores them on the test sets and prints the measured rows of Table 2 beside the paper's. With Text among the tasks, speed
 and memory of training on 4K tokens are measured beside the Transformer's.
 
-  --where task=LIST of listops, text, retrieval, image, pathfinder, pathx (default: all)
-  --where name=LIST of mega, mega_chunk, transformer, s4d (default: all)
+  --where task=LIST listops, text, retrieval, image, pathfinder, pathx (default: all)
+  --where name=LIST mega, mega_chunk, transformer, s4d (default: all)
   --set mega_chunk:model.encoder_chunk_size=C
                     chunk of MEGA-chunk (default: 128, Path-X 4096)
   --set transformer:optimization.lr=RATE
                     peak rate of the Transformers, whose settings were not published (default: 0.001)
-  --per-step N      examples that a GPU takes at a time (default: the published recipe's)
+  --per-step N      examples of one pass on a GPU (default: the published recipe's)
   --no-speed        do not measure speed and memory
 HELP

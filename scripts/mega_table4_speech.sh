@@ -10,9 +10,9 @@ usage: bash scripts/mega_table4_speech.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION..
 Prepares ten words of Speech Commands as 16,000 raw samples each, trains MEGA-chunk with the published recipe, scores it
 on the test clips and prints the measured rows of Table 4 beside the paper's.
 
-  --where name=LIST of base, big (default: all)
+  --where name=LIST base, big (default: all)
   --set model.encoder_chunk_size=C
                     attention chunk (default: 1000, as in the paper)
   --set task.sc_scaling=once
-                    samples divided by 32768 once, and not twice as the published code does
+                    divide samples by 32768 once, not twice as in the published code
 HELP

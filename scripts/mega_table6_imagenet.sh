@@ -10,7 +10,7 @@ usage: bash scripts/mega_table6_imagenet.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION
 Trains MEGA's image classifier of 90M parameters and DeiT-B for 300 epochs each with the published recipes, scores the
 best and the last epoch on the validation images and prints the measured rows of Table 6 beside the paper's.
 
-  --where name=LIST of mega, deit_b (default: all)
-  --data DIR        folder above train and val, each with a folder per class; or, where it holds neither:
+  --where name=LIST mega, deit_b (default: all)
+  --data DIR        folder above train and val, each with a folder per class; or a new folder, with
   --archives DIR    folder of ILSVRC2012_{img_train,img_val}.tar and ILSVRC2012_devkit_t12.tar.gz, which are unpacked
 HELP

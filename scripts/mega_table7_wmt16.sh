@@ -23,17 +23,18 @@ done
 reproduce mega/table7 wmt16 ${options[@]+"${options[@]}"} "$@" 3<<'HELP'
 usage: bash scripts/mega_table7_wmt16.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
-Fetches and prepares the WMT'16 English-German data, trains MEGA base and the Transformer of the same size, averages
+Downloads and prepares the WMT'16 English-German data, trains MEGA base and the Transformer of the same size, averages
 checkpoints, translates newstest2014 and prints the measured rows of Table 7 beside the paper's.
 
   --where direction=LIST
                      en-de, de-en (default: both)
-  --where name=LIST  of mega_softmax, mega_laplace, transformer (default: all)
+  --where name=LIST  mega_softmax, mega_laplace, transformer (default: all)
   --set evaluate.average=N
                      number of last epoch checkpoints to average (default: 5)
-  --work-dir DIR     folder for everything made (default: outputs/wmt16 in the checkout; 40 GB)
-  --data-dir DIR     folder that holds, or gets, the five archives (default: archives in the work folder)
-  --no-download      refuse to download: all archives must be in --data-dir
+  --work-dir DIR     folder to write (default: outputs/wmt16 in the checkout; 40 GB)
+  --data-dir DIR     folder of the five archives; missing ones are downloaded into it (default: archives in the work
+                     folder)
+  --no-download      fail if an archive is missing in --data-dir, instead of downloading it
   --results-dir DIR  folder for the JSON result files (default: results in the work folder)
-  --processes N      processes for the text preparation (default: all cores)
+  --processes N      number of processes that prepare the text (default: all cores)
 HELP

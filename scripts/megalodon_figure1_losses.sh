@@ -9,10 +9,10 @@ usage: bash scripts/megalodon_figure1_losses.sh [OPTION]... [-- FAIRSEQ_TRAIN_OP
 
 Trains MEGALODON (also with --residual-hops 1) and a Llama-style Transformer of equally many parameters, 1.4 million, on
 the same 16 million bytes of a dictionary in the same order, three seeds each; then scores the test text in contexts of 1,
-2, 4 and 8 times the training's, and by MEGALODON as one stream. Prints the losses, and draws them over bytes and context.
+2, 4 and 8 times the training's, with MEGALODON also as one stream. Prints the losses, and draws them over bytes and context.
 
-  --where name=LIST of megalodon, megalodon_one_hop, llama (default: all)
+  --where name=LIST megalodon, megalodon_one_hop, llama (default: all)
   --set optimization.lr=RATE
-                    peak of the learning rate (default: for each model the one that was chosen for it)
+                    peak of the learning rate (default: the rate chosen for each model)
   --output FILE     the plot (default: megalodon-figure1.png in the folder of --out)
 HELP

@@ -7,7 +7,7 @@ source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 reproduce megalodon/figure5 megalodon "$@" 3<<'HELP'
 usage: bash scripts/megalodon_figure5_context.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
-Scores the test books of PG-19, one after the other, with the model of Table 5, which is trained first unless it is there.
+Scores the test books of PG-19, one after the other, with the model of Table 5, which is trained first where it is missing.
 
   --output FILE     the plot (default: megalodon-figure5.png in the folder of --out)
 HELP

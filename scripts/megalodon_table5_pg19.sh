@@ -7,5 +7,5 @@ source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/reproduce.sh"
 reproduce megalodon/table5 megalodon "$@" 3<<'HELP'
 usage: bash scripts/megalodon_table5_pg19.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION...]
 
-Fetches the books (12 GB), trains the 1.3B model and scores each test book from its beginning to its end.
+Downloads the books (12 GB), trains the 1.3B model and scores each test book from its beginning to its end.
 HELP

@@ -9,6 +9,6 @@ usage: bash scripts/megalodon_table6_lra.sh [OPTION]... [-- FAIRSEQ_TRAIN_OPTION
 
 Trains MEGALODON and MEGALODON-chunk on the six tasks, with the data of MEGA's Table 2.
 
-  --where task=LIST of listops, text, retrieval, image, pathfinder, pathx (default: all)
-  --where name=LIST of megalodon, megalodon_chunk (default: all)
+  --where task=LIST listops, text, retrieval, image, pathfinder, pathx (default: all)
+  --where name=LIST megalodon, megalodon_chunk (default: all)
 HELP

@@ -9,22 +9,22 @@ usage() {
 usage: bash scripts/setup.sh [--venv DIR] [--extras LIST] [--python EXE] [--apex FOLDER]
 
 Creates a virtual environment with the versions of scripts/constraints.txt and installs this package into it
-(editable). Done once it takes a few minutes, most of them to compile fairseq; a repeated call only checks a stamp.
+(editable). The first call needs a few minutes, mostly to compile fairseq; later calls only check a stamp.
 
-  --venv DIR     where the environment is or goes (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
+  --venv DIR     folder of the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --extras LIST  extras of setup.py, separated by commas: translation, plots, images, speech, dev (default: translation)
-  --python EXE   the Python 3.11 to 3.14 to create it with (default: python3 where it is one of these, else the newest
-                 of these that is found)
+  --python EXE   Python 3.11 to 3.14 for the environment (default: python3 where it is one of these, else the newest
+                 that is found)
   --apex FOLDER  build NVIDIA's apex, too, from its sources in FOLDER (a clone of github.com/NVIDIA/apex; needs nvcc).
-                 It is optional; examples/kernels/README.md says what it adds. "pip install apex" fetches another package
+                 It is optional, see examples/kernels/README.md. "pip install apex" installs another package
   --help         this text
 
-The compiled kernels of this package are built with it: for the CPU where a C++ compiler is found, for CUDA too where
-torch was built for CUDA and nvcc is found. FAIRSEQ_MEGA_BUILD=none|cpu|cuda asks for one of them, or an error.
+The compiled kernels of this package are built, too: for the CPU where a C++ compiler is found, and for CUDA where
+torch was built for CUDA and nvcc is found. FAIRSEQ_MEGA_BUILD=none|cpu|cuda requires one of these choices.
 
 pip's own environment variables and configuration (index, find-links, proxy) are respected, for instance to choose
 a build of torch: the usual one for Linux on x86-64 is for CUDA, 2.7 GB to download and 4.6 GB on the disk; the one
-for CPUs alone takes 0.2 GB:
+for CPUs has 0.2 GB:
 
   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu bash scripts/setup.sh
 

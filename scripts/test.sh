@@ -9,22 +9,21 @@ usage() {
 usage: bash scripts/test.sh [--venv DIR] [--skip-setup] [--only-lint | --skip-lint] [--jobs N] [--exhaustive]
                             [--cpu-level LEVEL] [PYTEST ARGUMENT...]
 
-Sets the environment up (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
-compiled kernels have to be there (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
-pytest arguments the tests of ops and modules run a second time with the kernels switched off, whatever the first
-pass said; the exit status tells of both.
-Every other argument goes to pytest, for instance: bash scripts/test.sh tests/ops -k ema --device cuda
+Sets up the environment (scripts/setup.sh with the extra "dev"), then runs ruff, mypy, shellcheck and pytest. The
+compiled kernels are required (FAIRSEQ_MEGA_BUILD=cpu, or cuda if set so; FAIRSEQ_MEGA_NATIVE=require). Without
+pytest arguments the tests of ops and modules run a second time with the kernels switched off; the exit status is 0
+only if both runs passed. Every other argument is passed to pytest, for instance: bash scripts/test.sh tests/ops -k ema --device cuda
 
   --venv DIR    the environment (default: $FAIRSEQ_MEGA_VENV, else .venv of the checkout)
   --skip-setup  use the environment as it is
   --only-lint   ruff, mypy, shellcheck and the sizes of rooms and files only
   --skip-lint   pytest only
-  --jobs N      how many processes share the tests (default: as many as there are cores, at most 8; one with
-                --device cuda, with a debugger or -s, and where -n or --dist tells pytest-xdist itself)
+  --jobs N      number of test processes (default: the number of cores, at most 8; one with --device cuda, with a
+                debugger or -s, and with -n or --dist of pytest-xdist)
   --exhaustive  every case of crossed parameters and the tests marked "exhaustive", for a release; without it a test
-                with three parameters or more runs in cases that hold every pair of values
+                with three parameters or more runs in cases that cover every pair of values
   --cpu-level LEVEL
-                baseline, avx2, avx512 or avx512_bf16: run the tests as on a CPU with these instructions, at most; for
+                baseline, avx2, avx512 or avx512_bf16: run the tests as on a CPU with these instructions at most; for
                 our kernels (FAIRSEQ_MEGA_CPU_LEVEL), PyTorch's (ATEN_CPU_CAPABILITY) and oneDNN's (ONEDNN_MAX_CPU_ISA)
   --help        this text
 HELP

@@ -9,15 +9,14 @@ usage() {
 usage: bash scripts/test_lowest.sh [--venv DIR] [--python EXE] [PYTEST ARGUMENT...]
 
 Makes an environment with the lowest versions that setup.py and pyproject.toml allow, without the compiled kernels
-(these need a newer torch), and runs the tests of operators, modules and commands there. To be run by hand after
-a change of these bounds: the first time it downloads some 3 GB, as the index has that torch with CUDA only, and
-compiles fairseq.
+(these need a newer torch), and runs the tests of operators, modules and commands there. Run it after a change
+of these bounds. The first run downloads some 3 GB, as the index has this torch with CUDA only, and compiles fairseq.
 
   --venv DIR    the environment (default: .venv-lowest of the checkout)
-  --python EXE  the Python 3.11 to make it with (default: python3.11)
+  --python EXE  Python 3.11 for the environment (default: python3.11)
   --help        this text
 
-Every other argument goes to pytest instead of the names of those tests.
+Every other argument is passed to pytest instead of the names of these tests.
 HELP
 }
 

@@ -8,20 +8,20 @@ usage() {
   cat <<'HELP'
 usage: bash scripts/try_debian.sh [--suite SUITE] [--root DIR] [--quick] [--keep] [PYTEST ARGUMENT...]
 
-Makes a minimal Debian with debootstrap, installs the packages that the README names, and runs there, as an ordinary
-user and in a clone whose path has a space, bash scripts/quickstart.sh and bash scripts/test.sh. To be run by hand
+Makes a minimal Debian with debootstrap, installs the packages that the README names, and runs bash
+scripts/quickstart.sh and bash scripts/test.sh there, as an ordinary user and in a clone whose path has a space. Run it
 before a release: it needs root, a network and 8 GB; on 2 cores the quick start took 22 minutes and the tests 15.
 
-  --suite SUITE  which Debian (default: trixie, which is Debian 13; testing is the next one)
-  --root DIR     where the Debian is or goes (default: a new folder in $TMPDIR, which is removed at the end); one that
-                 is there already is used as it is, its environment too
+  --suite SUITE  Debian suite (default: trixie, Debian 13; testing is the next one)
+  --root DIR     folder of the Debian (default: a new folder in $TMPDIR, which is removed at the end); an existing
+                 one is used with its environment
   --quick        the set-up, the quick start with --smoke and the tests of tests/compat and tests/cli, in a quarter of
                  an hour
-  --keep         leave the new folder there
+  --keep         keep the new folder
   --help         this text
 
-Every other argument goes to scripts/test.sh. Variables of the environment whose names begin with PIP_ are handed on,
-and so are the certificates that this machine trusts. pip's cache is not used, so that everything is built anew.
+Every other argument is passed to scripts/test.sh. Environment variables PIP_* and the certificates of this machine are
+passed on. pip's cache is not used, so everything is built again.
 HELP
 }
 
