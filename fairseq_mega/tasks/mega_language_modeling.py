@@ -187,6 +187,12 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         if lines is None:
             several = ". One name at a time; NAME1, NAME2, ... are read with NAME" if training and "," in split else ""
             raise FileNotFoundError(f"Dataset not found: {split} ({path}){several}")
+        others = [folder for folder in paths[1:] if os.path.exists(os.path.join(folder, f"{split}.idx"))]
+        if others and not training:
+            logger.warning(
+                f"{split}: only the text of {paths[0]} is read; {', '.join(others)} has one as well: give that folder "
+                f"alone to score it"
+            )
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
         return BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
 

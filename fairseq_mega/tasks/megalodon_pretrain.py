@@ -144,6 +144,7 @@ class MegalodonPretrainTask(MegaLanguageModelingTask):
         return BlockIterator(
             dataset,
             min(size, kwargs.get("max_sentences") or size),
+            seed=kwargs.get("seed", 1),
             num_shards=kwargs.get("num_shards", 1),
             shard_id=kwargs.get("shard_id", 0),
             num_workers=kwargs.get("num_workers", 0),

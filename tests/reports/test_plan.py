@@ -129,6 +129,7 @@ REFUSED = [
     ("megalodon_lm_tiny --plan --gib 0", "--gib 0: give the GiB of a GPU"),
     ("megalodon_lm_tiny --plan --gib 1 --nodes 0", "--nodes 0: give 1 or more"),
     ("megalodon_lm_tiny --plan --gib 1 --context 0", "--context 0: give 1 to "),
+    ("megalodon_lm_tiny --plan --gib 1 --context 150", "--context 150: a training sequence has whole chunks, give "),
     ("megalodon_lm_tiny --plan --gib 1 --batch 100", "--batch 100: give whole sequences, a multiple of 512"),
     ("megalodon_lm_tiny --plan --gib 1 --gpus 16 --batch 512", "give a multiple of 1024"),
     ("llama_lm --plan --gib 1", "llama_lm has no chunks: give the tokens of a training sequence, --context N"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -156,6 +157,15 @@ def test_any_split_is_trained_on_in_blocks(data, renamed, device_flags, tmp_path
     tokens = [int(log[0][0][1].replace(",", "")) for log in logs]
     assert [log[0][0][0] for log in logs] == ["train", "mine1", "mine"]
     assert tokens[1] == TEST_TOKENS and tokens[2] == tokens[0] + TEST_TOKENS
+
+
+def test_a_split_of_several_folders_is_that_of_the_first(data, trained, device_flags, tmp_path):
+    """fairseq reads training texts of several folders, one an epoch, and no more than one of the others."""
+    shutil.copytree(data, tmp_path / "second")
+    for folders, told in ((f"{data}:{tmp_path / 'second'}", True), (data, False)):
+        output = run_fairseq("eval-lm", [folders, *TASK, "--path", trained, "--gen-subset", "test", *device_flags])
+        assert f"scored {TEST_TOKENS} of {TEST_TOKENS} tokens" in output
+        assert (f"only the text of {data} is read; {tmp_path / 'second'} has one" in output) is told
 
 
 def test_training_split_is_scored_as_a_stream(data, trained, device_flags):

@@ -60,6 +60,15 @@ def test_resume_in_mid_epoch_is_exact(data: Path, short_spans: None, device_flag
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
 
 
+def test_a_finished_training_knows_its_seed(data: Path, device_flags: List[str], tmp_path: Path) -> None:
+    """The same command again has nothing to do; another seed needs another folder."""
+    given = arguments(data, "--max-update", 3, "--save-dir", tmp_path, "--disable-validation", *device_flags)
+    run_fairseq("train", [*given, "--seed", 7])
+    assert "nothing to train" in run_fairseq("train", [*given, "--seed", 7])
+    with pytest.raises(ValueError, match="was trained with --seed 7, not 1"):
+        run_fairseq("train", [*given, "--seed", 1])
+
+
 @pytest.mark.slow
 def test_killed_training_goes_on_exactly(data: Path, tmp_path: Path) -> None:
     given = arguments(data, "--disable-validation", "--save-interval-updates", 3, "--no-save-optimizer-state")

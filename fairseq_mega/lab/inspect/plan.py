@@ -95,6 +95,10 @@ class Planner:
         self.length = CHUNKS * decoder.chunk_size if length is None else length
         if not 0 < self.length <= decoder.longest:
             raise ValueError(f"--context {self.length}: give 1 to {decoder.longest:,} tokens of a training sequence")
+        if self.length % max(self.chunk_size, 1) > 0:
+            whole = self.length // self.chunk_size * self.chunk_size
+            lengths = " or ".join(str(n) for n in (whole, whole + self.chunk_size) if 0 < n <= decoder.longest)
+            raise ValueError(f"--context {self.length}: a training sequence has whole chunks, give {lengths} tokens")
         self.most_pieces = -(-self.length // decoder.chunk_size) if decoder.chunk_size > 0 else 1
         try:
             for part in decoder.modules():

@@ -18,7 +18,7 @@ from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
 from fairseq_mega.lab.prepare.translation.help_corpus import HelpCorpus
 from fairseq_mega.lab.prepare.translation.parallel_files import describe_dropped, read_pairs, write_corpus
-from fairseq_mega.lab.prepare.translation.subwords import MODEL, cut_pairs
+from fairseq_mega.lab.prepare.translation.subwords import MODEL, cut_pairs, require
 from fairseq_mega.lab.prepare.translation.toy_data import write_pages
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import count_lines
@@ -114,7 +114,8 @@ def describe_splits(corpus: Corpus) -> str:
 
 
 def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[[Path], None], origin: str) -> Report:
-    """Make text, pieces and data-bin."""
+    """Make text, pieces and data-bin; raise FileNotFoundError for a given model that is not there."""
+    require(args.model)
     languages = (args.source_lang, args.target_lang)
     limits = (args.max_train_pieces, args.max_pieces)
     text = work.part("text", write_text)

@@ -66,14 +66,19 @@ def describe_unknown(lines: Iterable[List[str]], known: Set[str]) -> str:
     return f"{sum(unknown.values())} characters of {characters} become <unk>: {examples}"
 
 
+def require(model: Optional[Path]) -> None:
+    """Raise a FileNotFoundError for a given model that is not there; None is none."""
+    if model is not None and not model.is_file():
+        raise FileNotFoundError(f"--model {model}: no such file; without --model one is trained")
+
+
 def model_of(given: Path, text: Path, output: Path) -> Path:
     """Return a given model, or a copy of it that names the cleaning which the text has had and the model lacks.
 
     Raises:
         FileNotFoundError: if it is not there.
     """
-    if not given.is_file():
-        raise FileNotFoundError(f"--model {given}: no such file; without --model one is trained")
+    require(given)
     steps = steps_of_folder(text)
     if not steps or steps_of_model(given) == steps:
         return given
