@@ -63,7 +63,7 @@ def check_files(given: argparse.Namespace) -> None:
     if given.save_context is None:
         raise UsageError(f"--read {given.read}: add --save-context CONTEXT, then continue with --context CONTEXT")
     if not given.read.is_file():
-        raise FileNotFoundError(f"--read {given.read} is no file: give a text")
+        raise FileNotFoundError(f"--read {given.read} is not a file: give a text")
     if not given.read.stat().st_size:
         raise UsageError(f"--read {given.read} is empty: give a text")
     check_plain(given.read)
@@ -143,7 +143,9 @@ def load(cfg: Any) -> TextGenerator:
         num_shards=cfg.checkpoint.checkpoint_shard_count,
     )
     if not all(isinstance(model, MegaLanguageModel) for model in models):
-        raise UsageError(f"--read: {cfg.common_eval.path} is no language model of this package; leave the option out")
+        raise UsageError(
+            f"--read: {cfg.common_eval.path} is not a language model of this package; leave the option out"
+        )
     device = torch.device("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
     for model in models:
         if cfg.common.fp16:

@@ -35,7 +35,7 @@ def convert_checkpoint(checkpoint: Any, where: str) -> Dict[str, Any]:
         ValueError: if it is no checkpoint of a MEGA of the published code.
     """
     if not is_published(checkpoint):
-        raise ValueError(f"--input {where}: this is no checkpoint of the published code (facebookresearch/mega)")
+        raise ValueError(f"--input {where}: this is not a checkpoint of the published code (facebookresearch/mega)")
     published = flat_options(checkpoint)
     classifier = any(name.startswith("encoder.encoder.layers.") for name in checkpoint["model"])
     if not classifier and not any(name.startswith("decoder.layers.") for name in checkpoint["model"]):

@@ -70,7 +70,9 @@ def image_options(model: Dict[str, Tensor], where: str) -> Dict[str, Any]:
         found["patch_size"] = patches.size(2)
     if places is not None:
         if math.isqrt(places) ** 2 != places:
-            raise ValueError(f"--input {where}: {places} patches are no square; images are needed as high as wide")
+            raise ValueError(
+                f"--input {where}: {places} patches do not form a square; images are needed as high as wide"
+            )
         found["image_size"] = math.isqrt(places) * found.get("patch_size", 16)
     return found
 

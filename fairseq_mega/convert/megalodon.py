@@ -197,7 +197,7 @@ def read_json(path: Path) -> Dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UnreadableFile(f"{path} is no JSON ({error})") from error
+        raise UnreadableFile(f"{path} is not JSON ({error})") from error
     if not isinstance(found, dict):
         raise UnreadableFile(f"{path} holds no options by name")
     return found

@@ -62,7 +62,7 @@ def read_transformers(folder: Path) -> Dict[str, Any]:
     """
     config = read_json(folder / CONFIGURATION)
     if config.get("model_type") != "mega":
-        raise ValueError(f"{folder / CONFIGURATION}: model_type {config.get('model_type')!r} is no MEGA")
+        raise ValueError(f"{folder / CONFIGURATION}: model_type {config.get('model_type')!r} is not a MEGA")
     safe = folder / SAFE
     model = read_tensors(safe) if safe.is_file() else load_tensors(folder / PICKLED)
     config = {**DEFAULTS, **config}

@@ -25,7 +25,7 @@ def decode(text: str) -> bytes:
         values = []
         for token in line.split():
             if not (token.isascii() and token.isdigit() and int(token) < 256):
-                raise ValueError(f"line {number}: {token!r} is no byte; decimal numbers from 0 to 255 are needed")
+                raise ValueError(f"line {number}: {token!r} is not a byte; decimal numbers from 0 to 255 are needed")
             values.append(int(token))
         lines.append(bytes(values))
     return b"\n".join(lines)

@@ -68,5 +68,5 @@ class ClipScale:
             if offset.dim() != 1 or offset.shape != deviation.shape or not names:
                 raise ValueError(f"offset {tuple(offset.shape)} and deviation {tuple(deviation.shape)}")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is no file of fairseq-mega-prepare ({error}): make the data again") from error
+            raise ValueError(f"{path} is not a file of fairseq-mega-prepare ({error}): make the data again") from error
         return cls(labels, offset.numpy(), deviation.numpy())

@@ -52,7 +52,7 @@ class ImageArray:
         try:
             return np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise ValueError(f"{self.path} is no file of numpy.save, or is truncated ({error})") from error
+            raise ValueError(f"{self.path} is not a file of numpy.save, or is truncated ({error})") from error
 
 
 class ImageDataset(ClassifiedDataset):

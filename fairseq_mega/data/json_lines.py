@@ -169,14 +169,14 @@ def text_of(line: bytes, field: str) -> Union[str, ValueError]:
         repeats = line.count(b'"%s"' % field.encode()) > 1
         found = json.loads(line, object_pairs_hook=without_repeats if repeats else None)
         if not isinstance(found, dict):
-            return ValueError("is no JSON object")
+            return ValueError("is not a JSON object")
         if not isinstance(found.get(field), str):
             return ValueError(f"has no text in the field {field!r} (--text-field)")
         found[field].encode("utf-8")  # half of a surrogate pair is valid JSON, and no text
     except Repeated as error:
         return error
     except UnicodeDecodeError as error:
-        return ValueError(f"is no UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})")
+        return ValueError(f"is not UTF-8 ({error.reason}, byte 0x{line[error.start]:02x})")
     except (ValueError, RecursionError) as error:
         if line.count(b"\r") > 1:
             return ValueError(f"holds carriage returns, which end no line ({TO_LINE_FEEDS})")

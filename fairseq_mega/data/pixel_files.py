@@ -202,7 +202,7 @@ def fault(text: bytes, source: str, line: int, columns: int) -> str:
                 if word == b"" and len(words) == 1:
                     return f"{source} line {number} is empty: one image per line is needed"
                 shown = word[:20].decode(errors="replace")
-                return f"{source} line {number}, pixel {position}: {shown!r} is no integer from 0 to {LARGEST}"
+                return f"{source} line {number}, pixel {position}: {shown!r} is not an integer from 0 to {LARGEST}"
         if len(words) != columns:
             return (
                 f"{source} line {number} has {len(words)} pixels, the lines before it {columns}: all images must be "
@@ -225,7 +225,7 @@ def read_labels(path: Path) -> np.ndarray:
         for number, line in enumerate(file, 1):
             if not re.fullmatch(r"\d{1,9}", line.strip()):
                 raise ValueError(
-                    f"{path} line {number}: {line.strip()[:20]!r} is no class: text with an integer from 0 on "
+                    f"{path} line {number}: {line.strip()[:20]!r} is not a class: text with an integer from 0 on "
                     f"per line is needed, in ASCII or UTF-8"
                 )
             labels.append(int(line))

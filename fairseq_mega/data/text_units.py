@@ -108,7 +108,9 @@ class SubwordUnit(TextUnit):
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
         except (RuntimeError, OSError) as error:
-            raise ValueError(f"{model} is no sentencepiece model ({error}): copy it from where it was made") from error
+            raise ValueError(
+                f"{model} is not a sentencepiece model ({error}): copy it from where it was made"
+            ) from error
         self.cleaning = steps_of_model(model)
 
     def encode(self, line: str) -> str:

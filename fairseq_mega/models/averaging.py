@@ -102,7 +102,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
         model = checkpoint["model"]
         strange = [key for key, tensor in model.items() if not isinstance(tensor, Tensor)]
         if strange:
-            raise AveragingError(f"{path}: {strange[0]!r} of its model is no tensor; give files of a --save-dir")
+            raise AveragingError(f"{path}: {strange[0]!r} of its model is not a tensor; give files of a --save-dir")
         # Empty stand-ins remember shapes and dtypes without the memory of a second model.
         first = first or {key: torch.empty_like(tensor, device="meta") for key, tensor in model.items()}
         check_same_shape(first, model, paths[0], path)

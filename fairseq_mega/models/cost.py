@@ -238,7 +238,7 @@ def language_model(options: Mapping[str, Any], symbols: int) -> LanguageModelDec
     """
     decoder = getattr(build(options, symbols), "decoder", None)
     if not isinstance(decoder, LanguageModelDecoder):
-        raise ValueError(f"{options['_name']} is no language model of this package")
+        raise ValueError(f"{options['_name']} is not a language model of this package")
     return decoder
 
 

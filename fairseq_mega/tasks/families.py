@@ -81,4 +81,4 @@ def check_model_and_data(path: Path, data: Path, *kinds: Kind) -> None:
         wanted = " or ".join(one.name for one in kinds)
         raise ValueError(f"--path {path} holds {kind.name} (--arch {arch}), and {wanted} is needed")
     if not data.is_dir():
-        raise FileNotFoundError(f"{data} is no folder: give that of the data which the model was trained on")
+        raise FileNotFoundError(f"{data} is not a folder: give that of the data which the model was trained on")

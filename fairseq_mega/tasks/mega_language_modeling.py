@@ -323,7 +323,7 @@ class MegaLanguageModelingTask(LanguageModelingTask):
         streams = [name for name, dataset in self.datasets.items() if isinstance(dataset, StreamedSegmentDataset)]
         if streams:
             raise ValueError(
-                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is no "
+                f"--valid-block {self.args.valid_block}: the split {streams[0]!r} is read as a stream, which is not a "
                 f"prompt; {self.prompts}"
             )
         generator = super().build_generator(models, args, seq_gen_cls or ContinuationGenerator, *further, **kwargs)

@@ -62,7 +62,7 @@ class SpeechCommandsTask(ClassificationTask):
             logger.warning(f"--sc-scaling {wanted}: {cfg.data} has no record of the scaling of its samples")
         if None not in (wanted, self.scaling) and wanted != self.scaling:
             raise ValueError(
-                f"--sc-scaling {wanted}: {Path(cfg.data) / SOURCE} says that the samples were divided by 32768 "
+                f"--sc-scaling {wanted}: by {Path(cfg.data) / SOURCE} the samples were divided by 32768 "
                 f"{self.scaling}; give that, or make the data anew in another folder with fairseq-mega-prepare "
                 f"speech-commands --scaling {wanted}"
             )
@@ -134,7 +134,7 @@ def load_tensor(path: Path) -> Tensor:
     try:
         tensor = load(path, "cpu", mmap=True)
     except UnreadableFile as error:
-        raise ValueError(f"{path} is no file of torch.save, or is truncated: make or fetch it again") from error
+        raise ValueError(f"{path} is not a file of torch.save, or is truncated: make or fetch it again") from error
     if not isinstance(tensor, Tensor):
         raise ValueError(f"{path} holds a {type(tensor).__name__}: a tensor is needed")
     return tensor

@@ -204,4 +204,4 @@ class TestNames:
 def test_a_model_of_other_things_than_tensors_is_refused(tmp_path: Path, capsys: Any) -> None:
     path = write(tmp_path / "a.pt", {"weight": "text"})  # type: ignore[dict-item]
     assert run("--inputs", path, "--output", tmp_path / "mean.pt") == 1
-    assert "'weight' of its model is no tensor" in capsys.readouterr().err
+    assert "'weight' of its model is not a tensor" in capsys.readouterr().err

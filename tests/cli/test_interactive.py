@@ -152,7 +152,7 @@ def test_errors(reading: Reading, tmp_path: Path) -> None:
     for options, words in (
         (["--read", text], "add --save-context CONTEXT"),
         (["--save-context", new], "give --read FILE"),
-        (["--read", tmp_path / "none", "--save-context", new], "is no file: give a text"),
+        (["--read", tmp_path / "none", "--save-context", new], "is not a file: give a text"),
         (["--read", wide, "--save-context", new], f"{wide}: it is text in UTF-16"),
         (["--read", latin, "--save-context", new], f"--read {latin}: the text is not UTF-8"),
         (["--read", packed, "--save-context", new], f"{packed}: it is "),
@@ -176,4 +176,4 @@ def test_reading_is_for_language_models(tiny_model, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
     options = ["--read", tmp_path / "text.txt", "--save-context", tmp_path / "new.safetensors"]
     given = [tiny_model.data, "--path", tiny_model.checkpoint, *options]
-    assert "is no language model of this package" in errors("interactive", given)
+    assert "is not a language model of this package" in errors("interactive", given)

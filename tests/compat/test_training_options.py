@@ -58,12 +58,15 @@ REFUSED = [
     ([*BLEU, METRIC, "bleu"], "--best-checkpoint-metric bleu: the highest is the best; add"),
     ([*BLEU, "--eval-bleu-args", "{broken"], "--eval-bleu-args {broken: give a dictionary of JSON"),
     ([*BLEU, "--eval-bleu-args", "[4]"], "--eval-bleu-args [4]: give a dictionary of JSON"),
-    ([*BLEU, "--eval-bleu-args", '{"nosuch": 1}'], "nosuch is no option of fairseq-generate: leave it out"),
+    ([*BLEU, "--eval-bleu-args", '{"nosuch": 1}'], "nosuch is not an option of fairseq-generate: leave it out"),
     ([*BLEU, "--eval-bleu-args", '{"beam": 0}'], "--beam 0: give a whole number above 0"),
-    ([*BLEU, "--eval-bleu-detok-args", '{"traget_lang": "de"}'], "traget_lang is no option of --eval-bleu-detok space"),
+    (
+        [*BLEU, "--eval-bleu-detok-args", '{"traget_lang": "de"}'],
+        "traget_lang is not an option of --eval-bleu-detok space",
+    ),
     (
         [*BLEU, "--eval-bleu-detok", "moses", "--eval-bleu-detok-args", '{"traget_lang": "de"}'],
-        "traget_lang is no option of --eval-bleu-detok moses: leave it out",
+        "traget_lang is not an option of --eval-bleu-detok moses: leave it out",
     ),
     ([*BLEU, "--eval-bleu-detok", "nosuch"], "--eval-bleu-detok nosuch is unknown: give one of moses, nltk, space"),
     (
@@ -256,7 +259,7 @@ def test_options_of_a_checkpoints_optimizer(overrides, change, told: str, caplog
     with caplog.at_level("WARNING", "fairseq_mega.compat.patches.training_options"):
         optimizer.load_state_dict(saved.state_dict(), overrides)
     assert told in caplog.text and bool(told) == bool(caplog.text)
-    with pytest.raises(ValueError, match="--optimizer-overrides .*: momentum is no option of this optimizer: give"):
+    with pytest.raises(ValueError, match="--optimizer-overrides .*: momentum is not an option of this optimizer: give"):
         optimizer.load_state_dict(saved.state_dict(), {"momentum": 0.9})
 
 

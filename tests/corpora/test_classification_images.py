@@ -205,7 +205,7 @@ def test_arrays_of_another_form_are_refused(tmp_path: Path, changes: Dict[str, A
 def test_a_file_that_holds_no_arrays_is_refused(tmp_path: Path) -> None:
     options = write_arrays(tmp_path)
     (tmp_path / "test.npz").write_bytes((tmp_path / "test.npz").read_bytes()[:100])
-    assert "test.npz is no file of the arrays x and y" in refusal("cifar10", "--out", tmp_path / "out", *options)
+    assert "test.npz is not a file of the arrays x and y" in refusal("cifar10", "--out", tmp_path / "out", *options)
     assert "--npz-train needs --npz-test" in refusal("cifar10", "--out", tmp_path / "out", *options[:2])
 
 
@@ -249,7 +249,7 @@ def test_clothes_get_a_black_border_and_the_last_ones_are_for_validation(clothes
         (
             "train-images-idx3-ubyte.gz",
             gzip.compress(b"<html>"),
-            "is no idx file of unsigned bytes: it begins with 3c68",
+            "is not an idx file of unsigned bytes: it begins with 3c68",
         ),
         ("train-images-idx3-ubyte.gz", gzip.compress(b""), "it begins with nothing"),
         ("t10k-labels-idx1-ubyte.gz", idx(np.zeros(6, np.uint8))[:-9], "cannot be unpacked"),

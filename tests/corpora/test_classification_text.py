@@ -141,8 +141,8 @@ def test_released_trees_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("( [AVG 2 ) ]\t2", "line 5: '[AVG' is no symbol"),
-        ("3\t10", "line 5: the target '10' is no digit"),
+        ("( [AVG 2 ) ]\t2", "line 5: '[AVG' is not a symbol"),
+        ("3\t10", "line 5: the target '10' is not a digit"),
         ("3", "line 5 has 1 tab-separated columns, 2 are needed"),
         ("3\té", "line 5: "),
     ],

@@ -114,7 +114,7 @@ def test_without_permission_nothing_is_downloaded(server: Server, tmp_path: Path
 def test_a_spoilt_list_of_checksums_is_named(tmp_path: Path) -> None:
     for text in ("{", '{"a": {}}', "[1]"):
         (tmp_path / "checksums.json").write_text(text)
-        with pytest.raises(download.DownloadError, match="is no list of checksums"):
+        with pytest.raises(download.DownloadError, match="is not a list of checksums"):
             archives.read_records(tmp_path / "checksums.json")
 
 

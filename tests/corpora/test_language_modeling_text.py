@@ -188,7 +188,7 @@ def test_bytes_of_another_encoding_are_told(encoding: str, tmp_path: Path, capsy
     word = {"latin-1": "schön", "cp1251": "дом"}.get(encoding, "日本")
     (tmp_path / "text").write_bytes(("a line of ASCII\n" * 400 + f"{word}\n" * 400).encode(encoding))
     cut("bytes", tmp_path / "text", tmp_path / "out")
-    assert ("text is no UTF-8, and what is typed" in capsys.readouterr().err) == (encoding != "utf-8")
+    assert ("text is not UTF-8, and what is typed" in capsys.readouterr().err) == (encoding != "utf-8")
 
 
 def test_a_text_without_white_space_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -104,7 +104,7 @@ def test_bad_wishes(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes("größer".encode("latin-1"))
     given = ("own-documents", "--out", tmp_path / "out", "--texts")
     assert "2 documents: at least three" in refusal(*given, tmp_path / "two.jsonl")
-    assert "is no UTF-8" in refusal(*given, tmp_path / "latin.txt")
+    assert "is not UTF-8" in refusal(*given, tmp_path / "latin.txt")
     assert "is a folder" in refusal(*given, tmp_path)
     (tmp_path / "packed.txt.gz").write_bytes(b"\x1f\x8b\x08\x00\xff\xfe")
     assert "packed.txt.gz cannot be unpacked" in refusal(*given, tmp_path / "packed.txt.gz")
@@ -169,7 +169,7 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     "x.parquet": (lambda: b"PAR1\x15\x04", "a table in Parquet"),
     "nul.txt": (lambda: b"a b c d e f g h\n" * 99 + b"\0", "holds NUL bytes"),
     "late nul.txt": (lambda: b"a b c d e f g h\n" * 999 + b"\0", "line 1000: it holds a NUL byte"),
-    "latin.txt": (lambda: "größer\n".encode("latin-1"), "is no UTF-8"),
+    "latin.txt": (lambda: "größer\n".encode("latin-1"), "is not UTF-8"),
     "text.json": (lambda: PLAIN.encode(), "line 1: it is not JSON"),
     "broken.json": (lambda: json_text(TEXTS, indent=1)[:-9], "it begins as JSON, and is not .*jq -c"),
     "broken.txt": (lambda: json_text(TEXTS, indent=1)[:-9], "it begins as JSON, and is not .*jq -c"),
@@ -193,7 +193,7 @@ REFUSED: Dict[str, Tuple[Callable[[], bytes], str]] = {
     ),
     "twice.json": (lambda: b'[{"text": "a", "text": "b"}]', "it has the field 'text' twice in one object"),
     "returns.jsonl": (lambda: lines(TEXTS).replace("\n", "\r").encode(), "carriage returns, which end no line .`tr"),
-    "latin.jsonl": (lambda: b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is no UTF-8 .invalid.*, byte 0xf6"),
+    "latin.jsonl": (lambda: b'{"text": "gr\xf6\xdfer"}\n', "line 1: it is not UTF-8 .invalid.*, byte 0xf6"),
     "fields.json": (lambda: b'[{"body": "x"}]', "entry 1: it has no text in the field 'text'"),
 }
 

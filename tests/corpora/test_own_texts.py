@@ -83,7 +83,7 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
     "carriage returns, CSV": (comma("text,label\n").replace("\n", "\r").encode(), "lines end in carriage returns"),
     "labels of cp1251": (
         tsv([("хорошо", "x y")] + ROWS).encode("cp1251"),
-        "line 1 has a label that is no UTF-8: convert",
+        "line 1 has a label that is not UTF-8: convert",
     ),
     "a text of invisible characters": (tsv([*ROWS, ("bad", "\u200b\u00a0")]).encode(), "line 7 has no text"),
     "some labels in quotes": (
@@ -112,7 +112,7 @@ def test_what_is_no_table_is_named(name: str, tmp_path: Path) -> None:
 def test_texts_that_are_no_utf8_are_told(tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_bytes(tsv([*ROWS, ("bad", "schön")]).encode("latin-1"))
     run = prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    assert "own.tsv is no UTF-8 in 1 of 7 texts, first in line 7: their bytes are taken as they are" in run.output
+    assert "own.tsv is not UTF-8 in 1 of 7 texts, first in line 7: their bytes are taken as they are" in run.output
 
 
 def test_a_label_of_the_first_row_alone_is_asked_about(tmp_path: Path) -> None:

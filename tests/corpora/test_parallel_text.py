@@ -394,7 +394,7 @@ def test_no_conversion_of_the_whole_is_advised_where_a_part_is_utf8(tmp_path: Pa
 def test_the_advice_for_western_texts_restores_them(text: str, tmp_path: Path) -> None:
     """Those of Windows too: as LATIN1 their quotes would pass as control characters."""
     (tmp_path / "t.en").write_bytes(text.encode("cp1252"))
-    with pytest.raises(ValueError, match="is no UTF-8") as caught:
+    with pytest.raises(ValueError, match="is not UTF-8") as caught:
         read_sentences(tmp_path / "t.en")
     (encoding,) = re.findall(r"iconv -f (\S+) -t UTF-8", str(caught.value))
     assert (tmp_path / "t.en").read_bytes().decode(encoding) == text

@@ -267,11 +267,11 @@ def test_bad_wishes(books: Path, tmp_path: Path) -> None:
     out, model = tmp_path / "out", books.parent / pg19.VOCABULARY
     (books / "test" / "22.txt").write_bytes("größer".encode("latin-1"))
     given = ("pg19", "--out", out, "--books", books, "--vocabulary", model, "--any-count")
-    assert "22.txt is no UTF-8" in refusal(*given)
+    assert "22.txt is not UTF-8" in refusal(*given)
     assert "--limit 0" in refusal(*given, "--limit", 0)
-    assert "is no sentencepiece model" in refusal(*given[:-2], books / "test" / "20.txt", "--any-count")
+    assert "is not a sentencepiece model" in refusal(*given[:-2], books / "test" / "20.txt", "--any-count")
     assert "--vocabulary: " in refusal(*given[:-2], tmp_path / "no.model", "--any-count")
-    assert "is no folder" in refusal("pg19", "--out", out, "--books", tmp_path, "--any-count")
+    assert "is not a folder" in refusal("pg19", "--out", out, "--books", tmp_path, "--any-count")
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '{"test": "many"}', '{"test": 0}', '{"test": true}'])

@@ -143,7 +143,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_keep_their_line(tmp_path: Path,
     texts.unpack(tmp_path / "x.tgz", tmp_path / "raw", [corpus])
     assert list(read_lines(tmp_path / "raw" / "x.en")) == ["one", "t\ufffdwo", "three"]
     assert list(read_lines(tmp_path / "raw" / "x.de")) == ["eins", "zw\u2028ei\r", "drei"]
-    assert "x.en: 1 lines hold bytes that are no UTF-8" in capsys.readouterr().err
+    assert "x.en: 1 lines hold bytes that are not UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_bytes_that_are_no_utf8_are_named_with_line_offset_and_remedy(
     with pytest.raises(ValueError) as caught:
         check_words(path)
     assert place in str(caught.value)
-    assert f"is no UTF-8; convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}`" in str(caught.value)
+    assert f"is not UTF-8; convert the file, for example with `iconv -f CP1252 -t UTF-8 {path}`" in str(caught.value)
 
 
 def test_the_line_is_counted_from_the_beginning_of_the_file_in_later_ranges_too(tmp_path: Path) -> None:

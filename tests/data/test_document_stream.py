@@ -146,7 +146,7 @@ def test_tokens_are_counted_once(
 
 BAD = {
     "{": "is not JSON",
-    "[1]": "is no JSON object",
+    "[1]": "is not a JSON object",
     '{"body": "x"}': "has no text in the field 'text'",
     '{"text": 3}': "has no text in the field 'text'",
     '{"text": "\\ud800"}': "is not JSON",
@@ -169,7 +169,7 @@ def test_bad_lines(line: str, tmp_path: Path, vocabulary: SubwordVocabulary) -> 
 
 def test_texts_that_are_no_utf8_are_named(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
     (tmp_path / "latin.jsonl").write_bytes('{"text": "Meer größer"}'.encode("latin-1"))
-    with pytest.raises(ValueError, match=r"latin.jsonl, line 1: it is no UTF-8 \(invalid"):
+    with pytest.raises(ValueError, match=r"latin.jsonl, line 1: it is not UTF-8 \(invalid"):
         stream_of([tmp_path / "latin.jsonl"], vocabulary)
 
 
@@ -264,5 +264,5 @@ def test_vocabulary(corpus: Path, vocabulary: SubwordVocabulary, tmp_path: Path)
     with pytest.raises(FileNotFoundError, match="--subword-model"):
         SubwordVocabulary(tmp_path / MODEL_FILE)
     (tmp_path / MODEL_FILE).write_text("no model")
-    with pytest.raises(ValueError, match="is no sentencepiece model"):
+    with pytest.raises(ValueError, match="is not a sentencepiece model"):
         SubwordVocabulary(tmp_path / MODEL_FILE)

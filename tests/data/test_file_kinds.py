@@ -103,8 +103,8 @@ def test_what_is_no_picture_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (bytes(5000), "no recording: it is nothing but zeros"),
-        (b"\x21" + random.Random(5).randbytes(4000), "no recording: it has no header of a file of sound"),
+        (bytes(5000), "not a recording: it is nothing but zeros"),
+        (b"\x21" + random.Random(5).randbytes(4000), "not a recording: it has no header of a file of sound"),
     ],
 )
 def test_what_is_no_sound_is_told(content: bytes, message: str) -> None:

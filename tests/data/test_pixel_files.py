@@ -80,15 +80,15 @@ def test_caches_of_equal_names_are_kept_apart(tmp_path):
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("1 2 256", r"line 5, pixel 3: '256' is no integer from 0 to 255"),
-        ("1 2 1000", r"line 5, pixel 3: '1000' is no integer from 0 to 255"),
-        ("1 -2 3", r"line 5, pixel 2: '-2' is no integer from 0 to 255"),
-        ("1 2.5 3", r"line 5, pixel 2: '2.5' is no integer"),
-        ("1 2 x", r"line 5, pixel 3: 'x' is no integer"),
+        ("1 2 256", r"line 5, pixel 3: '256' is not an integer from 0 to 255"),
+        ("1 2 1000", r"line 5, pixel 3: '1000' is not an integer from 0 to 255"),
+        ("1 -2 3", r"line 5, pixel 2: '-2' is not an integer from 0 to 255"),
+        ("1 2.5 3", r"line 5, pixel 2: '2.5' is not an integer"),
+        ("1 2 x", r"line 5, pixel 3: 'x' is not an integer"),
         ("1 2 3 4", r"line 5 has 4 pixels, the lines before it 3"),
         ("1 2", r"line 5 has 2 pixels, the lines before it 3"),
         ("", r"line 5 is empty: one image per line"),
-        ("1 2\x0b3", r"line 5, pixel 2: '2\\x0b3' is no integer"),
+        ("1 2\x0b3", r"line 5, pixel 2: '2\\x0b3' is not an integer"),
         ("1 2 3\n\n1 2 3", r"line 6 is empty"),
     ],
 )
@@ -137,11 +137,11 @@ def test_labels(tmp_path):
     assert read_labels(path).tolist() == [3, 0, 12]
     for text, line in (("1\n\n2\n", 2), ("1\n2\n-1\n", 3), ("1.0\n", 1)):
         path.write_text(text)
-        with pytest.raises(ValueError, match=rf"train\.label line {line}: .* is no class"):
+        with pytest.raises(ValueError, match=rf"train\.label line {line}: .* is not a class"):
             read_labels(path)
     for content, line in (("1\nLöwe\n".encode("latin-1"), 2), ("1\n".encode("utf-16"), 1)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=rf"train\.label line {line}: .* is no class: .* in ASCII or UTF-8"):
+        with pytest.raises(ValueError, match=rf"train\.label line {line}: .* is not a class: .* in ASCII or UTF-8"):
             read_labels(path)
     path.write_bytes(b"\xef\xbb\xbf7\n1\n")
     assert read_labels(path).tolist() == [7, 1]

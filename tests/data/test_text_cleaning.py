@@ -161,5 +161,5 @@ def test_cleaning_twice_is_cleaning_once(text: str) -> None:
 
 
 def test_undecoded_bytes_are_refused_by_the_hub() -> None:
-    with pytest.raises(ValueError, match="is no Unicode: it holds bytes that were not decoded"):
+    with pytest.raises(ValueError, match="is not Unicode: it holds bytes that were not decoded"):
         GeneratorHubInterface.tokenize(SimpleNamespace(tokenizer=None, task=None), "caf\udce9")

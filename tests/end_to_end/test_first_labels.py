@@ -65,7 +65,7 @@ def test_lines_that_are_no_utf8(texts) -> None:
     line = "Der Film 7 ist übel.\n".encode("latin-1")
     done = subprocess.run(command, input=line, capture_output=True, env=environment)
     assert done.returncode == 0 and done.stdout.startswith(b"tadel\t") and done.stdout.endswith(line), done
-    assert b"note: line 1 is no UTF-8, and 1 of its symbols are in no text of training" in done.stderr
+    assert b"note: line 1 is not UTF-8, and 1 of its symbols are in no text of training" in done.stderr
 
 
 def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
@@ -151,7 +151,7 @@ def test_the_parts_of_a_table(texts) -> None:
     ("content", "message"),
     [
         (b"gut\tein Text\nein Text\n", "line 2 has 1 tab-separated columns"),
-        (b"gut\tein Text\nsch\xf6n\tein Text\n", "line 2 has a label that is no UTF-8"),
+        (b"gut\tein Text\nsch\xf6n\tein Text\n", "line 2 has a label that is not UTF-8"),
         (b"gut\tein Text\n</s>\tein Text\n", "line 2 has the label '</s>'"),
         (b"gut\tein Text\ngut\t \n", "line 2 has no text"),
         (b"gut\tein Text\ngut\tnoch einer\n", "one label only, 'gut'"),
@@ -257,7 +257,7 @@ def test_other_models_are_refused(clips, tiny_model, capsys) -> None:
 
 def test_what_is_missing_is_named(clips, capsys, tmp_path) -> None:
     assert classify.main([str(word) for word in (tmp_path / "gone", "--path", clips[1], "--cpu")]) == 1
-    assert f"{tmp_path / 'gone'} is no folder: give that of the data" in capsys.readouterr().err
+    assert f"{tmp_path / 'gone'} is not a folder: give that of the data" in capsys.readouterr().err
     assert classify.main([str(word) for word in (clips[0], "--path", tmp_path / "gone.pt", "--cpu")]) == 1
     assert "gone.pt does not exist" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()

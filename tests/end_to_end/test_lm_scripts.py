@@ -139,7 +139,7 @@ def test_bad_options(script, options, message):
     grids.mostly_exhaustive(
         [
             (["--unit", "letters"], "--unit is 'letters': choose from words, bytes"),
-            (["--models", "mega"], "--models is no option any more: give --where name=LIST"),
+            (["--models", "mega"], "--models is not an option any more: give --where name=LIST"),
             (["--where", "name=lstm"], "no recipe has the name 'lstm': choose from mega, "),
         ],
         kept=1,

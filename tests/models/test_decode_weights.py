@@ -144,5 +144,5 @@ def test_what_cannot_be_packed_is_refused():
         pack_weights(damaged, "bf16")
     with pytest.raises(ValueError, match=r"--decode-weights int8: there are kernels for CPUs only"):
         pack_weights(tiny_lm.build().to("meta"), "int8")
-    with pytest.raises(ValueError, match=r"--decode-weights bf16: BaseFairseqModel is no MEGA model that generates"):
+    with pytest.raises(ValueError, match=r"--decode-weights bf16: BaseFairseqModel is not a MEGA model that generates"):
         BaseFairseqModel().prepare_for_inference_(command("{'decode_weights': 'bf16'}"))

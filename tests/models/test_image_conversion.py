@@ -201,7 +201,7 @@ def test_a_missing_tensor_is_named(name: str) -> None:
     [
         ("patch_embed.pemb.proj.weight", (8, 48), r"is \(8, 48\); patches are needed that are cut by a convolution"),
         ("patch_embed.pemb.proj.weight", (8, 3, 4, 2), "as high as wide"),
-        ("pos_embed", (1, 10, 8), "10 patches are no square"),
+        ("pos_embed", (1, 10, 8), "10 patches do not form a square"),
     ],
 )
 def test_what_no_model_here_has_is_refused(name: str, shape: Any, message: str) -> None:

@@ -102,7 +102,7 @@ def test_names():
 
 
 def test_other_files_are_refused(model):
-    with pytest.raises(ValueError, match=r"--input x\.pt: this is no checkpoint of the published code"):
+    with pytest.raises(ValueError, match=r"--input x\.pt: this is not a checkpoint of the published code"):
         convert_checkpoint({"model": model.state_dict(), "args": SimpleNamespace()}, "x.pt")
     with pytest.raises(
         ValueError,

@@ -258,7 +258,10 @@ def test_folders_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture) 
     write(tmp_path / "bert", published("rotary"))
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     (tmp_path / "empty").mkdir()
-    for name, message in (("bert", "model_type 'bert' is no MEGA"), ("empty", "holds neither consolidate_config.json")):
+    for name, message in (
+        ("bert", "model_type 'bert' is not a MEGA"),
+        ("empty", "holds neither consolidate_config.json"),
+    ):
         with pytest.raises(SystemExit):
             run("--input", tmp_path / name, "--output", tmp_path / "ours.pt")
         assert message in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_folders_of_results(
         monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place)
     chosen = place / "below"
     wishes = Wishes(chosen) if option == "--out" else Wishes(tmp_path, results=chosen)
-    assert f"{option} {chosen} cannot be made: {place} is no folder" in refusal(TEXT, wishes)
+    assert f"{option} {chosen} cannot be made: {place} is not a folder" in refusal(TEXT, wishes)
 
 
 @pytest.mark.parametrize("name", [TRANSLATION, TEXT])

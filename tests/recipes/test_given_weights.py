@@ -182,7 +182,7 @@ OWN = published("lra_classifier", 30)
         ({"../../a.pt": OWN}, "cannot be unpacked: its member '../../a.pt' leads out of the folder"),
         ({"/tmp/a.pt": OWN}, "cannot be unpacked: its member '/tmp/a.pt' leads out of the folder"),
         ({"C:/a.pt": OWN}, "cannot be unpacked: its member 'C:/a.pt' leads out of the folder"),
-        ({"a.pt": bytes(100_000_000)}, "it is no archive of a data set; get another copy"),
+        ({"a.pt": bytes(100_000_000)}, "it is not an archive of a data set; get another copy"),
     ],
 )
 def test_archives_without_the_weights(

@@ -100,7 +100,7 @@ def test_other_vocabularies_labels_and_lengths_are_refused(tmp_path: Path) -> No
     ):
         find_processed(LISTOPS, tmp_path / "a")
     write(tmp_path / "b" / "pathfinder32", "pathfinder32", pixels=1023)
-    with pytest.raises(RecipeError, match="the first line of input/train.src is no image of 1024 pixels"):
+    with pytest.raises(RecipeError, match="the first line of input/train.src is not an image of 1024 pixels"):
         find_processed(PATHFINDER, tmp_path / "b")
 
 
@@ -114,7 +114,7 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
         find_processed(PATHX, tmp_path)
     options = ["--gpus", "0", "--out", str(tmp_path / "out")]
     assert main(["table2/listops/mega", "--processed", str(tmp_path / "absent"), *options]) == 1
-    assert "absent is no folder: unpack the authors' archives" in capsys.readouterr().err
+    assert "absent is not a folder: unpack the authors' archives" in capsys.readouterr().err
     assert main(["mega/table7/en-de/mega_softmax", "--processed", str(tmp_path), *options]) == 1
     assert "published no processed data for mega/table7" in capsys.readouterr().err
 

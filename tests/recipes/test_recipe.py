@@ -30,7 +30,7 @@ WRONG = [
     ("  cell: {chunk: 128}", "  cell: 128", "'cell' of 'recipe' is 128"),
     ("  number:", "  numbers:", "'recipe' has the unknown numbers"),
     ("  number:", "  evaluate: {kind: guess}\n  number:", "'evaluate' has the kind 'guess'"),
-    ("recipe:\n", "recipe: [\n", "this is no YAML"),
+    ("recipe:\n", "recipe: [\n", "this is not YAML"),
     (INHERITS, "[/base/recipe@_global_, _self_]", "the file lacks task"),
     (INHERITS, "[/fairseq@_global_, _self_]", "'hydra' has to be"),
     (INHERITS, "[/mega/table2/text/mega@_global_]", "give a list of files that ends with _self_"),

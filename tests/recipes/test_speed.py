@@ -93,7 +93,7 @@ def test_the_time_that_is_left() -> None:
 
 
 def test_another_model_is_no_language_model() -> None:
-    with pytest.raises(SystemExit, match="mega_lra, is no language model"):
+    with pytest.raises(SystemExit, match="mega_lra, is not a language model"):
         build_recipe("mega/table2/text/mega", 50, 64)
 
 

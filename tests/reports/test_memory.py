@@ -257,9 +257,9 @@ REFUSED = [
     ("mega_lm_tiny --memory 0", "--memory 0: give"),
     ("mega_lm_tiny --memory inf", "--memory inf: give"),
     ("mega_lm_tiny --memory 1e300", "--memory 1e+300: give"),
-    ("mega_wmt_en_de --memory 24", "mega_wmt_en_de: this architecture is no language model"),
-    ("mega_lra_listop --memory 24", "mega_lra_listop: this architecture is no language model"),
-    ("transformer_lm --memory 24", "transformer_lm: this architecture is no language model"),
+    ("mega_wmt_en_de --memory 24", "mega_wmt_en_de: this architecture is not a language model"),
+    ("mega_lra_listop --memory 24", "mega_lra_listop: this architecture is not a language model"),
+    ("transformer_lm --memory 24", "transformer_lm: this architecture is not a language model"),
     ("x.pt --memory 1", "does not exist"),
 ]
 

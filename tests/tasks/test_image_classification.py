@@ -72,8 +72,8 @@ def test_commands(folder, tmp_path, device_flags, capsys):
         (np.zeros((9, 8, 8, 3)), r"test\.npy holds float64 \(9, 8, 8, 3\): uint8"),
         (np.zeros((8, 8, 8, 3), np.uint8), r"test\.npy has 8 images, .*test\.label has 9 lines: they must belong"),
         (np.zeros((9, 7, 8, 3), np.uint8), "images of 7 x 8 pixels, the model reads --image-size 8: resize or crop"),
-        (np.array([{}] * 9), r"test\.npy is no file of numpy\.save, or is truncated"),
-        (b"\x93NUMPY", r"test\.npy is no file of numpy\.save, or is truncated"),
+        (np.array([{}] * 9), r"test\.npy is not a file of numpy\.save, or is truncated"),
+        (b"\x93NUMPY", r"test\.npy is not a file of numpy\.save, or is truncated"),
         (None, r"test\.npy does not exist: give the folder that holds input/ and label/"),
     ],
 )

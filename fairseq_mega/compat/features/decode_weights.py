@@ -54,5 +54,5 @@ def _refuse_other_models(original: typing.Callable, model: typing.Any, cfg: typi
     kind = asked_for(cfg)
     if kind is not None and not getattr(model, "packs_weights", False):
         name = type(model).__name__
-        raise ValueError(f"--decode-weights {kind}: {name} is no MEGA model that generates; leave the option out")
+        raise ValueError(f"--decode-weights {kind}: {name} is not a MEGA model that generates; leave the option out")
     return original(model, cfg)

@@ -112,7 +112,7 @@ def tell_unknown(text: str, tokens: typing.Any, dictionary: typing.Any) -> None:
 
 def _without_a_byte_order_mark(original: typing.Callable, self: typing.Any, sentence: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in sentence):
-        raise ValueError(f"the text {sentence[:40]!r} is no Unicode: it holds bytes that were not decoded")
+        raise ValueError(f"the text {sentence[:40]!r} is not Unicode: it holds bytes that were not decoded")
     return original(self, sentence.lstrip(BYTE_ORDER_MARK))
 
 

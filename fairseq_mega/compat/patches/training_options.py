@@ -116,7 +116,7 @@ def _load_and_tell(
     unknown = [name for name in overrides if name not in known]
     if unknown:
         raise ValueError(
-            f"--optimizer-overrides {overrides}: {unknown[0]} is no option of this optimizer: give some of "
+            f"--optimizer-overrides {overrides}: {unknown[0]} is not an option of this optimizer: give some of "
             f"{', '.join(known)}"
         )
     original(self, state_dict, optimizer_overrides)
@@ -383,7 +383,7 @@ def _obstacle_of_bleu(given: typing.Mapping[str, typing.Any]) -> typing.Optional
             reader = f"--eval-bleu-detok {detokenizer}"
         unknown = [key for key in values if key not in known]
         if unknown:
-            return f"{option} {text}: {unknown[0]} is no option of {reader}: leave it out"
+            return f"{option} {text}: {unknown[0]} is not an option of {reader}: leave it out"
         problem = ranges.out_of_range(values) if name == "eval_bleu_args" else None
         if problem is not None:
             return f"{option} {text}: {problem}"

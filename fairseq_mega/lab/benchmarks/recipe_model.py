@@ -30,7 +30,7 @@ def build_recipe(name: str, symbols: int, longest: int, smoke: bool = False) -> 
     config = copy.deepcopy(recipe.config)
     options = config["model"]
     if not options["_name"].endswith("_lm"):
-        raise SystemExit(f"--models {name}: its model, {options['_name']}, is no language model")
+        raise SystemExit(f"--models {name}: its model, {options['_name']}, is not a language model")
     if smoke:
         shrink(config, recipe.evaluate["kind"])
     options.update(max_target_positions=longest, tokens_per_sample=longest)

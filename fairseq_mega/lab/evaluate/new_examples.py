@@ -73,7 +73,7 @@ class TextReader:
             say(f"note: {place} holds no text: its label says nothing")
         unknown = sum(int((tokens == self.task.dictionary.unk()).sum()) for tokens in found)
         if unknown and any("\udc80" <= character <= "\udcff" for character in text):
-            say(f"note: {place} is no UTF-8, and {unknown} of its symbols are in no text of training: encode it alike")
+            say(f"note: {place} is not UTF-8, and {unknown} of its symbols are in no text of training: encode it alike")
         elif unknown:
             symbols = sum(int((tokens >= self.task.dictionary.unk()).sum()) for tokens in found)
             say(f"note: {unknown} of the {symbols} symbols of {place} are in no text of training")

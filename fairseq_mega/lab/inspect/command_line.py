@@ -1,7 +1,7 @@
 """Describe a checkpoint: parameters by part, training, and the half-lives of each layer's moving average.
 
     fairseq-mega-inspect CHECKPOINT                    # as text
-    fairseq-mega-inspect CHECKPOINT --draw             # as pictures: kernels, half-lives
+    fairseq-mega-inspect CHECKPOINT --draw             # with pictures: kernels, half-lives
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
     fairseq-mega-inspect CHECKPOINT --compare OTHER    # differences of two checkpoints
     fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB

@@ -54,7 +54,7 @@ def described(name: str, symbols: Optional[int], asked: str) -> Tuple[Mapping[st
         return {"_name": name}, symbols
     if kind is not None and not Path(name).exists():
         raise ValueError(
-            f"{name}: this architecture is no language model of this package: {asked} is for checkpoints and "
+            f"{name}: this architecture is not a language model of this package: {asked} is for checkpoints and "
             f"architectures of {', '.join(MODELS)}"
         )
     options, found = options_of(Path(name), asked)

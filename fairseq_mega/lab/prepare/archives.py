@@ -105,7 +105,7 @@ def read_records(path: Path) -> Records:
         problem = "an entry lacks bytes or sha256"
     except (ValueError, AttributeError, TypeError) as error:
         problem = str(error)
-    raise DownloadError(f"{path} is no list of checksums ({problem}); remove it to record them anew")
+    raise DownloadError(f"{path} is not a list of checksums ({problem}); remove it to record them anew")
 
 
 def tar_files(path: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:

@@ -32,7 +32,7 @@ def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None)
             with io.TextIOWrapper(stream, encoding, errors, newline) as text:
                 yield text
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
+        raise ValueError(f"{path} is not {error.encoding.upper()} ({error.reason}): {not_utf8(path)}") from error
 
 
 def not_utf8(path: object, mixed: bool = False) -> str:

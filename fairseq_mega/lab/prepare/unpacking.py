@@ -42,7 +42,7 @@ def check_expansion(path: Path, unpacked: int) -> None:
     if unpacked > most:
         raise ExpansionError(
             f"{path} has {path.stat().st_size} bytes and unpacks to {unpacked} or more, of which {most} are allowed "
-            f"({EXPANSION} times its size): it is no archive of a data set; get another copy"
+            f"({EXPANSION} times its size): it is not an archive of a data set; get another copy"
         )
 
 

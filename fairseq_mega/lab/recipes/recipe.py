@@ -101,7 +101,7 @@ def _read(path: Path) -> Dict[str, Any]:
     try:
         found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
     except yaml.YAMLError as error:
-        raise RecipeError(f"{path}: this is no YAML ({error})") from error
+        raise RecipeError(f"{path}: this is not YAML ({error})") from error
     if not isinstance(found, dict):
         raise RecipeError(f"{path}: a recipe has an entry 'recipe', beside fairseq's groups: see those in {FOLDER}")
     return found

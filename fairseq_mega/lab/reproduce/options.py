@@ -162,7 +162,7 @@ def check_removed(words: Sequence[str]) -> None:
     for word in words:
         option = word.partition("=")[0]
         if option in REMOVED:
-            raise RecipeError(f"{option} is no option any more: give {REMOVED[option]}")
+            raise RecipeError(f"{option} is not an option any more: give {REMOVED[option]}")
 
 
 def check_printed(options: argparse.Namespace, extra: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ def find_processed(recipe: Recipe, top: Path) -> Path:
     """
     if not top.is_dir():
         raise RecipeError(
-            f"--processed: {top} is no folder: unpack the authors' archives into one, or give --processed published"
+            f"--processed: {top} is not a folder: unpack the authors' archives into one, or give --processed published"
         )
     archive_of(recipe)  # or an error
     files = [name.replace("data-bin/", "") for name in DATASETS[recipe.data].files]
@@ -120,7 +120,7 @@ def image_problems(folder: Path, pixels: int, classes: int) -> List[str]:
         with (folder / "input" / f"{split}.src").open(encoding="ascii", errors="replace") as lines:
             first: Tuple[str, ...] = tuple(next(islice(lines, 1), "").split())
         if len(first) != pixels or not all(word.isdigit() and int(word) < 256 for word in first):
-            problems.append(f"the first line of input/{split}.src is no image of {pixels} pixels from 0 to 255")
+            problems.append(f"the first line of input/{split}.src is not an image of {pixels} pixels from 0 to 255")
         labels = set((folder / "label" / f"{split}.label").read_text(encoding="ascii").split())
         if split == "train" and len(labels) < classes:
             problems.append(f"label/{split}.label has {len(labels)} labels, the task {classes}")

@@ -131,7 +131,7 @@ def place_problems(wishes: Wishes) -> List[str]:
     for option, folder in (("--out", wishes.out), ("--results-dir", wishes.results)):
         above = None if folder is None else in_the_way_of(folder)
         if above is not None:
-            found.append(f"{option} {folder} cannot be made: {above} is no folder that may be written to")
+            found.append(f"{option} {folder} cannot be made: {above} is not a folder that may be written to")
     return found
 
 

@@ -85,7 +85,7 @@ def check_result(result: Any, where: str) -> None:
     if result["schema"] != SCHEMA_VERSION:
         raise ResultError(f"{where}: schema {result['schema']} is unknown, this version reads {SCHEMA_VERSION}")
     if result["examples"] <= 0:
-        raise ResultError(f"{where}: {result['examples']} examples were scored; a score over nothing is no result")
+        raise ResultError(f"{where}: {result['examples']} examples were scored; a score over nothing is not a result")
     if not result["scores"]:
         raise ResultError(f"{where}: no score was recorded")
     for metric, value in result["scores"].items():

@@ -94,7 +94,7 @@ def interpreters_of(given: List[str]) -> Dict[str, str]:
         if name not in INSTALLED:
             raise ValueError(f"--python {text}: give PEER=PATH, the peer one of {', '.join(INSTALLED)}")
         if shutil.which(path) is None:
-            raise ValueError(f"--python {text}: {path or 'nothing'} is no program, give the interpreter of {name}")
+            raise ValueError(f"--python {text}: {path or 'nothing'} is not a program, give the interpreter of {name}")
         found[name] = path
     return found
 

@@ -117,7 +117,7 @@ def _from_arrays(path: Path) -> Images:
         with np.load(path, allow_pickle=False) as arrays:
             images, labels = arrays["x"], arrays["y"]
     except (ValueError, KeyError, *DAMAGE) as error:
-        raise DownloadError(f"{path} is no file of the arrays x and y (numpy.savez): {error}") from error
+        raise DownloadError(f"{path} is not a file of the arrays x and y (numpy.savez): {error}") from error
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or labels.shape != images.shape[:1]:
         raise ValueError(
             f"{path}: x uint8 (n, {SIDE}, {SIDE}) and y (n,) are needed, "

@@ -55,7 +55,9 @@ def read_idx(path: Path) -> np.ndarray:
     content = read_packed(path)
     head = 4 + 4 * content[3] if len(content) > 3 else 4
     if len(content) < head or content[:3] != bytes([0, 0, _UNSIGNED_BYTES]):
-        raise ValueError(f"{path} is no idx file of unsigned bytes: it begins with {content[:4].hex() or 'nothing'}")
+        raise ValueError(
+            f"{path} is not an idx file of unsigned bytes: it begins with {content[:4].hex() or 'nothing'}"
+        )
     shape = tuple(int(size) for size in np.frombuffer(content, dtype=">u4", count=content[3], offset=4))
     expected = head + int(np.prod(shape, dtype=np.int64))
     if len(content) != expected:

@@ -75,7 +75,7 @@ def classes_of_validation(devkit: Path) -> List[str]:
         synsets = loadmat(io.BytesIO(files[META]), squeeze_me=True)["synsets"]
         numbers = [int(line) for line in files[TRUTH].split()]
     except (KeyError, ValueError) as error:
-        raise DownloadError(f"{devkit} is no development kit of ImageNet: {error}; get a new copy") from error
+        raise DownloadError(f"{devkit} is not a development kit of ImageNet: {error}; get a new copy") from error
     names = dict(zip(map(int, synsets["ILSVRC2012_ID"]), map(str, synsets["WNID"])))
     return [names[number] for number in numbers]
 

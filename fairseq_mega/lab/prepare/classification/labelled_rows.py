@@ -215,7 +215,7 @@ def _read_csv(path: Path, header: Header) -> Iterator[Tuple[int, List[bytes]]]:
                 if fields:
                     yield reader.line_num, [field.encode("utf-8", "surrogateescape") for field in fields]
         except csv.Error as error:
-            raise ValueError(f"{path}: line {reader.line_num} is no CSV ({error}): correct it") from error
+            raise ValueError(f"{path}: line {reader.line_num} is not CSV ({error}): correct it") from error
     if len(several) > 1:
         lines, end = max(several)
         say(f"{path}: {len(several) - 1:,} rows have several lines, the longest one {lines:,}, up to line {end:,}")

@@ -92,7 +92,7 @@ def encode(source: str) -> np.ndarray:
     try:
         return np.array([_NUMBERS[token] for token in model_input(source)], dtype=np.uint8)
     except KeyError as error:
-        raise ValueError(f"{error.args[0]!r} is no symbol of ListOps") from error
+        raise ValueError(f"{error.args[0]!r} is not a symbol of ListOps") from error
 
 
 def _read(path: Path) -> Iterator[Tree]:
@@ -103,7 +103,7 @@ def _read(path: Path) -> Iterator[Tree]:
         try:
             tokens = encode(source.decode("ascii"))
             if target.decode("ascii") not in LABELS:
-                raise ValueError(f"the target {target.decode('ascii')!r} is no digit")
+                raise ValueError(f"the target {target.decode('ascii')!r} is not a digit")
         except ValueError as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
         yield tokens, target.decode()

@@ -65,7 +65,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     for number, field, text in labelled_rows(path, first_line):
         label = _without_marks(field.decode("utf-8", "replace"))
         if "\ufffd" in label and not _is_utf8(field):
-            raise ValueError(f"{path}: line {number} has a label that is no UTF-8: {not_utf8(path)}")
+            raise ValueError(f"{path}: line {number} has a label that is not UTF-8: {not_utf8(path)}")
         if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
             raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
         if b"\0" in text:
@@ -88,7 +88,7 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     if others:
         mixed = any(not text.isascii() and _is_utf8(text) for text, _ in found)
         say(
-            f"note: {path} is no UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
+            f"note: {path} is not UTF-8 in {len(others):,} of {len(found):,} texts, first in line {others[0]}: their "
             f"bytes are taken as they are; new texts have to be encoded alike, or {not_utf8(path, mixed)}"
         )
     return found

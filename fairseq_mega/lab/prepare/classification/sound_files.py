@@ -47,7 +47,7 @@ def read_sound(name: str, content: bytes) -> np.ndarray:
     elif kind is not None and kind.group == "sound":
         wave = _by_soundfile(name, content, kind, f"it is {kind.name}")
     else:
-        raise ValueError(f"{name} is no recording: {_of_no_sound(kind, content)}")
+        raise ValueError(f"{name} is not a recording: {_of_no_sound(kind, content)}")
     return _one_channel(name, wave)
 
 

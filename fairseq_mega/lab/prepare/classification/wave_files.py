@@ -229,7 +229,7 @@ def _audible(values: np.ndarray) -> np.ndarray:
 def scaled_floats(values: np.ndarray) -> np.ndarray:
     """Samples in units of 16 bits, float32, of floats whose full scale is 1; raises WaveError for others."""
     if not np.isfinite(values).all():
-        raise WaveError("has samples that are no numbers (NaN or infinity)")
+        raise WaveError("has samples that are not numbers (NaN or infinity)")
     loudest = float(np.abs(values).max(initial=0.0))
     if loudest > _LOUDEST:
         raise WaveError(f"has floats of up to {loudest:g}, where 1 is full scale: their range is not known")

@@ -65,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
     if args.books is not None:
         for folder in FOLDERS.values():
             if not (args.books / folder).is_dir():
-                raise ValueError(f"--books: {args.books / folder} is no folder; it has to hold books, NUMBER.txt")
+                raise ValueError(f"--books: {args.books / folder} is not a folder; it has to hold books, NUMBER.txt")
 
 
 def check_count(split: str, found: int, args: argparse.Namespace, origin: str) -> None:

@@ -118,7 +118,7 @@ def check_files(paths: Sequence[Path], unit: str, replace_invalid: bool) -> None
         if unit == "bytes" and kind is not None:
             say(f"note: {kind.told(path)}; with --unit bytes its bytes are taken as they are")
         if unit == "bytes" and kind is None and not is_utf8(path):
-            say(f"note: {path} is no UTF-8, and what is typed for its model is: {not_utf8(path)}")
+            say(f"note: {path} is not UTF-8, and what is typed for its model is: {not_utf8(path)}")
         feeds, returns = (0, 0) if kind is not None else line_ends(path)
         if feeds >= returns > feeds / 10:
             say(f"note: {path} has {feeds} line feeds and {returns} carriage returns without one, {END_NO_LINE}")

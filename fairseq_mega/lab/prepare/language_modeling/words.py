@@ -43,12 +43,12 @@ def _words(stream: BinaryIO, line: bytes, offset: int, replace_invalid: bool) ->
         start = skipped + error.start
         raise ValueError(
             f"{_place(stream, offset)}: byte 0x{line[start]:02x} at byte offset {offset + start} of the file (column "
-            f"{start + 1}) is no UTF-8; {not_utf8(stream.name)}, or read it as bytes with --unit bytes"
+            f"{start + 1}) is not UTF-8; {not_utf8(stream.name)}, or read it as bytes with --unit bytes"
         ) from None
     if "\0" in text:
         at = offset + skipped + line[skipped:].index(b"\0")
         raise ValueError(
-            f"{_place(stream, offset)}: NUL byte at byte offset {at} of the file: this is no text; remove these "
+            f"{_place(stream, offset)}: NUL byte at byte offset {at} of the file: this is not text; remove these "
             f"bytes, or read the file as bytes with --unit bytes"
         )
     words = text.split()

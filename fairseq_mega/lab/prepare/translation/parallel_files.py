@@ -32,7 +32,7 @@ def read_sentences(path: Path) -> List[str]:
         except UnicodeDecodeError as error:
             mixed = any(not other.isascii() and other.decode("utf-8", "ignore").encode() == other for other in raw)
             raise ValueError(
-                f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is no "
+                f"{path}, line {number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not "
                 f"UTF-8; {not_utf8(path, mixed)}"
             ) from None
     if begins_object(raw[0] if raw else b""):

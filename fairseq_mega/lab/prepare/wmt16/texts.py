@@ -67,7 +67,7 @@ def _write_text(stream: IO[bytes], member: str, path: Path) -> None:
                 damaged += text.rstrip(b"\n") != line.rstrip(b"\n")
                 target.write(text)
     if damaged:
-        say(f"{member}: {damaged} lines hold bytes that are no UTF-8, replaced by U+FFFD")
+        say(f"{member}: {damaged} lines hold bytes that are not UTF-8, replaced by U+FFFD")
 
 
 def check_counts(output: Path, corpora: Sequence[Corpus]) -> None:
