@@ -69,6 +69,15 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
 
     `arguments` default to those of the process.
     """
+    try:
+        return _run(command, arguments)
+    except BrokenPipeError:
+        if reader_is_gone():
+            return FILE_ERROR
+        raise
+
+
+def _run(command: str, arguments: typing.Optional[typing.Sequence[str]]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     name, saved = f"fairseq-mega-{command}", sys.argv
     if not sys.warnoptions:  # half a screen of deprecations inside fairseq, hydra and torch at every start
@@ -88,8 +97,6 @@ def run(command: str, arguments: typing.Optional[typing.Sequence[str]] = None) -
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        if reader_is_gone():
-            return FILE_ERROR
         raise
     except Exception as error:
         line = in_one_line(name, error)

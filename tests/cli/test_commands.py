@@ -11,6 +11,7 @@ import pytest
 from tests.support.helpers import REPOSITORY
 
 MUCH = "from fairseq_mega.cli.commands import exit_status; exit(exit_status('x', lambda: print('line\\n' * 100000)))"
+HELP = "import logging; logging.disable(); from fairseq_mega.cli import console; exit(console.run('train', ['--help']))"
 LITTLE = "from fairseq_mega.cli import commands; print('line')"
 
 
@@ -22,6 +23,7 @@ LITTLE = "from fairseq_mega.cli import commands; print('line')"
         (["-c", LITTLE], 0),
         (["-m", "fairseq_mega.lab.reproduce.command", "--list"], 1),
         (["-m", "fairseq_mega.lab.report", "--help"], 0),
+        (["-c", HELP], 1),
     ],
 )
 def test_a_reader_that_goes_ends_a_command_in_silence(words: List[str], status: int) -> None:
