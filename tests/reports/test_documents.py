@@ -51,6 +51,14 @@ def made_by_hand(text: str) -> List[str]:
     ]
 
 
+def test_tables_have_titles() -> None:
+    text = "# A page\n\nWords.\n<!-- table: a -->\n<!-- /table -->\n**The `speed` of it**: words, **bold**.\n"
+    text += (
+        "<!-- table: b c.json -->\n| **no title** |\n<!-- /table -->\n## Sizes:\n<!-- table: c -->\n<!-- /table -->\n"
+    )
+    assert markers.titles(text) == ["A page", "The speed of it", "Sizes"]
+
+
 def test_no_measured_number_stands_in_a_table_made_by_hand() -> None:
     for document in filling.documents(REPOSITORY):
         assert not made_by_hand(document.read_text(encoding="utf-8")), document

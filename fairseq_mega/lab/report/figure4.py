@@ -58,12 +58,15 @@ def figure4(results: Sequence[Result], chunk: int, output: Path) -> Tuple[List[s
         ticks = sorted({value for points in curves.values() for value in points}, key=lambda v: v if v >= 0 else 1e9)
         lines_of_tasks = []
         for task, points in curves.items():
+            if not points:
+                continue
             means = [statistics.mean(r["scores"]["test_accuracy"] for r in runs) for runs in points.values()]
             places = [ticks.index(value) for value in points]
             lines_of_tasks.append(Line(list(zip(places, means)), TASKS[task].title, {"marker": "o"}))
         axes = {"xlabel": title, "ylabel": "test accuracy, %"}
-        drawn.append(Panel(lines_of_tasks, axes, list(map(label_of, ticks)), legend={}))
-    draw_panels(drawn, output, (11, 4))
+        if lines_of_tasks:
+            drawn.append(Panel(lines_of_tasks, axes, list(map(label_of, ticks)), legend={}))
+    draw_panels(drawn, output, (5.5 * len(drawn), 4))
     return lines, used
 
 

@@ -10,6 +10,7 @@ import shlex
 from typing import Callable, List, NamedTuple
 
 BEGIN, END = "<!-- table: ", "<!-- /table -->"
+TITLE = re.compile(r"#+ (?P<heading>.+)|\*\*(?P<bold>[^*]+)\*\*")
 BLOCK = re.compile(r"^<!-- table: (?P<call>[^\n]*?) -->\n(?P<body>.*?)^<!-- /table -->$", re.DOTALL | re.MULTILINE)
 
 
@@ -52,6 +53,18 @@ def replace(text: str, fill: Callable[[Call, str], str]) -> str:
         return f"{BEGIN}{match['call']} -->\n{fill(_call(match), match['body'].rstrip())}\n{END}"
 
     return BLOCK.sub(block, text)
+
+
+def titles(text: str) -> List[str]:
+    """Return a title for each generated table: the words in bold at the head of a paragraph above it, or a heading."""
+    found, title = [], ""
+    for line in text.splitlines():
+        named = TITLE.match(line)
+        if line.startswith(BEGIN):
+            found.append(title)
+        elif named is not None:
+            title = (named["heading"] or named["bold"]).replace("`", "").strip().rstrip(".:")
+    return found
 
 
 def outside(text: str) -> str:

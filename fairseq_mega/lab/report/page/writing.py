@@ -1,11 +1,13 @@
 """The page as a whole: no other file belongs to it, and no server."""
 
+import html
 import tempfile
 from itertools import groupby
 from pathlib import Path
 from typing import List, Sequence
 
 from fairseq_mega.lab.report.documents.filling import documents, places_of
+from fairseq_mega.lab.report.documents.markers import titles
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.report.recipe_states import Result, State, benchmark_table, state_table, states
 from fairseq_mega.lab.runs.environment import git_revision
@@ -76,10 +78,11 @@ def measured(root: Path) -> List[str]:
     """The tables and plots of all documents, each with the results that it is made of."""
     parts = []
     for document, places in groupby(places_of(root), lambda place: place.document):
-        parts.append(f"<h3>{document.relative_to(root)}</h3>")
-        for place in places:
-            if place.call.name == "benchmarks":
-                continue
+        names = titles(document.read_text(encoding="utf-8"))
+        shown = [(title, place) for title, place in zip(names, places) if place.call.name != "benchmarks"]
+        parts += [f"<h3>{document.relative_to(root)}</h3>"] if shown else []
+        for title, place in shown:
+            parts.append(f"<h4>{html.escape(title)}</h4>")
             parts.append(table(place.table))
             files = [document.parent / word for word in place.call.words if word.endswith(".json")]
             sources = [read_result(file) for file in files if place.call.name != "planted-defects"]
