@@ -10,7 +10,7 @@ import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 from fairseq_mega.cli import average_checkpoints, console
-from fairseq_mega.compat.checkpoints.settings import SETTINGS, other_settings
+from fairseq_mega.compat.checkpoints.settings import OF_TRAINING, SETTINGS, other_settings
 from tests.support import helpers, in_process, tiny_trainings
 
 CHANGED = [
@@ -37,13 +37,8 @@ SHOWN = {
     *("image_size", "patch_size", "swiglu", "layer_scale", "normalize_embedding", "token_types", "no_hidden_layer"),
     *("no_affine_norm", "no_affine_final_norm", "no_final_norm"),
 }
-# Options of a training, its speed or its first weights, and of an evaluation's streams.
-OF_RUNS = {
-    *("dropout", "attention_dropout", "activation_dropout", "act_dropout", "hidden_dropout", "feature_dropout"),
-    *("adaptive_softmax_dropout", "late_dropout", "attention_drops", "drop_path", "checkpoint_activations"),
-    *("encoder_embed_path", "decoder_embed_path", "init_mode", "least_step", "largest_step", "state_space_init"),
-    *("state_space_rate", "state_space_step_rate", "pad_batches", "truncation_length", "statistics_window"),
-}
+# Options of runs, for an evaluation's streams as well.
+OF_RUNS = {*OF_TRAINING, "truncation_length", "statistics_window"}
 
 
 def test_every_option_of_a_model_has_a_place() -> None:

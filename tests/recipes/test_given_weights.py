@@ -9,10 +9,15 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq import options
 from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from fairseq_mega.compat.checkpoints.settings import OF_TRAINING
 from fairseq_mega.convert import convert_checkpoint
+from fairseq_mega.convert.options import flat_options
 from fairseq_mega.lab.recipes.catalogue import catalogue
+from fairseq_mega.lab.recipes.command_line import arguments, without_user_dir
 from fairseq_mega.lab.recipes.recipe import RecipeError
 from fairseq_mega.lab.report.recipe_states import benchmark_table, state_table, states
 from fairseq_mega.lab.reproduce import runner, weights
@@ -286,6 +291,28 @@ def test_weights_of_another_model_are_refused(kind: str, tmp_path: Path) -> None
                 message = f"this is a model of --arch {arch_of(recipe)}, and the recipe is of --arch {arch_of(other)}"
                 with pytest.raises(ValueError, match=message):
                     weights.read(catalogue()[other], path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("mega/table2/text/mega", {"rel_pos_bias": "rotary", "encoder_chunk_size": 64, "dropout": 0.5}),
+        ("mega/table2/text/s4d", {"normalization_type": "layernorm"}),
+        ("mega/table6/imagenet/deit_b", {"encoder_attention_heads": 3}),
+        ("megalodon/table6/text/megalodon", {"swiglu": True, "residual_hops": 1, "attention_drops": "weights"}),
+        ("comparison/bytes/megalodon", {"statistics_window": 6, "reset_at_document_ends": True}),
+        ("comparison/bytes/transformer", {"activation_fn": "gelu"}),
+    ],
+)
+def test_every_option_that_decides_a_score_is_compared(name: str, changes: Dict[str, Any]) -> None:
+    """Those that a recipe leaves at their defaults, too; a training by the recipe differs in nothing."""
+    recipe = catalogue()[name]
+    words = without_user_dir(arguments(recipe.config, arch_of(name)))
+    trained = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+    values = flat_options({"cfg": trained})
+    assert weights.differences(recipe, values) == []
+    told = [word for line in weights.differences(recipe, {**values, **changes}) for word in line.split()[:1]]
+    assert {word[2:].replace("-", "_") for word in told} == changes.keys() - OF_TRAINING
 
 
 @pytest.mark.slow

@@ -10,6 +10,12 @@ SETTINGS = (
     *("encoder_chunk_size", "decoder_chunk_size", "encoder_attention_heads", "decoder_attention_heads"),
     *("residual_hops", "reset_at_document_ends", "no_padding_logit", "published_source_padding", "sen_rep_type"),
 )
+OF_TRAINING = {  # options of a model's training, its speed or its first weights, which scores do not depend on
+    *("dropout", "attention_dropout", "activation_dropout", "act_dropout", "hidden_dropout", "feature_dropout"),
+    *("adaptive_softmax_dropout", "late_dropout", "attention_drops", "drop_path", "checkpoint_activations"),
+    *("encoder_embed_path", "decoder_embed_path", "init_mode", "least_step", "largest_step", "state_space_init"),
+    *("state_space_rate", "state_space_step_rate", "pad_batches"),
+}
 
 
 def other_settings(checkpoint: typing.Dict[str, typing.Any], model: typing.Any) -> typing.List[str]:

@@ -8,13 +8,20 @@ import hashlib
 import re
 import zipfile
 from argparse import Namespace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+)
 
+from fairseq_mega.compat.checkpoints.settings import OF_TRAINING, SETTINGS
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.building import build_model, check_complete, table_length
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of
@@ -206,13 +213,26 @@ def read(recipe: Recipe, path: Path) -> Candidate:
 
 
 def differences(recipe: Recipe, options: Dict[str, Any]) -> List[str]:
-    """List the options of a model that decide its outputs and are not those of a recipe."""
+    """List the options of a model that decide its outputs and are not those of a recipe, or not their defaults."""
+    given = Namespace(**recipe.config["model"])
+    ARCH_CONFIG_REGISTRY[given._name](given)
+    kind = MODEL_DATACLASS_REGISTRY.get(given._name) or MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[given._name]]
+    defaults = {field.name: field.default for field in fields(kind)}
+    if kind.__module__.split(".")[0] != __name__.split(".")[0]:  # fairseq's have many options that change nothing
+        defaults = {name: value for name, value in defaults.items() if name in SETTINGS}
+    wanted = {name: value for name, value in {**defaults, **vars(given)}.items() if name not in OF_TRAINING | {"_name"}}
+    found = {name: options.get(name) if options.get(name) is not None else defaults.get(name) for name in wanted}
     return [
-        f"--{name.replace('_', '-')} {options[name]}, in the recipe {wanted}"
-        for name, wanted in recipe.config["model"].items()
-        if name != "_name" and "dropout" not in name and options.get(name) is not None
-        if not is_same(options[name], wanted)
+        f"--{name.replace('_', '-')} {found[name]}, in the recipe {value}"
+        for name, value in wanted.items()
+        if found[name] is not None and not (is_of_task(value) or is_of_task(found[name]))
+        if not is_same(found[name], value)
     ]
+
+
+def is_of_task(value: Any) -> bool:
+    """Return whether a value of a model's option is that of the task's option, whatever it is."""
+    return isinstance(value, str) and value.startswith("${")
 
 
 def is_same(one: Any, other: Any) -> bool:
