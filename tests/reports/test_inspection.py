@@ -257,11 +257,11 @@ def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--layer", 1], "--layer 1 goes with --attention: leave it out"),
-        (["--data", "x"], "--data x goes with --attention"),
-        (["--draw", "--symbols", 5], "--symbols 5 goes with --memory"),
-        (["--precision", "bf16"], "--precision bf16 goes with --memory"),
-        (["--pictures", "x"], "--pictures x goes with --draw or --attention"),
+        (["--layer", 1], "--layer 1 requires --attention: leave it out"),
+        (["--data", "x"], "--data x requires --attention"),
+        (["--draw", "--symbols", 5], "--symbols 5 requires --memory"),
+        (["--precision", "bf16"], "--precision bf16 requires --memory"),
+        (["--pictures", "x"], "--pictures x requires --draw or --attention"),
     ],
 )
 def test_options_that_nothing_would_read(options: List[object], message: str, capsys: pytest.CaptureFixture) -> None:
