@@ -22,6 +22,7 @@ OF_HYDRA = (  # words of its errors, and ours in their place
     (r"override (\w+)\.(\w+)=null", "--{1} is missing: this --{0} needs it"),
     (r"override (\w+)\.(\w+)='?([^\s']+)'?", "--{1} {2} is no value for this --{0}: give another one"),
 )
+OUTSIDE = "index out of range in self"  # of a table of embeddings
 OF_FILES = (OSError, EOFError, UnreadableFile, RefusedContents)
 ONE_LIMIT = re.compile(r"max_positions=\d")
 NOT_UTF8 = (  # what a file is that begins so
@@ -46,6 +47,8 @@ def is_users_error(error: BaseException) -> bool:
         return True
     if type(error) is KeyError:
         return _is_unknown_name(error)
+    if isinstance(error, IndexError):
+        return OUTSIDE in text
     if isinstance(error, AssertionError):
         frames = traceback.extract_tb(error.__traceback__)
         folders = os.path.dirname(frames[-1].filename).split(os.sep) if frames else []
@@ -76,6 +79,11 @@ def remedy(error: BaseException, text: str) -> str:
         begins = bytes(error.object[:4])
         known = (remedy for head, remedy in NOT_UTF8 if begins.startswith(head))
         return f"the text is not UTF-8: {next(known, 'convert it, for instance with iconv -f cp1252 -t utf-8')}"
+    if isinstance(error, IndexError):
+        return (
+            "the data hold numbers beyond the model's table of symbols: binarise all splits with one dictionary "
+            "(fairseq-preprocess --srcdict DATA/dict.txt)"
+        )
     if isinstance(error, FloatingPointError):
         return "the training diverges: lower --lr, give more --warmup-updates, or --clip-norm 1.0"
     if text == "Key 'default' is not in struct":  # --optimizer composite

@@ -19,6 +19,8 @@ class BinarisedText:
     """
 
     def __init__(self, lines: Any, name: str) -> None:
+        if getattr(lines, "supports_prefetch", False):  # of --dataset-impl cached, which reads nothing else
+            lines.prefetch(range(len(lines)))
         self.lines = lines
         self.name = name
         self.ends = np.cumsum(np.asarray(lines.sizes, dtype=np.int64))  # (lines,)
@@ -29,6 +31,13 @@ class BinarisedText:
     def tokens(self) -> int:
         """Number of tokens of all lines."""
         return int(self.ends[-1]) if len(self.ends) else 0
+
+    def largest(self) -> int:
+        """Largest number of the text, which is read to its end."""
+        index = getattr(self.lines, "_index", None)
+        if index is None or not hasattr(self.lines, "_bin_buffer"):
+            return max(int(line.max()) for line in (self.lines[i] for i in range(len(self.ends))) if len(line))
+        return int(np.frombuffer(self.lines._bin_buffer, dtype=index.dtype).max())  # of --dataset-impl mmap
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of lines that are cropped at random; their lengths stay."""

@@ -194,7 +194,14 @@ class MegaLanguageModelingTask(LanguageModelingTask):
                 f"alone to score it"
             )
         shortening = (self.args.shorten_data_split_list, self.args.shorten_method, self.args.tokens_per_sample)
-        return BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
+        text = BinarisedText(maybe_shorten_dataset(lines, split, *shortening, self.args.seed), split)
+        largest = 0 if training else text.largest()
+        if largest >= len(self.dictionary):
+            raise ValueError(
+                f"{path} was binarised with another dictionary: it holds the number {largest}, and the data folder's "
+                f"has {len(self.dictionary)} symbols. Binarise it with --srcdict {paths[0]}/dict.txt"
+            )
+        return text
 
     def limits(self) -> Dict[str, int]:
         """Return the maximum tokens of a training sequence by the options that limit it."""

@@ -11,7 +11,7 @@ from fairseq.options import get_validation_parser, parse_args_and_arch
 from fairseq.registry import REGISTRIES
 
 from fairseq_mega.cli import console
-from fairseq_mega.compat.errors import describe
+from fairseq_mega.compat.errors import describe, is_users_error
 from fairseq_mega.compat.patches import training_options
 from tests.support import helpers, tiny_trainings
 
@@ -277,6 +277,12 @@ def test_another_optimizer_than_the_checkpoints(change: List[str], remedy: str, 
     assert remedy in capsys.readouterr().err
     if change == ["--bf16"]:
         assert "done training" in helpers.run_fairseq("train", [*given, "--max-update", 2, "--precision", "bf16"])
+
+
+def test_numbers_that_no_table_has() -> None:
+    error = IndexError("index out of range in self")
+    assert is_users_error(error) and "binarise all splits with one dictionary" in describe(error)
+    assert not is_users_error(IndexError("list index out of range"))
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,28 @@ def test_another_dictionary_is_refused(data, trained, device_flags, tmp_path):
         evaluate(tmp_path, trained, device_flags)
 
 
+@pytest.mark.parametrize("way", ["lazy", "cached"])
+def test_other_ways_to_store_a_text(way, data, trained, device_flags, tmp_path):
+    """fairseq-preprocess writes them, too."""
+    text = data.parent / "test.txt"
+    words = ["--only-source", "--srcdict", data / "dict.txt", "--testpref", text, "--dataset-impl", way]
+    run_fairseq("preprocess", [*words, "--destdir", tmp_path])
+    assert evaluate(tmp_path, trained, device_flags) == evaluate(data, trained, device_flags)
+
+
+def test_a_split_of_a_larger_dictionary_is_refused(data, trained, device_flags, tmp_path):
+    (tmp_path / "test.txt").write_text("w1 w2 " + " ".join(f"more{number}" for number in range(40)) + "\n")
+    arguments = ["--only-source", "--trainpref", tmp_path / "test.txt", "--testpref", tmp_path / "test.txt"]
+    run_fairseq("preprocess", [*arguments, "--destdir", tmp_path / "other"])
+    shutil.copytree(data, tmp_path / "mixed")
+    for file in (tmp_path / "other").glob("test.*"):
+        shutil.copy(file, tmp_path / "mixed")
+    with pytest.raises(
+        ValueError, match=r"test was binarised with another dictionary: it holds the number 4\d, .*has 24"
+    ):
+        evaluate(tmp_path / "mixed", trained, device_flags)
+
+
 def test_segments():
     assert segments_of("splits:10") == 10 and segments_of("lines") == 0
     for wrong in ("splits:", "split:3", "10", "splits:-1", ""):
