@@ -16,7 +16,7 @@ from .dropout import Dropout, StochasticDepth
 from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm
 from .packed_linear import step_maps
-from .prepared import Prepared
+from .prepared import Prepared, is_patched
 
 
 class NormalizedFeedForward(nn.Module):
@@ -80,7 +80,7 @@ class NormalizedFeedForward(nn.Module):
     def step_weights(self) -> Optional[FeedForwardWeights]:
         """Return the parameters as kernels for single steps take them; None where operators compute steps."""
         maps = step_maps(self.fc1, self.fc2)
-        if maps is None or self.activation is not silu:
+        if maps is None or self.activation is not silu or is_patched(self):
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None

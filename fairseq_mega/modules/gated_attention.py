@@ -24,7 +24,7 @@ from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
 from .padding import finite_padding
-from .prepared import Prepared
+from .prepared import Prepared, is_patched
 from .relative_bias import build_relative_bias
 from .state import LayerMemory
 
@@ -241,7 +241,7 @@ class GatedAttention(nn.Module):
     def step_weights(self, dtype: torch.dtype) -> Optional[GatedAttentionWeights]:
         """Return the parameters as functions of single steps take them; None where operators compute steps."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        if self.training or not self.causal or self.ema.ema_dim == 0:
+        if self.training or not self.causal or self.ema.ema_dim == 0 or is_patched(self):
             return None
         if any(dropout.active for dropout in dropouts):  # retained in evaluation
             return None

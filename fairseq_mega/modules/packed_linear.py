@@ -73,7 +73,7 @@ def step_maps(*modules: nn.Module) -> Optional[Tuple[StepMap, ...]]:
             maps.append(StepMap(module.data, module.scale, module.bias))
             continue
         plain = linear_map(module)
-        if plain is None or plain.matrix.dtype != torch.float32:
+        if plain is None or plain.matrix.dtype != torch.float32 or not plain.matrix.is_contiguous():
             return None
         maps.append(StepMap(plain.matrix, None, plain.bias))
     return tuple(maps)

@@ -1,6 +1,6 @@
 """Values that the steps of a stream compute from parameters alone, kept from step to step."""
 
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, Callable, Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -12,6 +12,7 @@ from fairseq_mega.ops.decoding import StepFunctions
 from .dropout import Dropout
 
 VERSION, DTYPE = attrgetter("_version"), attrgetter("dtype")  # of tensors
+PATCHED = methodcaller("__contains__", "forward")  # of a module's attributes, see is_patched
 TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modules, and of a Dropout in evaluation
 
 
@@ -23,6 +24,7 @@ class _Parts(NamedTuple):
     members: List[nn.Module]  # all of these children
     tensors: List[Dict[str, Any]]  # parameters and buffers of all
     hooks: List[Dict[int, Any]]  # of all, and those of every module
+    attributes: List[Dict[str, Any]]  # of all
     dropouts: List[Dropout]
     parametrized: bool
 
@@ -54,7 +56,8 @@ class Prepared:
     def get_of_all(self, module: nn.Module, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return a value as :meth:`get`; ``compute`` reads parameters and buffers of all modules within ``module``.
 
-        The result of ``compute`` may also depend on whether a module is in training, drops anything, or has hooks.
+        The result of ``compute`` may also depend on whether a module is in training, drops anything, has hooks, or a
+        ``forward`` of its own.
         """
         if not self._may_keep(module):
             return compute()
@@ -66,6 +69,7 @@ class Prepared:
         if versions is None:
             return compute()
         settings = [*map(TRAINING, parts.members), *map(RATES, parts.dropouts), *map(bool, parts.hooks)]
+        settings += map(PATCHED, parts.attributes)
         return self._kept(key, versions + settings, compute)
 
     def step_of(self, module: Any, functions: Optional[StepFunctions], dtype: torch.dtype) -> Any:
@@ -106,13 +110,19 @@ def hooks_of(modules: Iterable[nn.Module]) -> List[Dict[int, Any]]:
     return found
 
 
+def is_patched(module: nn.Module) -> bool:
+    """Return whether a module or a part of it has a ``forward`` of its own, set on the object."""
+    return any(PATCHED(vars(part)) for part in module.modules())
+
+
 def _parts_of(module: nn.Module) -> _Parts:
     modules = list(module.modules())
     children: List[Dict[str, Any]] = [part._modules for part in modules]
     tensors: List[Dict[str, Any]] = [own for part in modules for own in (part._parameters, part._buffers) if own]
     dropouts = [part for part in modules if isinstance(part, Dropout)]
     parametrized = any("parametrizations" in own for own in children)
-    return _Parts(module, children, _members(children), tensors, hooks_of(modules), dropouts, parametrized)
+    attributes = [vars(part) for part in modules]
+    return _Parts(module, children, _members(children), tensors, hooks_of(modules), attributes, dropouts, parametrized)
 
 
 def _versions(tensors: List[Dict[str, Any]]) -> Optional[List[Any]]:

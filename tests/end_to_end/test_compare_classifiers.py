@@ -111,6 +111,24 @@ def test_table_and_plot_of_several_folders(tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG") and b"source\0" in picture.read_bytes()
 
 
+def test_rows_name_what_is_not_the_recipes(tmp_path, capsys):
+    """Changes of a training, but the rate, which has a column; weights of others, which have no curve."""
+    common = {"task": "text", "lr": "0.002", "chunk": "8", "parameters": 5000, "updates": 20}
+    changed = {**common, "batch": 4, "set": {"optimization.lr": "0.002", "model.dropout": "0.5"}}
+    given = {**common, "model": "mega", "recipe": "comparison/text/mega", "weights": {"source": "a.pt"}}
+    for name, settings, scores in (
+        ("a", changed, {"test_accuracy": 40.0, "best_valid_accuracy": 41.0}),
+        ("b", given, {"test_accuracy": 40.0}),
+    ):
+        curve = [{"updates": 5, "accuracy": 30.0}] if name == "a" else None
+        result = make_result("compare-classifiers", "mega", scores, 50, "command", 1, settings)
+        write_result(tmp_path / f"{name}.json", {**result, **({"curve": curve} if curve else {})})
+    assert reports.main(["classifiers", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "| MEGA, chunk 8, with --set model.dropout=0.5 | 0.002 |" in printed
+    assert "| MEGA, chunk 8, weights of a.pt | 0.002 | 1 | 5,000 | 20 | 40.00 % of 50 | - |" in printed
+
+
 def test_speed(tmp_path):
     command = [sys.executable, "-m", "fairseq_mega.lab.benchmarks", "lra-speed"]
     output = run(*command, "--smoke", "--json", tmp_path / "speed.json")

@@ -258,7 +258,7 @@ def doubled(forward, x, *args):
 
 
 @needs_kernels
-@pytest.mark.parametrize("change", ["weight", "module", "retained dropout", "patch", "training"])
+@pytest.mark.parametrize("change", ["weight", "module", "retained dropout", "patch", "patch of a part", "training"])
 @pytest.mark.parametrize("layer", STEPPING)
 def test_a_stream_notices_what_changes_between_its_steps(layer, change):
     """The steps equal those of layers that are called one by one, as layers with hooks are."""
@@ -283,6 +283,9 @@ def test_a_stream_notices_what_changes_between_its_steps(layer, change):
         elif change == "training":
             second.attention.attention_dropout.p = 0.5
             second.attention.train()
+        elif change == "patch of a part":
+            part = second.attention.value_proj
+            part.forward = partial(doubled, part.forward)
         else:
             second.attention = copy.copy(second.attention)
             second.attention.forward = partial(doubled, second.attention.forward)
@@ -290,6 +293,20 @@ def test_a_stream_notices_what_changes_between_its_steps(layer, change):
         results.append(torch.cat(outputs, dim=1))
     before, after = results[0][:, 6:8], results[0][:, 8:]
     assert torch.equal(results[0], results[1]) and not torch.equal(before[:, :1], after[:, :1])
+
+
+@needs_kernels
+@pytest.mark.parametrize("layer", STEPPING)
+def test_weights_that_are_not_contiguous(layer):
+    results = []
+    for transposed in (False, True):
+        torch.manual_seed(4)
+        stack, read = stream(layer)
+        if transposed:
+            matrix = stack.layers[1].attention.output_proj
+            matrix.weight = nn.Parameter(matrix.weight.detach().t().contiguous().t())
+        results.append(read(6))
+    torch.testing.assert_close(*results)
 
 
 @needs_kernels

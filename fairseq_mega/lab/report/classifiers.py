@@ -8,7 +8,7 @@ from fairseq_mega.lab.evaluate.lra_runs import TASKS, Result
 from fairseq_mega.lab.runs.fingerprints import digest
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels
 from fairseq_mega.lab.runs.report import Report, add_format, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import ResultError, read_results
+from fairseq_mega.lab.runs.results import ResultError, read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import table_of
 
 BENCHMARK = "compare-classifiers"
@@ -38,24 +38,25 @@ def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
 
 
 def title(result: Result) -> str:
-    """Name of a model with its chunk."""
+    """Name of a model with its chunk, and the changes of its recipe."""
     chunk = "" if model_of(result) == "transformer" else f", chunk {result['settings']['chunk']}"
-    return TITLES[model_of(result)] + chunk
+    return TITLES[model_of(result)] + chunk + with_changes(result)
 
 
 def row(result: Result) -> Dict[str, str]:
     """Cells of a line of the table, by the titles of their columns."""
     scores, settings = result["scores"], result["settings"]
     seconds, memory = scores.get("seconds_per_epoch"), scores.get("peak_memory_gib")
+    best, batch = scores.get("best_valid_accuracy"), settings.get("batch")  # none of weights that were given
     return {
         "task": TASKS[settings["task"]].title,
         "model": title(result),
         "learning rate": str(settings["lr"]),
         "seed": str(result["seed"]),
         "parameters": f"{settings['parameters']:,}",
-        "updates x examples": f"{settings['updates']:,} x {settings['batch']}",
+        "updates x examples": f"{settings['updates']:,} x {batch}" if batch else f"{settings['updates']:,}",
         "test accuracy": f"{scores['test_accuracy']:.2f} % of {result['examples']:,}",
-        "best validation accuracy": f"{scores['best_valid_accuracy']:.2f} %",
+        "best validation accuracy": "-" if best is None else f"{best:.2f} %",
         "examples/s in training": "-" if seconds is None else f"{settings['train_examples'] / seconds:,.1f}",
         "peak GiB": "-" if memory is None else f"{memory:.2f}",
     }
@@ -63,10 +64,11 @@ def row(result: Result) -> Dict[str, str]:
 
 def plot(results: Sequence[Result], output: Path) -> None:
     """Validation accuracy over updates, a panel per task: a model has its colour, a schedule its dashes."""
-    tasks = [task for task in TASKS if any(result["settings"]["task"] == task for result in results)]
+    drawn = {result["settings"]["task"] for result in results if "curve" in result}
+    tasks = [task for task in TASKS if task in drawn]
     panels = []
     for task in tasks:
-        found = [result for result in results if result["settings"]["task"] == task]
+        found = [result for result in results if result["settings"]["task"] == task and "curve" in result]
         schedules = sorted({schedule(result) for result in found})
         lines: List[Line] = []
         for result in found:
@@ -102,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
         raise ResultError(f"no result of {options.benchmark} in {where}: run scripts/compare_classifiers.sh")
     show(options, [table_of(list(map(row, results)))])
     warn_of_smoke(options.benchmark.endswith("-smoke"))
-    if options.plot:
+    if options.plot and any("curve" in result for result in results):
         plot(results, options.plot)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_mega.lab.runs.report import Report, add_format, show, warn_of_smoke
-from fairseq_mega.lab.runs.results import read_results
+from fairseq_mega.lab.runs.results import read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 BENCHMARK = "compare-language-models"  # of scripts/compare_language_models.sh
@@ -25,7 +25,8 @@ def model_of(result: Dict[str, Any]) -> str:
     settings = result["settings"]
     if "recipe" not in settings:
         return str(result["label"])
-    return f"{settings['task']}: {settings['model']}, rate {settings['lr']:g}, seed {result['seed']}"
+    name = f"{settings['task']}: {settings['model']}, rate {settings['lr']:g}, seed {result['seed']}"
+    return name + with_changes(result)
 
 
 def order(result: Dict[str, Any]) -> Any:

@@ -119,7 +119,8 @@ def scoring_words(
 
 def language_model(run: Run, wishes: Wishes, execute: Execute, env: Dict[str, str], command: str) -> None:
     """Perplexity over the contexts and chunks of the recipe, the memory carried along."""
-    checkpoint = run.recipe.evaluate.get("checkpoint", "best")
+    given = run.recipe.name in wishes.weights
+    checkpoint = "best" if given else run.recipe.evaluate.get("checkpoint", "best")
     words = [
         *(str(run.data), "--path", str(run.folder / "checkpoints" / f"checkpoint_{checkpoint}.pt")),
         *("--label", run.name, "--benchmark", benchmark_of(run), "--output", str(results_of(run))),

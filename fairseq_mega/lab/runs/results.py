@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from fairseq_mega.lab.runs.environment import describe_hardware, git_revision, installed_versions
 
@@ -125,11 +125,17 @@ def is_trained_here(result: Result) -> bool:
     return GIVEN not in result["settings"]
 
 
-def changes_of(result: Result) -> str:
-    """Return the changes of a result's recipe as options; nothing where there are none."""
+def changes_of(result: Result, shown: Sequence[str] = ()) -> str:
+    """Return the changes of a result's recipe as options, but those of ``shown``; nothing where there are none."""
     settings = result["settings"]
-    told = [f"--set {key}={text}" for key, text in (settings.get(SET) or {}).items()]
+    told = [f"--set {key}={text}" for key, text in (settings.get(SET) or {}).items() if key not in shown]
     return " ".join([*told, *([f"-- {settings[EXTRA]}"] if settings.get(EXTRA) else [])])
+
+
+def with_changes(result: Result) -> str:
+    """Return what a row of a table with a column of rates says of a result's changes, and of given weights."""
+    changes, given = changes_of(result, shown=["optimization.lr"]), result["settings"].get(GIVEN)
+    return (f", weights of {given['source']}" if given else "") + (f", with {changes}" if changes else "")
 
 
 def read_results(folder: PathLike, benchmark: str) -> List[Dict[str, Any]]:

@@ -12,7 +12,7 @@ from fairseq_mega.modules.gated_attention import AttentionOutput, AttentionStep
 from fairseq_mega.modules.layer import PLAIN, LayerContext, is_plain_step
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.modules.prepared import Prepared, is_patched
 from fairseq_mega.modules.state import LayerMemory
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
@@ -163,9 +163,9 @@ class NormalizedGatedAttention(nn.Module):
         return rotations(scale.size(-1) // 2, reach, self.rope_base, scale.dtype, scale.device)
 
     def step_weights(self) -> Optional[NormalizedAttentionWeights]:
-        """Return the parameters as functions of single steps take them; None while anything is dropped."""
+        """Return the parameters as functions of single steps take them; None where operators compute steps."""
         dropouts = (self.dropout, self.hidden_dropout, self.attention_dropout, self.stochastic_depth)
-        if any(dropout.active for dropout in dropouts):
+        if any(dropout.active for dropout in dropouts) or is_patched(self):
             return None
         projections = (self.value_proj, self.gate_proj, self.output_proj)
         norm_scale = self.ema_norm.scale if isinstance(self.ema_norm, RMSNorm) else None

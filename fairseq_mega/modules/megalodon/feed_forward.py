@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth
 from fairseq_mega.modules.packed_linear import step_maps
-from fairseq_mega.modules.prepared import Prepared
+from fairseq_mega.modules.prepared import Prepared, is_patched
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import FeedForwardWeights, StepFunctions, step_functions
 from fairseq_mega.ops.linear import after_silu, in_parts
@@ -78,7 +78,7 @@ class FeedForward(nn.Module):
     def step_weights(self) -> Optional[FeedForwardWeights]:
         """Return the parameters as kernels for single steps take them; None where operators compute steps."""
         norm, maps = self.norm.of_step(), step_maps(self.input_proj, self.output_proj)
-        if norm is None or maps is None:
+        if norm is None or maps is None or is_patched(self):
             return None
         if self.dropout.active or self.hidden_dropout.active or self.stochastic_depth.active:
             return None
