@@ -112,6 +112,8 @@ def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str,
                 values[theirs] = values.pop(option)
         if values.get("act_dropout") is None:  # there one option for both
             values["act_dropout"] = values.get("hidden_dropout", 0.0)
+    if (values.get("truncation_length") or 0) < 1:
+        values["truncation_length"] = None  # where 0 is a moving average of no step
     if values.get("task") == LANGUAGE_MODELING[1]:
         values["task"] = LANGUAGE_MODELING[0]
     return values

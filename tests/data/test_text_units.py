@@ -125,7 +125,7 @@ class TestUnitOfData:
         with pytest.raises(ValueError, match=r"subwords.model does not exist.*--bpe sentencepiece"):
             text_unit(tmp_path, self.BYTES, "subwords")
         (tmp_path / MODEL_FILE).write_text("no model")
-        with pytest.raises(ValueError, match="no sentencepiece model"):
+        with pytest.raises(ValueError, match="is not a sentencepiece model"):
             text_unit(tmp_path, self.BYTES, "subwords")
 
 

@@ -3,7 +3,7 @@
 import math
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 import pytest
 import torch
@@ -127,6 +127,18 @@ def test_a_model_that_forgets_at_document_ends_is_refused(tmp_path: Path, capsys
         run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official")
     assert "--reset-at-document-ends: the published code reads on across the ends" in capsys.readouterr().err
     assert not (tmp_path / "there.pt").exists()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(0, None), (-1, None), (9, 9)])
+def test_no_truncation_is_none_in_the_published_code(ours: int, theirs: Optional[int], tmp_path: Path) -> None:
+    """There 0 is a moving average of no step."""
+    given = convert_checkpoint(published("language_model"), "")
+    given["args"].truncation_length = ours
+    torch.save(given, tmp_path / "ours.pt")
+    run("--input", tmp_path / "ours.pt", "--output", tmp_path / "there.pt", "--to", "official")
+    there = torch.load(tmp_path / "there.pt", weights_only=False)
+    assert there["args"].truncation_length == theirs
+    assert convert_checkpoint(there, "")["args"].truncation_length in (theirs, 0)
 
 
 def test_swapped_names_of_the_ema_show() -> None:
