@@ -353,8 +353,11 @@ class TestFriendlyFiles:
         checkpoint = torch.load(files.good["lm"], weights_only=True)
         checkpoint["cfg"]["common"]["user_dir"] = str(plugin)
         torch.save(checkpoint, "lm.pt")
-        output = helpers.run_fairseq("eval-lm", [files.text, "--path", "lm.pt", *device_flags])
-        assert "Perplexity" in output and not Path(MADE).exists()
+        words = [files.text, "--path", "lm.pt", *device_flags]
+        assert "Perplexity" in helpers.run_fairseq("eval-lm", [*words, "--tokens-per-sample", 30])
+        with pytest.raises(ValueError, match="they are longer than the model reads: give --tokens-per-sample 30"):
+            helpers.run_fairseq("eval-lm", words)
+        assert not Path(MADE).exists()
         given = [files.text, "--path", "lm.pt", "--label", "x", "--output", "results", "--device", "cpu"]
         assert evaluate_lm.main([str(part) for part in given]) == 0
         assert not Path(MADE).exists() and plugin.name not in sys.modules

@@ -89,14 +89,20 @@ def _group_some(
 
 
 def name_shards_without_a_batch() -> None:
-    """Refuse a shard of fairseq-eval-lm that has no batch, of which fairseq prints a perplexity of 1."""
+    """Refuse to score nothing, of which fairseq-eval-lm prints a perplexity of 1: empty shards, sequences too long."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
     wrap(LanguageModelingTask, "eval_lm_dataloader", _load_some)
 
 
 def _load_some(original: typing.Callable, self: typing.Any, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-    return _SomeBatches(original(self, *args, **kwargs), kwargs.get("shard_id", 0), kwargs.get("num_shards", 1))
+    advice = "it holds no token, or give --tokens-per-sample with as many as the model reads"
+    if kwargs.get("max_positions") is not None:
+        advice = f"they are longer than the model reads: give --tokens-per-sample {kwargs['max_positions']}"
+    if kwargs.get("num_shards", 1) > 1:
+        shard = f"--shard-id {kwargs.get('shard_id', 0)} of --num-shards {kwargs['num_shards']}"
+        advice = f"{shard} has none of the batches: give fewer shards, or smaller batches"
+    return _SomeBatches(original(self, *args, **kwargs), f"no sequence to score; {advice}")
 
 
 class _SomeBatches:
@@ -104,12 +110,11 @@ class _SomeBatches:
 
     Args:
         batches: of a shard, which fairseq fills up with empty ones.
-        shard: its number.
-        shards: number of them.
+        problem: error where there is none.
     """
 
-    def __init__(self, batches: typing.Any, shard: int, shards: int) -> None:
-        self.batches, self.shard, self.shards = batches, shard, shards
+    def __init__(self, batches: typing.Any, problem: str) -> None:
+        self.batches, self.problem = batches, problem
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -120,8 +125,7 @@ class _SomeBatches:
             found = found or bool(batch)
             yield batch
         if not found:
-            advice = f"--shard-id {self.shard} of --num-shards {self.shards}: give fewer shards, or smaller batches"
-            raise ValueError(f"no batch to score in {advice}" if self.shards > 1 else "no sequence to score: give text")
+            raise ValueError(self.problem)
 
 
 def redraw_batches_each_epoch() -> None:
