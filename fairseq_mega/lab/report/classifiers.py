@@ -40,7 +40,7 @@ def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
 def title(result: Result) -> str:
     """Name of a model with its chunk, and the changes of its recipe."""
     chunk = "" if model_of(result) == "transformer" else f", chunk {result['settings']['chunk']}"
-    return TITLES[model_of(result)] + chunk + with_changes(result)
+    return TITLES[model_of(result)] + chunk + with_changes(result, "model.encoder_chunk_size")
 
 
 def row(result: Result) -> Dict[str, str]:

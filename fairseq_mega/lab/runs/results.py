@@ -132,9 +132,9 @@ def changes_of(result: Result, shown: Sequence[str] = ()) -> str:
     return " ".join([*told, *([f"-- {settings[EXTRA]}"] if settings.get(EXTRA) else [])])
 
 
-def with_changes(result: Result) -> str:
-    """Return what a row of a table with a column of rates says of a result's changes, and of given weights."""
-    changes, given = changes_of(result, shown=["optimization.lr"]), result["settings"].get(GIVEN)
+def with_changes(result: Result, *shown: str) -> str:
+    """Return what a row of a table says of a result's changes, but rates and those ``shown``, and of given weights."""
+    changes, given = changes_of(result, ["optimization.lr", *shown]), result["settings"].get(GIVEN)
     return (f", weights of {given['source']}" if given else "") + (f", with {changes}" if changes else "")
 
 
