@@ -64,7 +64,7 @@ def apply() -> None:
     paths.keep_existing_paths_whole()
     batches.keep_last_batch()
     batches.name_epochs_without_an_update()
-    batches.name_shards_without_a_batch()
+    batches.refuse_to_score_nothing()
     batches.redraw_batches_each_epoch()
     batches.go_on_at_the_same_place()
     saving.save_checkpoints_whole()

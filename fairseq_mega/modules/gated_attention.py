@@ -209,11 +209,8 @@ class GatedAttention(nn.Module):
             functions: of the steps.
             dtype: of the hidden states.
         """
-        gated_attention, weights, relative_bias = (
-            functions.gated_attention,
-            self.step_weights(dtype),
-            self.relative_bias,
-        )
+        gated_attention, relative_bias = functions.gated_attention, self.relative_bias
+        weights = None if gated_attention is None else self.step_weights(dtype)
         if gated_attention is None or weights is None:
             return None
         norm_after = None if self.prenorm else self.norm

@@ -101,14 +101,14 @@ class JoinedStep(Protocol):
 
 
 class Steps(NamedTuple):
-    """What computes the single steps of a trunk's layers."""
+    """Functions of the single steps of a trunk's layers."""
 
     layers: Sequence[Callable[..., LayerOutput]]  # one after the other, called as layers are
     joined: Optional[JoinedStep] = None  # all at once
 
 
 def steps_of(layers: Sequence[nn.Module], functions: StepFunctions, dtype: torch.dtype) -> Steps:
-    """Return what computes the single steps of layers, by the settings that they have now.
+    """Return functions of the single steps of layers, with the settings that they have now.
 
     Layers of one class with a static method ``joined_step`` are joined where it returns a function.
     """
@@ -126,6 +126,23 @@ def are_joinable(caches: Optional[Sequence[Optional[LayerCache]]]) -> bool:
     if caches is None or any(cache is None or cache.attention.padding_mask is not None for cache in caches):
         return False
     return len({len(cache.attention.keys) for cache in caches if cache is not None}) == 1
+
+
+class Past(NamedTuple):
+    """States of the EMAs, keys and values of all layers before a step."""
+
+    states: List[Optional[Tensor]]
+    keys: List[TimeBuffer]
+    values: List[TimeBuffer]
+
+
+def past_of(memories: Sequence[Optional[LayerMemory]], caches: Sequence[LayerCache]) -> Past:
+    """Return what the step of all layers continues."""
+    return Past(
+        [None if memory is None else memory.ema for memory in memories],
+        [cache.attention.keys for cache in caches],
+        [cache.attention.values for cache in caches],
+    )
 
 
 def grown_caches(

@@ -12,7 +12,7 @@ from .config import MegaLayerConfig
 from .cross_attention import GatedCrossAttention
 from .feed_forward import NormalizedFeedForward
 from .gated_attention import GatedAttention
-from .layer import PLAIN, JoinedStep, Layer, LayerContext, LayerOutput, grown_caches
+from .layer import PLAIN, JoinedStep, Layer, LayerContext, LayerOutput, grown_caches, past_of
 from .state import LayerCache, LayerMemory
 
 
@@ -91,6 +91,10 @@ class MegaLayer(nn.Module):
         where norms are no layer norms or follow their sub-layers.
         """
         run, attentions, inner = functions.gated_layers, [], []
+        first = layers[0].attention
+        settings = {(layer.attention.function, layer.attention.chunk_size, layer.cross_attention) for layer in layers}
+        if run is None or settings != {(first.function, first.chunk_size, None)}:
+            return None
         for layer in layers:
             weights = layer.attention.step_weights(dtype)
             more = None if layer.feed_forward is None else layer.feed_forward.step_weights()
@@ -98,11 +102,7 @@ class MegaLayer(nn.Module):
                 return None
             attentions.append(weights)
             inner.append(more)
-        settings = {(layer.attention.function, layer.attention.chunk_size, layer.cross_attention) for layer in layers}
-        first = layers[0].attention
         biases: List[Any] = [layer.attention.relative_bias for layer in layers]
-        if run is None or settings != {(first.function, first.chunk_size, None)}:
-            return None
         kept: Dict[int, Tensors] = {}  # tensors of all layers, by the reach of their biases
 
         def tensors(reach: int) -> Tensors:
@@ -115,12 +115,10 @@ class MegaLayer(nn.Module):
         def step(
             x: Tensor, memories: Sequence[Optional[LayerMemory]], caches: Sequence[LayerCache]
         ) -> Tuple[Tensor, List[LayerMemory], List[LayerCache]]:
-            states = [None if memory is None else memory.ema for memory in memories]
-            keys, values = [cache.attention.keys for cache in caches], [cache.attention.values for cache in caches]
-            length = len(keys[0]) + 1
+            past = past_of(memories, caches)
+            length = len(past.keys[0]) + 1
             reach = max(bias.reach(length) for bias in biases)
-            seen = (reach - length, states, keys, values, first.function, first.kept_steps)
-            x, emas, keys, values = run(x, tensors(reach), *seen)
+            x, emas, keys, values = run(x, tensors(reach), reach - length, *past, first.function, first.kept_steps)
             return x, [*map(LayerMemory, emas)], grown_caches(caches, keys, values, first.chunk_size)
 
         return step

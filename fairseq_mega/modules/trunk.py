@@ -1,6 +1,6 @@
 """The loop over layers that every model shares."""
 
-from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
 
-from .layer import PLAIN, LayerContext, Steps, are_joinable, is_plain_step, steps_of
+from .layer import PLAIN, LayerContext, LayerOutput, Steps, are_joinable, is_plain_step, steps_of
 from .padding import zero_padding
 from .prepared import Prepared
 from .state import LayerCache, LayerMemory, StreamState, TrunkMemory
@@ -69,21 +69,20 @@ class Trunk:
         if x.size(1) == 1 and context.return_state and context.steps is None:
             context = context._replace(steps=step_functions(x))  # asked once for all layers
         steps, prepared = self._steps_for(x, context, state)
-        if state is not None and steps.joined is not None and not inner_states and are_joinable(state.cache):
-            hidden, memories, caches = steps.joined(x[:, 0], state.memory.layers, state.cache)  # type: ignore[arg-type]
-            x, statistics = self._normalize(hidden.unsqueeze(1), context, state.memory.final_norm)
-            memory = TrunkMemory(tuple(memories), statistics)
-            return TrunkOutput(x, StreamState(state.step + 1, memory, tuple(caches), prepared=prepared), None, [])
+        layers: Sequence[Callable[..., LayerOutput]] = steps.layers
         recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
         unweighted = context._replace(need_weights=False) if context.need_weights else context
         new_memory: List[Optional[LayerMemory]] = []
         new_cache: List[Optional[LayerCache]] = []
         inner: List[Tensor] = []
         weights: Optional[Tensor] = None
-        for index, layer in enumerate(steps.layers):
+        if state is not None and steps.joined is not None and not inner_states and are_joinable(state.cache):
+            hidden, memories, caches = steps.joined(x[:, 0], state.memory.layers, state.cache)  # type: ignore[arg-type]
+            x, new_memory, new_cache, layers = hidden.unsqueeze(1), [*memories], [*caches], ()
+        for index, layer in enumerate(layers):
             arguments = (
                 x,
-                context if index + 1 == len(steps.layers) else unweighted,
+                context if index + 1 == len(layers) else unweighted,
                 None if state is None else state.memory.layers[index],
                 None if state is None or state.cache is None else state.cache[index],
             )

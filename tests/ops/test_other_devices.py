@@ -74,7 +74,7 @@ def of_all_layers(operator: str, known: Dict[str, Dict[str, Any]]) -> Dict[str, 
     """Return the arguments for two layers, of those for an attention and a feed-forward sub-layer."""
     one, inner = dict(known[JOINED[operator]]), known["feed_forward_step"]
     one["table"] = one.pop("bias", None)
-    weights = ["norm_scale", "norm_shift", *(f"{name}_{part}" for name in MAPS[:3] for part in MAP)]
+    weights = ["norm_scale", "norm_shift", *(f"{name}_{part}" for name in MAPS for part in MAP)]
     if operator == "gated_layers_step":
         weights += ["kappa", "mu", "decay_high", "decay_low", "expansion", "projection", "omega", "table"]
         rest = {"first": 0, "function": 0}

@@ -88,7 +88,7 @@ def _group_some(
     original(self, iterable, chunk_size, skip_remainder_batch)
 
 
-def name_shards_without_a_batch() -> None:
+def refuse_to_score_nothing() -> None:
     """Refuse to score nothing, of which fairseq-eval-lm prints a perplexity of 1: empty shards, sequences too long."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
 

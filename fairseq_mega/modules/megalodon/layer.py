@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.errors import FieldError
-from fairseq_mega.modules.layer import PLAIN, JoinedStep, Layer, LayerContext, LayerOutput, grown_caches
+from fairseq_mega.modules.layer import PLAIN, JoinedStep, Layer, LayerContext, LayerOutput, grown_caches, past_of
 from fairseq_mega.modules.padding import finite_padding
 from fairseq_mega.modules.state import LayerCache, LayerMemory
 from fairseq_mega.ops.decoding import StepFunctions, normalized_layer_tensors
@@ -87,6 +87,10 @@ class MegalodonLayer(nn.Module):
         None where a kernel does not compute all of them: in other types than float32.
         """
         run, tensors, rms = functions.normalized_layers, [], set()
+        first, hops = layers[0].attention, {layer.residual_hops for layer in layers}
+        settings = {(layer.attention.chunk_size, layer.attention.rope_base) for layer in layers}
+        if run is None or dtype != torch.float32 or len(settings) != 1 or len(hops) != 1:
+            return None
         for layer in layers:
             weights, more = layer.attention.step_weights(), layer.feed_forward.step_weights()
             if weights is None or weights.norm is None or weights.maps is None or more is None:
@@ -96,9 +100,7 @@ class MegalodonLayer(nn.Module):
             tensors += normalized_layer_tensors(weights, more)
             rms.add(weights.coefficients.rms)
             scale = weights.scale  # of one shape in all layers
-        first, hops = layers[0].attention, {layer.residual_hops for layer in layers}
-        settings = {(layer.attention.chunk_size, layer.attention.rope_base) for layer in layers}
-        if run is None or dtype != torch.float32 or len(settings) != 1 or len(rms) != 1 or len(hops) != 1:
+        if len(rms) != 1:
             return None
         kinds = (rms.pop(), hops.pop() == 2)
         norms = [layer.attention.norm for layer in layers]
@@ -110,10 +112,9 @@ class MegalodonLayer(nn.Module):
                 norm.fresh_statistics(x) if memory is None or memory.norm is None else memory.norm
                 for norm, memory in zip(norms, memories)
             ]
-            states = [None if memory is None else memory.ema for memory in memories]
-            keys, values = [cache.attention.keys for cache in caches], [cache.attention.values for cache in caches]
-            seen = (first.turns(len(keys[0]), scale), states, keys, values, first.kept_steps)
-            x, statistics, emas, keys, values = run(x, tensors, *kinds, statistics, *seen)
+            past = past_of(memories, caches)
+            turns = first.turns(len(past.keys[0]), scale)
+            x, statistics, emas, keys, values = run(x, tensors, *kinds, statistics, turns, *past, first.kept_steps)
             return x, [*map(LayerMemory, emas, statistics)], grown_caches(caches, keys, values, first.chunk_size)
 
         return step

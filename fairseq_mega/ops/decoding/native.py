@@ -173,8 +173,8 @@ def gated_layers_step(
         (B, D), the states of the EMAs, and the keys and values with the new step.
     """
     past, index = len(keys[0]), FUNCTIONS.index(function)
-    keys, values = [some.grow(1, most) for some in keys], [some.grow(1, most) for some in values]
-    rooms = ([some.room for some in keys], [some.room for some in values])
+    keys, values = ([one.grow(1, most) for one in buffers] for buffers in (keys, values))
+    rooms = ([one.room for one in buffers] for buffers in (keys, values))
     out, after = native.operators.gated_layers_step(x, weights, states, *rooms, first, past, index)
     return out, after, keys, values
 
@@ -205,7 +205,8 @@ def normalized_layers_step(
         (B, D), the statistics and the states of the EMAs, and the keys and values with the new step.
     """
     past = len(keys[0])
-    keys, values = [some.grow(1, most) for some in keys], [some.grow(1, most) for some in values]
+    keys, values = ([one.grow(1, most) for one in buffers] for buffers in (keys, values))
+    rooms = ([one.room for one in buffers] for buffers in (keys, values))
     before = [None if state is None else torch.view_as_real(state) for state in states]
     out, after, *now = native.operators.normalized_layers_step(
         x,
@@ -215,8 +216,7 @@ def normalized_layers_step(
         rms,
         two_hops,
         before,
-        [some.room for some in keys],
-        [some.room for some in values],
+        *rooms,
         past,
     )
     return out, [*map(TimestepNormState, *now)], [*map(torch.view_as_complex, after)], keys, values
