@@ -127,6 +127,9 @@ def test_rows_name_what_is_not_the_recipes(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "| MEGA, chunk 8, with --set model.dropout=0.5 | 0.002 |" in printed
     assert "| MEGA, chunk 8, weights of a.pt | 0.002 | 1 | 5,000 | 20 | 40.00 % of 50 | - |" in printed
+    (tmp_path / "a.json").unlink()
+    assert reports.main(["classifiers", str(tmp_path), "--plot", str(tmp_path / "curves.png")]) == 0
+    assert "curves.png is not drawn" in capsys.readouterr().err and not (tmp_path / "curves.png").exists()
 
 
 def test_speed(tmp_path):

@@ -125,8 +125,8 @@ def _load_and_tell(
         now, before = (_plain(group.get(name)) for group in (asked, kept))
         if name not in overrides and now != before:
             logger.warning(
-                f"the optimizer keeps the checkpoint's {name}, {before}, not with {now}: --optimizer-overrides "
-                f"\"{{'{name}': {now}}}\" changes it"
+                f"the optimizer continues with the checkpoint's {name}, {before}, not with {now}: "
+                f"--optimizer-overrides \"{{'{name}': {now}}}\" changes it"
             )
 
 

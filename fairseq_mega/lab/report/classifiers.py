@@ -1,6 +1,7 @@
 """The classifiers that scripts/compare_classifiers.sh trained: a table, and a plot of their validation accuracies."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
@@ -104,7 +105,9 @@ def run(options: argparse.Namespace) -> None:
         raise ResultError(f"no result of {options.benchmark} in {where}: run scripts/compare_classifiers.sh")
     show(options, [table_of(list(map(row, results)))])
     warn_of_smoke(options.benchmark.endswith("-smoke"))
-    if options.plot and any("curve" in result for result in results):
+    if options.plot and not any("curve" in result for result in results):
+        print(f"{options.plot} is not drawn: given weights have no curve of a training", file=sys.stderr)
+    elif options.plot:
         plot(results, options.plot)
 
 
