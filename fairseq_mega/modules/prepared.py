@@ -13,6 +13,7 @@ from .dropout import Dropout
 
 VERSION, DTYPE = attrgetter("_version"), attrgetter("dtype")  # of tensors
 PATCHED = methodcaller("__contains__", "forward")  # of a module's attributes, see is_patched
+KNOWN_PACKAGES = (__name__.partition(".")[0], torch.__name__)
 TRAINING, RATES = attrgetter("training"), attrgetter("p", "retained")  # of modules, and of a Dropout in evaluation
 
 
@@ -111,8 +112,15 @@ def hooks_of(modules: Iterable[nn.Module]) -> List[Dict[int, Any]]:
 
 
 def is_patched(module: nn.Module) -> bool:
-    """Return whether a module or a part of it has a ``forward`` of its own, set on the object."""
-    return any(PATCHED(vars(part)) for part in module.modules())
+    """Return whether a ``forward`` from outside this package and torch computes a module or a part of it.
+
+    The ``forward`` is set on the object, or belongs to a subclass. Kernels that stand for the module do not know it.
+    """
+    return any(PATCHED(vars(part)) or not _is_known(type(part).forward) for part in module.modules())
+
+
+def _is_known(forward: Any) -> bool:
+    return forward.__module__.partition(".")[0] in KNOWN_PACKAGES
 
 
 def _parts_of(module: nn.Module) -> _Parts:

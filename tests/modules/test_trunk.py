@@ -257,13 +257,20 @@ def doubled(forward, x, *args):
     return forward(2 * x, *args)
 
 
+def doubled_norm(norm, x, *args):
+    return 2 * super(type(norm), norm).forward(x, *args)
+
+
+CHANGES = ["weight", "module", "retained dropout", "patch", "patch of a part", "subclass of a norm", "training"]
+
+
 @needs_kernels
-@pytest.mark.parametrize("change", ["weight", "module", "retained dropout", "patch", "patch of a part", "training"])
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("layer", STEPPING)
 def test_a_stream_notices_what_changes_between_its_steps(layer, change):
     """The steps equal those of layers that are called one by one, as layers with hooks are."""
     results = []
-    for hooks in (False, True):
+    for now, hooks in ((change, False), (change, True), (None, False)):
         torch.manual_seed(4)
         stack, read = stream(layer)
         outputs = [read(6)]
@@ -273,26 +280,30 @@ def test_a_stream_notices_what_changes_between_its_steps(layer, change):
         outputs.append(read(2))
         second = stack.layers[1]
         torch.manual_seed(5)
-        if change == "weight":
+        if now == "weight":
             with torch.no_grad():
                 second.feed_forward.norm.weight.add_(1)
-        elif change == "module":
+        elif now == "module":
             second.attention.output_proj = nn.Linear(12, 8)
-        elif change == "retained dropout":
+        elif now == "retained dropout":
             second.feed_forward.dropout.p, second.feed_forward.dropout.retained = 0.5, True
-        elif change == "training":
+        elif now == "training":
             second.attention.attention_dropout.p = 0.5
             second.attention.train()
-        elif change == "patch of a part":
+        elif now == "subclass of a norm":
+            norm = copy.copy(second.feed_forward.norm)
+            norm.__class__ = type("Doubled", (type(norm),), {"forward": doubled_norm})
+            second.feed_forward.norm = norm
+        elif now == "patch of a part":
             part = second.attention.value_proj
             part.forward = partial(doubled, part.forward)
-        else:
+        elif now == "patch":
             second.attention = copy.copy(second.attention)
             second.attention.forward = partial(doubled, second.attention.forward)
         outputs.append(read(3))
         results.append(torch.cat(outputs, dim=1))
-    before, after = results[0][:, 6:8], results[0][:, 8:]
-    assert torch.equal(results[0], results[1]) and not torch.equal(before[:, :1], after[:, :1])
+    changed, one_by_one, unchanged = results
+    assert torch.equal(changed, one_by_one) and not torch.equal(changed[:, 8:], unchanged[:, 8:])
 
 
 @needs_kernels
