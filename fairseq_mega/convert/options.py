@@ -23,6 +23,17 @@ WIDTHS = {  # option -> end of a layer's tensor, and the axis that has it
     FFN.name: ("feed_forward.fc1.weight", 0),
 }
 OURS_ALONE = ("published_source_padding",)
+# Architectures that the published code registers; the first of each kind has its defaults alone.
+TRANSLATORS = ("mega", "mega_wmt_en_de", "mega_wmt_en_de_big")
+LANGUAGE_MODELS = (
+    *("mega_lm", "mega_lm_big", "mega_lm_wiki103", "mega_lm_adaptive_base", "mega_lm_adaptive_big"),
+    *("mega_lm_enwik8_base", "mega_lm_enwik8_large"),
+)
+RECORDINGS = ("sc_raw", "mega_sc_raw", "mega_sc_raw_base", "mega_sc_raw_big")
+CLASSIFIERS = (
+    *("lra", "mega_lra_listop", "mega_lra_imdb", "mega_lra_aan"),
+    *("mega_lra_cifar10", "mega_lra_pf32", "mega_lra_pf128"),
+)
 MASKED = "masked language model"
 IMAGES = "image classifier"
 # Ours that image classifiers alone have.
@@ -69,7 +80,8 @@ def convert_options(published: Dict[str, Any], model: Dict[str, Tensor]) -> Dict
             if theirs in values:
                 values[ours] = values.pop(theirs)
         text = model["encoder.embedding.tokens.weight"].dim() == 2
-        values.setdefault("arch", "mega_lra")
+        if values.get("arch") in (None, CLASSIFIERS[0]):
+            values["arch"] = "mega_lra"
         values.setdefault("task", "lra-text" if text else "lra-image")
         values.setdefault("criterion", "lra_cross_entropy")
     elif kind == "translator":
@@ -100,18 +112,36 @@ def refuse_resets(options: Dict[str, Any]) -> None:
 def publish_options(ours: Dict[str, Any], model: Dict[str, Tensor]) -> Dict[str, Any]:
     """The published options for ours: the inverse of :func:`convert_options`.
 
+    The published code builds a checkpoint's model of these options and of the defaults of each kind; the defaults of an
+    architecture come from its command line alone.
+
     Raises:
         ValueError: as :func:`refuse_resets`.
     """
     refuse_resets(ours)
     kind, values = kind_of(model), {option: value for option, value in ours.items() if option not in OURS_ALONE}
     _fill(values, model, kind)
+    known = {"translator": TRANSLATORS, "classifier": CLASSIFIERS}.get(kind, LANGUAGE_MODELS)
     if kind == "classifier":
         for theirs, option in CLASSIFIER_OPTIONS.items():
             if option in values:
                 values[theirs] = values.pop(option)
         if values.get("act_dropout") is None:  # there one option for both
             values["act_dropout"] = values.get("hidden_dropout", 0.0)
+        if values.get("input_type") is None:
+            text = model["encoder.embedding.tokens.weight"].dim() == 2
+            values["input_type"] = "text" if text else "image"
+        inner = model.get("head.hidden.0.weight")
+        if inner is None:  # no hidden layer
+            values["classifier_out_dim"] = model["head.output.weight"].size(1)
+        else:
+            values.setdefault("classifier_in_dim", inner.size(1))
+        values = {"layer_type": "mega", "use_p": False, **values}
+        known = RECORDINGS if values.get("task") == "speech_commands" else known
+    elif kind == "language model" and values.get("decoder_input_dim") is None:
+        values["decoder_input_dim"] = values["decoder_embed_dim"]
+    if values.get("arch") not in known:  # a name of this package
+        values["arch"] = known[0]
     if (values.get("truncation_length") or 0) < 1:
         values["truncation_length"] = None  # where 0 is a moving average of no step
     if values.get("task") == LANGUAGE_MODELING[1]:

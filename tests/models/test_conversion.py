@@ -7,14 +7,17 @@ from typing import Any, Callable, Dict, Optional
 
 import pytest
 import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.cli import convert_checkpoint as command
 from fairseq_mega.compat.checkpoints.loading import load_checkpoint
 from fairseq_mega.convert import convert_checkpoint, is_ours, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
+from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
 from tests.support.plain.comparing import largest_difference
 from tests.support.published_layouts import LAYOUTS
+from tests.support.tiny_classifier import task as classification
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 NAMES = ["translator", "language_model", "lra_classifier", *LAYOUTS]
@@ -224,8 +227,39 @@ def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -
     trained = load_checkpoint(tiny_model.checkpoint)
     assert is_ours(trained) and not trained.get("args")
     official = publish_checkpoint(trained, "trained")
-    assert official["args"].arch == "mega_tiny" and official["args"].task == "translation"
+    assert official["args"].arch == "mega" and official["args"].task == "translation"
     assert official["args"].decoder_z_dim == 8 and official["args"].share_all_embeddings is True
     again = convert_checkpoint(official, "official")
     assert largest_difference(official, again) < 1e-5
     assert_same(again["model"], trained["model"])
+
+
+SIZES = ["--encoder-embed-dim", "8", "--encoder-hidden-dim", "8", "--encoder-layers", "1"]
+OF_OURS = {  # architecture and options here -> what the published build reads without a default, and more
+    ("mega_tiny", "translation"): {"arch": "mega", "activation_dropout": 0.0},
+    ("mega_lm_tiny", "mega_language_modeling"): {"arch": "mega_lm", "decoder_input_dim": 64, "activation_dropout": 0.0},
+    ("mega_lm_enwik8_base", "mega_language_modeling"): {"arch": "mega_lm_enwik8_base", "decoder_input_dim": 512},
+    ("mega_lra_miniature", "lra-text"): {"arch": "lra", "input_type": "text", "classifier_in_dim": 32},
+    ("mega_lra_miniature", "lra-image"): {"arch": "lra", "input_type": "image", "classifier_in_dim": 32},
+    ("mega_lra_aan", "lra-text"): {"arch": "mega_lra_aan", "input_type": "text", "classifier_in_dim": 256},
+    ("mega_lra", "lra-text", "--classifier-layers", "0", *SIZES): {"arch": "lra", "classifier_out_dim": 8},
+    ("mega_sc_raw_big", "speech_commands"): {"arch": "mega_sc_raw_big", "input_type": "image", "classifier_in_dim": 72},
+}
+OF_CLASSIFIERS = {"layer_type": "mega", "use_p": False}
+
+
+@pytest.mark.parametrize(("given", "wanted"), OF_OURS.items(), ids=map(" ".join, OF_OURS))
+def test_the_published_code_can_build_what_is_published(given: Any, wanted: Dict[str, Any]) -> None:
+    """It builds an encoder of Transformer layers where no type of layers is named, and one of images for no input."""
+    arch, task, *options = given
+    cfg = parse("--arch", arch, "--task", task, *options)
+    data = classification(documents=2) if arch == "mega_lra_aan" else stub_task(task)
+    built = ARCH_MODEL_REGISTRY[arch].build_model(cfg.model, data)
+    saved = {"cfg": {"model": {**cfg.model, "_name": arch}, "task": {**cfg.task, "_name": task}}}
+    there = publish_checkpoint({**saved, "model": built.state_dict()}, "ours")
+    classifier = {} if task in ("translation", "mega_language_modeling") else OF_CLASSIFIERS
+    read = vars(there["args"])
+    assert {key: read.get(key, "missing") for key in {**wanted, **classifier}} == {**wanted, **classifier}
+    again = convert_checkpoint(there, "there")
+    assert again["args"].arch in ARCH_MODEL_REGISTRY
+    build_model(again["args"], again["model"]).load_state_dict(again["model"])
