@@ -1,6 +1,6 @@
 """A binarised text as one sequence of tokens with line ends: training blocks and streamed segments are cut from it."""
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 import torch
@@ -48,11 +48,12 @@ class BinarisedText:
         """Number of tokens before a line."""
         return int(self.ends[line - 1]) if line > 0 else 0
 
-    def cut(self, draw_length: Callable[[], int]) -> np.ndarray:
+    def cut(self, draw_length: Callable[[], int], longest: Optional[int] = None) -> np.ndarray:
         """Cut the text at line ends.
 
         Args:
             draw_length: how many tokens the next piece may have; a longer single line is a piece of its own.
+            longest: tokens of a piece at most, not fewer than are drawn; a longer line is cut. None: no limit.
 
         Returns:
             (pieces, 2) int64, the tokens before the beginning and before the end of each; none is empty.
@@ -61,7 +62,8 @@ class BinarisedText:
         while line < len(self.ends):
             fits = int(np.searchsorted(self.ends, bounds[-1] + draw_length(), side="right"))
             line = max(fits, line + 1)
-            bounds.append(self.start(line))
+            begin, end = bounds[-1], self.start(line)
+            bounds += [*range(begin, end, longest or self.tokens)[1:], end]
         pieces = np.stack([bounds[:-1], bounds[1:]], axis=1)
         return pieces[pieces[:, 0] < pieces[:, 1]]  # lines may be without any token
 

@@ -1,5 +1,6 @@
 """Training blocks of whole lines, whose lengths are drawn anew in every epoch."""
 
+import logging
 from typing import Any, Dict, List, Optional
 
 import numpy as np
@@ -8,6 +9,8 @@ from fairseq.data.monolingual_dataset import collate
 
 from .binarised_text import BinarisedText, inputs_of
 from .sized import SizedDataset
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingBlockDataset(SizedDataset):
@@ -23,11 +26,12 @@ class TrainingBlockDataset(SizedDataset):
         chunk: tokens of a chunk.
         low, high: chunks of the shortest and longest block.
         seed: of the cuts.
-        longest: tokens that a block may have at most, and the option that sets it, for the message.
+        longest: tokens of a block at most; None: no limit.
+        longest_option: option that sets it, for messages.
         chunk_option: option of the chunk, for the message.
 
     Raises:
-        ValueError: if a line is longer than ``longest``, or the lengths are out of range.
+        ValueError: if the lengths are out of range.
 
     Source: the published code (facebookresearch/mega) for WikiText-103 and enwik8.
     """
@@ -50,17 +54,18 @@ class TrainingBlockDataset(SizedDataset):
                 f"chunks with 1 <= min <= max"
             )
         if longest is not None:
-            line, tokens = text.longest()
-            if tokens > longest:
-                raise ValueError(
-                    f"line {line + 1} of the split {text.name!r} has {tokens} tokens, more than {longest_option} "
-                    f"{longest}: split the line or raise the option"
-                )
             if chunk * high > longest:
                 raise ValueError(
                     f"blocks of up to --variant-block-multiple-max {high} chunks of {chunk} tokens ({chunk_option}) "
                     f"exceed {longest_option} {longest}: give a smaller multiple or raise the option"
                 )
+            line, tokens = text.longest()
+            if tokens > longest:
+                logger.info(
+                    f"{text.name}: lines longer than {longest_option} {longest} are cut; line {line + 1} is the "
+                    f"longest, {tokens:,} tokens"
+                )
+        self.longest = longest
         self.text, self.dictionary = text, dictionary
         self.chunk, self.low, self.high, self.seed = chunk, low, high, seed
         self.set_epoch(1)
@@ -69,7 +74,7 @@ class TrainingBlockDataset(SizedDataset):
         """Cut the text for an epoch."""
         self.text.set_epoch(epoch)
         draw = np.random.default_rng((self.seed, epoch))
-        blocks = self.text.cut(lambda: self.chunk * int(draw.integers(self.low, self.high + 1)))
+        blocks = self.text.cut(lambda: self.chunk * int(draw.integers(self.low, self.high + 1)), self.longest)
         self.starts, self.sizes = blocks[:, 0], blocks[:, 1] - blocks[:, 0]
 
     @property

@@ -79,12 +79,19 @@ def test_blocks_are_drawn_anew_and_again():
     assert min(counts) > 0.5 * max(counts)  # uniform
 
 
+def test_a_line_longer_than_a_block_may_be_is_cut(caplog):
+    caplog.set_level("INFO")
+    dataset = TrainingBlockDataset(text([3, 17, 4, 8]), Dictionary(), 4, 1, 2, 1, 8, "--max-tokens")
+    assert dataset.sizes.tolist() == [3, 8, 8, 1, 4, 8]
+    assert list(itertools.chain(*(dataset[i]["target"].tolist() for i in range(6)))) == list(range(10, 42))
+    assert "lines longer than --max-tokens 8 are cut; line 2 is the longest, 17 tokens" in caplog.text
+
+
 @pytest.mark.parametrize(
     "low, high, longest, message",
     [
         (0, 2, None, "multiple-min 0 and --variant-block-multiple-max 2"),
         (3, 2, None, "1 <= min <= max"),
-        (1, 1, 8, r"line 2 of the split 'test' has 9 tokens, more than --max-tokens 8: split the line"),
         (1, 3, 11, r"--variant-block-multiple-max 3 chunks of 4 tokens \(--tokens-per-sample\) exceed --max-tokens 11"),
     ],
 )
