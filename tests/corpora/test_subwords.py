@@ -1,11 +1,15 @@
 """Joint sentencepiece model: round trip, splits, and lines too long."""
 
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import sentencepiece
+from fairseq.data import Dictionary
 
 from fairseq_mega.data.text_cleaning import SENTENCES, steps_of_model, write_steps
+from fairseq_mega.lab.prepare.language_modeling.subwords import cut_words
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.translation.parallel_files import read_sentences, write_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import Pair
@@ -69,6 +73,37 @@ def test_a_given_model_is_used_and_none_is_trained(text: Path, tmp_path: Path) -
     cut_pairs(text, second, LANGUAGES, given=first / "joint.model")
     assert not (second / "joint.model").exists()
     assert (second / "test.de").read_bytes() == (first / "test.de").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["pairs", "words"])
+def test_the_dictionary_holds_every_piece(kind: str, tmp_path: Path) -> None:
+    """A character that stands within longer pieces alone would be ``<unk>`` in a new word."""
+    text, out = tmp_path / "text", tmp_path / "pieces"
+    words, draw = ["stone", "Path", "Echo", "river", "glass", "KEY", "Vase", "over", "light"], random.Random(3)
+    lines = [" ".join(draw.choices(words, k=6)) for _ in range(400)]
+    text.mkdir()
+    if kind == "pairs":
+        for split in ("train", "valid", "test"):
+            write_pairs(str(text / split), "en", "de", [Pair(line, line) for line in lines])
+        cut_pairs(text, out, LANGUAGES, 200)
+        files, model = [out / "train.en", out / "train.de"], out / "joint.model"
+    else:
+        for split in ("train", "valid", "test"):
+            (text / split).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        found = cut_words(text, out, 200)
+        files, model = [out / "train"], out / "subwords.model"
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    used = Counter(piece for file in files for piece in file.read_text(encoding="utf-8").split())
+    dictionary = Dictionary.load(str(out / "dict.txt"))
+    assert len(dictionary) % 8 == 0
+    for word in ("Peach", "Vast", "Pro"):
+        for piece in processor.encode(word, out_type=str):
+            assert dictionary.index(piece) != dictionary.unk()
+    assert not used["P"] and not used["V"] and sum(dictionary.count[dictionary.nspecial :]) == sum(used.values())
+    assert all(dictionary.count[dictionary.index(piece)] == count for piece, count in used.items())
+    if kind == "words":
+        symbols = processor.get_piece_size() - 3
+        assert found["train"] == {"tokens": sum(used.values()) + len(lines), "symbols": symbols}
 
 
 HAN = [chr(0x4E00 + number) for number in range(150)]

@@ -4,12 +4,14 @@ import io
 import os
 from collections import Counter
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence, Tuple
 
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import mark_model
+from fairseq_mega.lab.runs.files import written_whole
 
+DICTIONARY = "dict.txt"  # beside text that is cut into pieces
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece leaves lines above 4,192 out unless told
 SPECIAL = 4  # pieces of sentencepiece's own: unknown, begin, end and the blank
 LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
@@ -87,3 +89,23 @@ def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:
             break
         covered, kept = covered + count, kept + 1
     return min(1.0, covered / total), kept
+
+
+def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> int:
+    """Write fairseq's dictionary of all pieces of a model, in the model's order; return how many it holds.
+
+    fairseq-preprocess alone would leave out the pieces that the training text lacks, such as a character that stands
+    within longer pieces there; a new word with that character would have an ``<unk>``.
+
+    Args:
+        processor: sentencepiece's, with the model.
+        counts: of the pieces of the training text.
+        file: ``dict.txt``.
+    """
+    numbers = range(processor.get_piece_size())
+    pieces = [processor.id_to_piece(n) for n in numbers if not (processor.is_unknown(n) or processor.is_control(n))]
+    padding = [f"madeupword{n:04d}" for n in range(-(len(pieces) + SPECIAL) % 8)]  # fairseq's
+    lines = [f"{piece} {counts.get(piece, 0)}\n" for piece in pieces + padding]
+    with written_whole(file) as partial:
+        partial.write_bytes("".join(lines).encode("utf-8"))
+    return len(pieces)

@@ -1,5 +1,6 @@
 """Cut the words of a text for language modelling into subwords, the pieces of a sentencepiece model."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator
 
@@ -7,19 +8,21 @@ import sentencepiece
 
 from fairseq_mega.data.text_cleaning import WORDS
 from fairseq_mega.data.text_units import MODEL_FILE
-from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import written_whole
 
 LONGEST_ROW = 2000  # characters; in longer lines sentencepiece finds few pieces, and very long ones it leaves out
 WORDS_OF_ROW = 20
+END = "</s>"  # of a line
 
 
 def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict[str, int]]:
     """Learn the pieces of ``words/train``, write every split to ``output`` as pieces, and the model beside them.
 
     Returns:
-        Per split the number of tokens, an ``</s>`` per line included, and of different pieces.
+        Per split the number of tokens, an ``</s>`` per line included, and of different pieces; for train that of all
+        pieces, which ``dict.txt`` lists.
 
     Raises:
         ValueError: the text is too small to learn from.
@@ -30,16 +33,18 @@ def cut_words(words: Path, output: Path, vocabulary_size: int) -> Dict[str, Dict
     processor = sentencepiece.SentencePieceProcessor(model_file=str(output / MODEL_FILE))
     found = {}
     for split in SPLITS:
-        tokens, seen = 0, set()
+        seen: Counter = Counter()
         with written_whole(output / split) as partial, open(partial, "wb") as target, open(
             words / split, encoding="utf-8", newline="\n"
         ) as lines:
             for line in lines:
                 pieces = [piece for row in rows_of(line) for piece in processor.encode(row, out_type=str)]
-                tokens += len(pieces) + 1
-                seen.update(pieces)
+                seen.update([*pieces, END])
                 target.write(" ".join(pieces).encode("utf-8") + b"\n")
-        found[split] = {"tokens": tokens, "symbols": len(seen)}
+        tokens, symbols = seen.total(), len(seen) - 1
+        if split == "train":
+            symbols = write_dictionary(processor, seen, output / DICTIONARY)
+        found[split] = {"tokens": tokens, "symbols": symbols}
     return found
 
 

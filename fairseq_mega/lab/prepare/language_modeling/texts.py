@@ -18,6 +18,7 @@ from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.toy_data import write_corpus
 from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, TEXTS
 from fairseq_mega.lab.prepare.progress import say
+from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_workers
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -31,6 +32,8 @@ def preprocess_words(text: Path, workers: int, threshold: int = 0) -> List[str]:
     # fairseq binarises one part itself, but only when its other processes have done theirs: hence one more.
     processes = workers + 1 if workers > 1 else 1
     words = ["--only-source", *split_options(text), "--workers", str(processes)]
+    if (text / DICTIONARY).exists():  # of subwords
+        words += ["--srcdict", str(text / DICTIONARY)]
     return [*words, "--thresholdsrc", str(threshold)] if threshold else words
 
 

@@ -13,6 +13,7 @@ from fairseq_mega.lab.prepare.checksums import records_of
 from fairseq_mega.lab.prepare.dataset import PAIRS, Dataset, Report
 from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, add_packages, check_packages, unpacked
 from fairseq_mega.lab.prepare.progress import Progress, say
+from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.shared_options import add_workers, at_least, refuse_unused
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.prepare.translation.corpus import Corpus, add_names, clean_pages, leak_key, own_corpus
@@ -123,7 +124,7 @@ def write_data(args: argparse.Namespace, work: WorkFolder, write_text: Callable[
         "pieces", lambda folder: cut_pairs(text, folder, languages, args.vocab_size, args.model, *limits)
     )
     words = ["--source-lang", languages[0], "--target-lang", languages[1], "--joined-dictionary"]
-    words += [*split_options(pieces), "--workers", str(args.workers)]
+    words += [*split_options(pieces), "--srcdict", str(pieces / DICTIONARY), "--workers", str(args.workers)]
     log = work.scratch / "preprocess.log"
     data = work.part("data-bin", lambda folder: binarise(pieces, words, folder, log))
     shutil.copyfile(pieces / MODEL if (pieces / MODEL).exists() else args.model, data / MODEL_FILE)

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import sentencepiece
 
 from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, steps_of_model, write_steps
 from fairseq_mega.lab.prepare.progress import say
-from fairseq_mega.lab.prepare.sentencepieces import train_model
+from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, train_model, write_dictionary
 from fairseq_mega.lab.prepare.splits import SPLITS
 from fairseq_mega.lab.runs.files import read_lines
 
@@ -50,15 +50,15 @@ def encode_pairs(
     return kept, total - len(kept)
 
 
-def describe_unknown(lines: Iterable[List[str]], known: Set[str]) -> str:
-    """Say how many characters become ``<unk>``, as their pieces are not among those of the training text."""
+def describe_unknown(lines: Iterable[List[str]], processor: Any) -> str:
+    """Say how many characters become ``<unk>``, as no piece of the model has them."""
     unknown: Counter = Counter()
     characters = 0
     for pieces in lines:
         for piece in pieces:
             text = piece.replace("\u2581", "")
             characters += len(text)
-            if piece not in known:
+            if processor.is_unknown(processor.piece_to_id(piece)):
                 unknown.update(text or " ")
     if not unknown:
         return f"no character of {characters} becomes <unk>"
@@ -103,7 +103,7 @@ def cut_pairs(
 
     Args:
         text: folder with ``SPLIT.LANGUAGE`` of every split.
-        output: folder for the same files as pieces.
+        output: folder for the same files as pieces, and ``dict.txt`` of all pieces.
         languages: of the source and of the target.
         given: a model in place of a new one.
         max_train_pieces: longer training pairs are left out.
@@ -119,7 +119,8 @@ def cut_pairs(
         say(f"{MODEL}: {size} pieces, {vocabulary_size} asked for{reason(size, vocabulary_size)}")
     else:
         model = model_of(given, text, output)
-    known: Set[str] = set()
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    counts: Counter = Counter()
     for split in SPLITS:
         inputs, outputs = ([folder / f"{split}.{name}" for name in languages] for folder in (text, output))
         is_train = split == "train"
@@ -127,10 +128,11 @@ def cut_pairs(
         kept, dropped = encode_pairs(model, inputs, outputs, limit, drop_long=is_train)
         lines_of_pieces = [pieces for pair in kept for pieces in pair]
         if is_train:
-            known.update(piece for pieces in lines_of_pieces for piece in pieces)
+            counts.update(piece for pieces in lines_of_pieces for piece in pieces)
+            write_dictionary(processor, counts, output / DICTIONARY)
         say(f"{split}: {len(kept)} pairs, {dropped} left out as longer than {limit} pieces")
         if not is_train:
-            say(f"{split}: {describe_unknown(lines_of_pieces, known)}")
+            say(f"{split}: {describe_unknown(lines_of_pieces, processor)}")
     write_steps(output, steps_of_model(model))
 
 
