@@ -79,7 +79,9 @@ class LRATextTask(ClassificationTask):
                 f"both documents of a pair are read with one dictionary, and {found}: binarise {SECOND} with "
                 f"fairseq-preprocess --srcdict {first}"
             )
-        logger.info(f"{len(dictionaries[0])} symbols, {len(dictionaries[1])} symbols of labels")
+        symbols, labels = dictionaries
+        own = [symbol for symbol in labels.symbols[labels.nspecial :] if not symbol.startswith("madeupword")]
+        logger.info(f"{len(symbols)} symbols, {len(own)} labels")
         return cls(cfg, *dictionaries)
 
     def names_of_numbers(self) -> Dict[str, Names]:

@@ -74,6 +74,10 @@ REFUSED: Dict[str, Tuple[bytes, str]] = {
     "CSV without quotes": (b"label,text\ngood,a fine, long film\n", "line 2 has 3 columns, 2 are needed; .* quotes"),
     "JSON lines": (json.dumps({"label": "good", "text": "x"}).encode(), "it is JSON, .*jq -r"),
     "JSON over several lines": (json.dumps([{"label": "good", "text": "x"}], indent=1).encode(), "it is JSON, .*jq -r"),
+    "three columns without names": (
+        b"7\tgood\ta film\n",
+        "line 1 has 3 columns, and label TAB text is needed: write a first line that names the columns",
+    ),
     "two columns of texts": (b"label,text,text\ngood,a film,long\n", "names the columns 'label' and 'text' and 'text'"),
     "two columns of labels": (b"Label\tSentiment\tText\na\tb\tc\n", "names the columns 'label' and 'sentiment' and"),
     "carriage returns": (

@@ -33,7 +33,7 @@ def table(path: Path, count: int, seed: int) -> Path:
     draw = random.Random(seed)
     rows = []
     for number in range(count):
-        label, words = (("lob", GOOD), ("tadel", BAD))[number % 2]
+        label, words = (("lob", GOOD), ("kein Lob", BAD))[number % 2]
         rows.append(f"{label}\tDer Film {number} ist {draw.choice(words)}.\n")
     path.write_text("\ufeff" + "".join(rows), encoding="utf-8")
     return path
@@ -64,12 +64,12 @@ def test_lines_that_are_no_utf8(texts) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     line = "Der Film 7 ist übel.\n".encode("latin-1")
     done = subprocess.run(command, input=line, capture_output=True, env=environment)
-    assert done.returncode == 0 and done.stdout.startswith(b"tadel\t") and done.stdout.endswith(line), done
+    assert done.returncode == 0 and done.stdout.startswith(b"kein Lob\t") and done.stdout.endswith(line), done
     assert b"note: line 1 is not UTF-8, and 1 of its symbols are in no text of training" in done.stderr
 
 
 def test_texts(texts, monkeypatch, capsys, tmp_path) -> None:
-    asked = [("Der Film 7 ist toll.", "lob"), ("Der Film 500 ist übel.", "tadel"), ("Film 3 ist schön!", "lob")]
+    asked = [("Der Film 7 ist toll.", "lob"), ("Der Film 500 ist übel.", "kein Lob"), ("Film 3 ist schön!", "lob")]
     lines = "".join(f"{text}\n" for text, _ in asked)
     for stdin in (lines, "\ufeff" + lines):
         answers = ask(monkeypatch, capsys, *texts, stdin=stdin)
@@ -134,16 +134,16 @@ def test_line_ends_behind_a_text_are_none_of_it(texts, monkeypatch, capsys, tmp_
 
 def test_all_labels_are_told(texts, monkeypatch, capsys) -> None:
     (answer,) = ask(monkeypatch, capsys, *texts, "--all", stdin="Der Film 1 ist öde.\n")
-    assert answer[::2] == ["tadel", "lob", "Der Film 1 ist öde."]
+    assert answer[::2] == ["kein Lob", "lob", "Der Film 1 ist öde."]
     assert abs(float(answer[1]) + float(answer[3]) - 1) < 2e-4
 
 
 def test_the_parts_of_a_table(texts) -> None:
     splits = source_of(texts[0])["splits"]
     assert {split: part["labels"] for split, part in splits.items()} == {
-        "train": {"lob": 48, "tadel": 48},
-        "valid": {"lob": 6, "tadel": 6},
-        "test": {"lob": 6, "tadel": 6},
+        "train": {"lob": 48, "kein Lob": 48},
+        "valid": {"lob": 6, "kein Lob": 6},
+        "test": {"lob": 6, "kein Lob": 6},
     }
 
 

@@ -102,6 +102,12 @@ def labelled_rows(path: Path, first_line: str = "auto") -> Iterator[Tuple[int, b
             f"{path}: line 1 has no TAB: lines of label TAB text are needed, or CSV whose first line names the columns "
             f"label and text"
         )
+    columns = line.count(b"\t") + 1
+    if columns > 2:
+        raise ValueError(
+            f"{path}: line 1 has {columns} columns, and label TAB text is needed: write a first line that "
+            f"names the columns (label, text, and other names for those to leave out)"
+        )
     unquoted = _unquoted(path, 0, int(first_line == "names"))
     for number, (label, text) in read_table(path, 2):
         label, text = unquoted(label), unquoted(text)

@@ -29,9 +29,9 @@ from fairseq_mega.lab.prepare.work_folder import WorkFolder
 Texts = List[Tuple[bytes, str]]
 
 DETAILS = """\
-Tables with an example per line: label TAB text. A label is any word, a text any bytes without a line feed. A first line
-that names the columns, such as label TAB text or text TAB label, is no example; a table with such a line may also be
-CSV. Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes
+Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
+first line that names the columns, such as id TAB label TAB text, is no example; a table with such a line may have other
+columns, which are left out, and may also be CSV. Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes
 2 MB of data. Classify new texts with fairseq-mega-classify."""
 
 
@@ -63,11 +63,14 @@ def read_texts(path: Path, first_line: str = "auto") -> Texts:
     found: Texts = []
     others: List[int] = []  # lines that are no UTF-8
     for number, field, text in labelled_rows(path, first_line):
-        label = _without_marks(field.decode("utf-8", "replace"))
+        label = " ".join(_without_marks(field.decode("utf-8", "replace")).split())
         if "\ufffd" in label and not _is_utf8(field):
             raise ValueError(f"{path}: line {number} has a label that is not UTF-8: {not_utf8(path)}")
-        if label != "".join(label.split()) or label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
-            raise ValueError(f"{path}: line {number} has the label {label[:20]!r}: one word in UTF-8 is needed")
+        if label in ("", "<unk>", *RESERVED) or "\ufffd" in label:
+            raise ValueError(
+                f"{path}: line {number} has the label {label[:20]!r}: words in UTF-8 are needed, and no symbol of "
+                f"fairseq's own"
+            )
         if b"\0" in text:
             raise ValueError(f"{path}: line {number} holds a NUL byte, which no text does: correct the file")
         if not holds_text(text.decode("utf-8", "replace")):
