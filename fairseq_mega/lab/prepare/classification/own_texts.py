@@ -31,8 +31,8 @@ Texts = List[Tuple[bytes, str]]
 DETAILS = """\
 Tables with an example per line: label TAB text. A label is any word or words, a text any bytes without a line feed. A
 first line that names the columns, such as id TAB label TAB text, is no example; a table with such a line may have other
-columns, which are left out, and may also be CSV. Without --valid, a tenth of every label of --train is held out for it; likewise for --test. 1 MB of text becomes
-2 MB of data. Classify new texts with fairseq-mega-classify."""
+columns, which are left out, and may also be CSV. Without --valid, a tenth of every label of --train is held out for it;
+likewise for --test. 1 MB of text becomes 2 MB of data. Classify new texts with fairseq-mega-classify."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
