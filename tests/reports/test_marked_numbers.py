@@ -17,8 +17,12 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout with a result."""
     (tmp_path / "examples" / "results").mkdir(parents=True)
     settings = {"updates": 1634, "name": "x", "fast": True}
-    result = make_result("layer", "layer", SCORES, 1080, "command", seed=1, settings=settings)
+    curve = [{"accuracy": 53.5}, {"accuracy": 60.25}]
+    result = make_result("layer", "layer", SCORES, 1080, "command", seed=1, settings=settings, curve=curve)
     write_result(tmp_path / "examples" / "results" / "r.json", result)
+    for seed, score in ((1, 30.0), (2, 31.0)):
+        seeded = make_result("layer", "layer", {"bleu": score}, 1080, "command", seed=seed)
+        write_result(tmp_path / "examples" / "results" / f"seed{seed}.json", seeded)
     (tmp_path / "README.md").write_text("# Title\n")
     return tmp_path
 
@@ -44,6 +48,10 @@ def filled(checkout: Path, text: str) -> str:
         ("examples", "9, and", "1,080, and"),
         ("settings.updates", "1,000,000 updates", "1,634 updates"),
         ("seed", "7)", "1)"),
+        ("curve.1.accuracy", "1.00 %", "60.25 %"),
+        ("curve.1.accuracy - curve.0.accuracy", "1.0 points", "6.8 points"),
+        ("bleu / results/seed1.json bleu", "1.00x", "1.20x"),
+        ("bleu - results/seed*.json bleu", "1.00", "5.56"),
     ],
 )
 def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Path) -> None:
@@ -60,6 +68,9 @@ def test_a_number_is_filled_in(key: str, stands: str, should: str, checkout: Pat
         ("is <!-- n: results/r.json settings.name -->1", "the file has no such number"),
         ("is <!-- n: results/r.json settings.fast -->1", "the file has no such number"),
         ("is <!-- n: results/r.json settings -->1", "the file has no such number"),
+        ("is <!-- n: results/r.json curve.2.accuracy -->1", "the file has no such number"),
+        ("is <!-- n: results/r.json bleu - results/none.json bleu -->1", "No such file or directory"),
+        ("is <!-- n: results/none*.json bleu -->1", "no file matches"),
         ("is <!-- n: results/r.json min x* -->1", "no score matches"),
         ("is <!-- n: results/r.json bleu --> many", "line 1: write a mark as '<!-- n: FILE KEY -->NUMBER'"),
         ("is <!-- n: results/r.json -->1", "line 1: write a mark as"),
@@ -73,6 +84,11 @@ def test_a_mark_that_cannot_be_filled(text: str, message: str, checkout: Path, c
     assert command.main(["--check", "--root", str(checkout)]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"fairseq-mega-report: error: {document}") and message in error
+
+
+def test_the_values_of_several_files_are_averaged(checkout: Path) -> None:
+    mark = "it is <!-- n: results/seed*.json bleu -->"
+    assert filled(checkout, f"So {mark}1.0 here.") == f"So {mark}30.5 here."
 
 
 def test_nothing_is_written_where_a_document_cannot_be(checkout: Path, capsys: Any) -> None:

@@ -1,13 +1,16 @@
 """Measured numbers within the sentences of a Markdown file, each behind a mark that names its source.
 
 ``It takes <!-- n: results/layer.json mega L=4096 seconds in ms -->89 ms`` is filled from the file, relative to the
-document; the number keeps its decimals. A key is a name among the scores, or a path of names from the top of the file
-(``settings.updates``); ``A / B`` is a ratio, ``min GLOB`` and ``max GLOB`` are taken over the scores that match.
-``in ms`` and ``in MiB`` convert seconds and bytes.
+document; the number keeps its decimals. A key is a name among the scores, or a path of names and places from the top of
+the file (``settings.updates``, ``curve.0.accuracy``); ``A / B`` is a ratio and ``A - B`` a difference; ``min GLOB`` and
+``max GLOB`` are taken over the scores that match. ``in ms`` and ``in MiB`` convert seconds and bytes. ``B`` may begin
+with a file of its own: ``A / other.json B``. A file with ``*`` in its name is several, whose values are averaged.
 """
 
 import fnmatch
+import operator
 import re
+import statistics
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
@@ -21,7 +24,9 @@ BEGUN = re.compile(f"(?<!`){BEGIN}")  # and not quoted as code
 MARK = re.compile(
     rf"(?P<before>(?<!`){BEGIN}(?P<file>\S+) (?P<key>[^\n]+?) -->[\[*]*)(?P<number>-?\d+(?:,\d{{3}})*(?:\.\d+)?)"
 )
+OTHER = re.compile(r"(?P<file>\S+\.json) (?P<key>.+)")  # a part of a key with a file of its own
 PICKS: Dict[str, Callable[..., float]] = {"min ": min, "max ": max}
+OPERATIONS: Dict[str, Callable[[float, float], float]] = {" / ": operator.truediv, " - ": operator.sub}
 UNITS = {" in ms": 1e3, " in MiB": 1 / MIB}
 
 
@@ -43,9 +48,12 @@ def fill(document: Path, text: str) -> "Tuple[str, List[Number]]":
     found: List[Number] = []
     read = lru_cache(maxsize=None)(read_result)
 
+    def results(name: str) -> List[Dict[str, Any]]:
+        return [read(path) for path in _files(document.parent, name)]
+
     def filled(match: "re.Match[str]") -> str:
         try:
-            value = _value(read(document.parent / match["file"]), match["key"])
+            value = _value(results, match["file"], match["key"])
         except (OSError, ValueError) as error:
             raise ValueError(f"{document}: number of {match['file']} {match['key']}: {error}") from error
         decimals = len(match["number"].partition(".")[2])
@@ -64,10 +72,29 @@ def _check(document: Path, text: str) -> None:
             raise ValueError(f"{document}, line {number}: write a mark as '{BEGIN}FILE KEY -->NUMBER' in one line")
 
 
-def _value(result: Dict[str, Any], key: str) -> float:
+def _files(folder: Path, name: str) -> List[Path]:
+    if "*" not in name:
+        return [folder / name]
+    found = sorted(folder.glob(name))
+    if not found:
+        raise ValueError("no file matches")
+    return found
+
+
+def _value(read: Callable[[str], List[Dict[str, Any]]], file: str, key: str) -> float:
     for unit, factor in UNITS.items():
         if key.endswith(unit):
-            return factor * _value(result, key[: -len(unit)])
+            return factor * _value(read, file, key[: -len(unit)])
+    for sign, operation in OPERATIONS.items():
+        left, found, right = key.partition(sign)
+        if found:
+            other = OTHER.fullmatch(right)
+            parts = (other["file"], other["key"]) if other else (file, right)
+            return operation(_value(read, file, left), _value(read, *parts))
+    return statistics.fmean(_number(result, key) for result in read(file))
+
+
+def _number(result: Dict[str, Any], key: str) -> float:
     scores = result["scores"]
     for word, pick in PICKS.items():
         if key.startswith(word):
@@ -75,14 +102,14 @@ def _value(result: Dict[str, Any], key: str) -> float:
             if not names:
                 raise ValueError("no score matches")
             return pick(scores[name] for name in names)
-    over, slash, under = key.partition(" / ")
-    if slash:
-        return _value(result, over) / _value(result, under)
     if key in scores:
         return float(scores[key])
     found: Any = result
     for name in key.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
+        if isinstance(found, list) and name.isdigit() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise ValueError("the file has no such number")
     return float(found)
